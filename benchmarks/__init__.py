@@ -1,0 +1,1 @@
+"""Measures mcpkit beside a bare loop and beside other frameworks: `python -m benchmarks`."""

@@ -1,0 +1,374 @@
+"""The benchmarks: what each one does to a contender in a round, and the budgets on its figures."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+
+from benchmarks.client import IN_FLIGHT, LEGACY, MODERN, Process, ServerFailed, StdioServer
+from benchmarks.contenders import Contender, environment
+from benchmarks.measure import (
+    BARE,
+    CONTROL,
+    FASTMCP,
+    LOWLEVEL,
+    MCPKIT,
+    OFFICIAL,
+    Budget,
+    Comparison,
+    Dropout,
+    Unit,
+    interleave,
+)
+from benchmarks.peers import ROOT
+
+NOT_INSTALLED = "not installed"
+_PYDANTIC, _PYDANTIC_USED, _MCPKIT_USED = "pydantic", "pydantic used", "mcpkit used"
+_DIRECT = "mcpkit direct"
+_TOOLS = 500
+_MAXIMUM_CALLS = 40_000
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much to measure: rounds of calls, of spawns and of large servers, and a round's size."""
+
+    rounds: int = 9
+    spawn_rounds: int = 7
+    registry_rounds: int = 5
+    sequential_calls: int = 300
+    pipelined_seconds: float = 0.25
+    pipelined_windows: int = 8
+
+    def calls(self, rate: float) -> int:
+        """Calls for a pipelined round at this rate: whole windows, not too few, not too many."""
+        calls = min(int(rate * self.pipelined_seconds), _MAXIMUM_CALLS)
+        return max(calls // IN_FLIGHT, self.pipelined_windows) * IN_FLIGHT
+
+
+QUICK = Effort(
+    rounds=5,
+    spawn_rounds=3,
+    registry_rounds=2,
+    sequential_calls=100,
+    pipelined_seconds=0.1,
+    pipelined_windows=3,
+)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A run: its contenders and its effort. Each public method is one benchmark, as tables."""
+
+    contenders: dict[str, Contender]
+    effort: Effort
+
+    def warm_up(self) -> None:
+        """Start every server once, so that all that follows finds its files compiled and cached."""
+        for name in _present(self.contenders, _absent(self.contenders)):
+            with suppress(Dropout):
+                _open(self.contenders[name].cold_start()).close()
+
+    def imports(self) -> list[Comparison]:
+        """Import time, by the clock of a fresh interpreter around the statement."""
+        ours, mcpkit = self.contenders[BARE], self.contenders[MCPKIT]
+        official, fastmcp = self.contenders[OFFICIAL], self.contenders[FASTMCP]
+        targets: dict[str, tuple[Contender, str, str]] = {
+            _PYDANTIC: (ours, "import pydantic", ""),
+            _PYDANTIC_USED: (ours, "from pydantic import BaseModel, TypeAdapter", ""),
+            # The name is asked for after the clock has stopped: an empty package is not fast.
+            MCPKIT: (mcpkit, "import mcpkit", "mcpkit.MCPKit"),
+            _MCPKIT_USED: (mcpkit, "from mcpkit import MCPKit", ""),
+            OFFICIAL: (official, "from mcp.server import MCPServer", ""),
+            FASTMCP: (fastmcp, "from fastmcp import FastMCP", ""),
+        }
+        absent = _absent({target: contender for target, (contender, _, _) in targets.items()})
+
+        def measure(target: str, number: int) -> dict[str, float]:
+            return {"import": _import_seconds(*targets[target])}
+
+        figures = interleave(_present(targets, absent), self.effort.spawn_rounds, measure, absent)
+        return [
+            Comparison(
+                "import time (fresh interpreter, files cached)",
+                "s",
+                {target: statement for target, (_, statement, _) in targets.items()},
+                figures.get("import", {}),
+                absent,
+                (Budget(MCPKIT, _PYDANTIC, 1.3, plus=0.025),),
+                references=(_PYDANTIC,),
+            )
+        ]
+
+    def cold_start(self) -> list[Comparison]:
+        """From before the spawn to the answer to initialize."""
+        commands = {name: c.cold_start() for name, c in self.contenders.items()}
+        commands[_DIRECT] = self.contenders[MCPKIT].program("add")
+        labels = _labels(self.contenders) | {
+            MCPKIT: "mcpkit run server.py",
+            _DIRECT: "mcpkit, python server.py",
+        }
+        absent = _absent({**self.contenders, _DIRECT: self.contenders[MCPKIT]})
+
+        def measure(name: str, number: int) -> dict[str, float]:
+            server = _open(commands[name])
+            server.close()
+            return {"start": server.started_s}
+
+        figures = interleave(_present(commands, absent), self.effort.spawn_rounds, measure, absent)
+        return [
+            Comparison(
+                "cold start (spawn to the answer to initialize, stdio)",
+                "s",
+                labels,
+                figures.get("start", {}),
+                absent,
+                (Budget(MCPKIT, OFFICIAL, 0.45),),
+            )
+        ]
+
+    def stdio(self) -> list[Comparison]:
+        """Sequential and pipelined calls on the newest handshake revision."""
+        return self._stdio(
+            LEGACY,
+            (Budget(MCPKIT, BARE, 1.5),),
+            (
+                Budget(MCPKIT, OFFICIAL, 20, at_least=True),
+                Budget(MCPKIT, LOWLEVEL, 20, at_least=True),
+                Budget(MCPKIT, BARE, 0.25, at_least=True),
+            ),
+        )
+
+    def stdio_modern(self) -> list[Comparison]:
+        """The same on 2026-07-28: no handshake, the envelope in every request."""
+        return self._stdio(MODERN, (), ())
+
+    def _stdio(
+        self, revision: str, sequential: tuple[Budget, ...], pipelined: tuple[Budget, ...]
+    ) -> list[Comparison]:
+        contenders = self.contenders | {
+            LOWLEVEL: self.contenders[OFFICIAL].low_level(),
+            CONTROL: self.contenders[BARE].control(),
+        }
+        effort, labels, absent = self.effort, _labels(contenders), _absent(contenders)
+        rates: dict[str, float] = {}
+        with ExitStack() as stack:
+            servers: dict[str, StdioServer] = {}
+            for name in _present(contenders, absent):
+                try:
+                    servers[name] = _open(contenders[name].program("add"), revision)
+                except Dropout as reason:
+                    absent[name] = str(reason)
+                else:
+                    stack.callback(servers[name].close)
+
+            def measure_sequential(name: str, number: int) -> dict[str, float]:
+                with _failures_drop_out():
+                    latencies = servers[name].sequential(effort.sequential_calls)
+                return {"latency": statistics.median(latencies)}
+
+            def measure_pipelined(name: str, number: int) -> dict[str, float]:
+                with _failures_drop_out():
+                    rate = servers[name].pipelined(effort.calls(rates.get(name, 0)))
+                rates.setdefault(name, rate)
+                return {"rate": rate}
+
+            present = _present(contenders, absent)
+            one = interleave(present, effort.rounds, measure_sequential, absent, warm_up=True)
+            present = _present(contenders, absent)
+            many = interleave(present, effort.rounds, measure_pipelined, absent, warm_up=True)
+        return [
+            Comparison(
+                f"stdio, {revision}: sequential tools/call"
+                f" (median latency of {effort.sequential_calls} calls a round)",
+                "s",
+                labels,
+                one.get("latency", {}),
+                absent,
+                sequential,
+            ),
+            Comparison(
+                f"stdio, {revision}: pipelined tools/call ({IN_FLIGHT} in flight)",
+                "/s",
+                labels,
+                many.get("rate", {}),
+                absent,
+                pipelined,
+            ),
+        ]
+
+    def memory(self) -> list[Comparison]:
+        """Sequential and concurrent calls through each framework's own in-memory client."""
+        contenders = self.contenders
+        effort, labels, absent = self.effort, _labels(contenders), _absent(contenders)
+        rates: dict[str, float] = {}
+        with ExitStack() as stack:
+            workers: dict[str, Process] = {}
+            for name in _present(contenders, absent):
+                worker = Process(
+                    contenders[name].program("memory"),
+                    environment=environment(),
+                    directory=str(ROOT),
+                )
+                stack.callback(worker.close)
+                try:
+                    with _failures_drop_out(), worker.watchdog():
+                        worker.read_line()
+                except Dropout as reason:
+                    absent[name] = str(reason)
+                else:
+                    workers[name] = worker
+
+            def order(name: str, calls: int, concurrency: int) -> dict[str, float]:
+                line = json.dumps({"calls": calls, "concurrency": concurrency}) + "\n"
+                with _failures_drop_out():
+                    report: dict[str, float] = workers[name].ask(line.encode())
+                return report
+
+            def measure(name: str, number: int) -> dict[str, float]:
+                one = order(name, effort.sequential_calls, 1)
+                many = order(name, effort.calls(rates.get(name, 0)), IN_FLIGHT)
+                rates.setdefault(name, many["per_second"])
+                return {"latency": one["latency_s"], "rate": many["per_second"]}
+
+            present = _present(contenders, absent)
+            figures = interleave(present, effort.rounds, measure, absent, warm_up=True)
+        return [
+            Comparison(
+                "in memory: sequential tools/call"
+                f" (median latency of {effort.sequential_calls} calls a round)",
+                "s",
+                labels,
+                figures.get("latency", {}),
+                absent,
+            ),
+            Comparison(
+                f"in memory: concurrent tools/call ({IN_FLIGHT} tasks)",
+                "/s",
+                labels,
+                figures.get("rate", {}),
+                absent,
+            ),
+        ]
+
+    def many_tools(self) -> list[Comparison]:
+        """A server with 500 tools: what it takes to make, to list first, and to list again."""
+        contenders = self.contenders
+        labels, absent = _labels(contenders), _absent(contenders)
+
+        def measure(name: str, number: int) -> dict[str, float]:
+            server = _open(contenders[name].program("500"))
+            with ExitStack() as stack, _failures_drop_out():
+                stack.callback(server.close)
+                return _measure_many_tools(server)
+
+        present = _present(contenders, absent)
+        figures = interleave(present, self.effort.registry_rounds, measure, absent)
+        at_first, later = Budget(MCPKIT, OFFICIAL, 0.5), Budget(MCPKIT, OFFICIAL, 0.05)
+        tables: tuple[tuple[str, str, Unit, tuple[Budget, ...]], ...] = (
+            ("both", "registration plus first tools/list", "s", (at_first,)),
+            ("registering", "of that, registration (inside the server)", "s", ()),
+            ("listing", "of that, first tools/list (at the client)", "s", ()),
+            ("later", "later tools/list (median of 10)", "s", (later,)),
+            ("calling", "first tools/call", "s", ()),
+            ("whole", "spawn to initialize answered, plus first tools/list", "s", ()),
+            ("size", "length of the tools/list answer", "bytes", ()),
+        )
+        return [
+            Comparison(
+                f"{_TOOLS} tools: {title}", unit, labels, figures.get(figure, {}), absent, budgets
+            )
+            for figure, title, unit, budgets in tables
+        ]
+
+
+CASES: dict[str, Callable[[Bench], list[Comparison]]] = {
+    "import": Bench.imports,
+    "start": Bench.cold_start,
+    "stdio": Bench.stdio,
+    "modern": Bench.stdio_modern,
+    "memory": Bench.memory,
+    "tools": Bench.many_tools,
+}
+QUICK_CASES = [name for name in CASES if name != "modern"]  # it has no budget and takes a while
+
+
+def _labels(contenders: Mapping[str, Contender]) -> dict[str, str]:
+    return {name: contender.label for name, contender in contenders.items()}
+
+
+def _absent(contenders: Mapping[str, Contender]) -> dict[str, str]:
+    return {name: NOT_INSTALLED for name, c in contenders.items() if not c.installed}
+
+
+def _present(names: Mapping[str, object], absent: Mapping[str, str]) -> list[str]:
+    return [name for name in names if name not in absent]
+
+
+@contextmanager
+def _failures_drop_out() -> Generator[None, None, None]:
+    """A contender whose server fails in the block leaves the benchmark, with the reason."""
+    try:
+        yield
+    except (ServerFailed, OSError, ValueError, LookupError) as error:
+        raise Dropout(f"failed: {type(error).__name__}: {error!s:.120}") from error
+
+
+def _open(command: list[str], revision: str = LEGACY) -> StdioServer:
+    with _failures_drop_out():
+        return StdioServer(
+            command, environment=environment(), directory=str(ROOT), revision=revision
+        )
+
+
+def _measure_many_tools(server: StdioServer) -> dict[str, float]:
+    listing, result, size = server.timed("tools/list", {})
+    if len(result["tools"]) != _TOOLS:
+        raise server.failed(f"listed {len(result['tools'])} tools")
+    arguments = {"city": "Bern", "nights": 2}
+    params = {"name": f"tool_{_TOOLS // 2}", "arguments": arguments}
+    calling, result, _ = server.timed("tools/call", params)
+    if result.get("structuredContent") not in ({"result": 42}, 42):
+        raise server.failed(f"answered {result}")
+    later = statistics.median(server.timed("tools/list", {})[0] for _ in range(10))
+    registering = _registering_seconds(server)
+    return {
+        "registering": registering,
+        "listing": listing,
+        "both": registering + listing,
+        "later": later,
+        "calling": calling,
+        "whole": server.started_s + listing,
+        "size": float(size),
+    }
+
+
+def _registering_seconds(server: StdioServer) -> float:
+    for line in server.stderr().splitlines():
+        if line.startswith('{"registered_s"'):
+            return float(json.loads(line)["registered_s"])
+    raise server.failed("did not say how long registering took")
+
+
+def _import_seconds(contender: Contender, statement: str, afterwards: str) -> float:
+    program = (
+        "import time; started = time.perf_counter()\n"
+        f"{statement}\n"
+        f"seconds = time.perf_counter() - started\n{afterwards}\nprint(seconds)"
+    )
+    done = subprocess.run(
+        [contender.python, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+        cwd=ROOT,
+        timeout=60,
+    )
+    if done.returncode:
+        raise Dropout("failed: " + (done.stderr.strip().splitlines() or ["?"])[-1][:120])
+    return float(done.stdout)

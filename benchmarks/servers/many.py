@@ -1,0 +1,36 @@
+"""Five hundred functions of three plain parameters, and the report of how long registering took."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+
+COUNT = 500
+
+_SOURCE = '''
+async def tool_{n}(city: str, nights: int, breakfast: bool = False) -> int:
+    """Price room {n} of the house."""
+    return nights * 21
+'''
+
+
+def make_functions() -> list[Callable[..., Awaitable[int]]]:
+    """`COUNT` separate functions, `tool_0` and so on, each compiled from its own source."""
+    namespace: dict[str, Callable[..., Awaitable[int]]] = {}
+    for n in range(COUNT):
+        # dont_inherit: this file's postponed annotations are not the measured functions' affair.
+        code = compile(_SOURCE.format(n=n), f"<tool {n}>", "exec", dont_inherit=True)
+        exec(code, namespace)
+    return [namespace[f"tool_{n}"] for n in range(COUNT)]
+
+
+def register_all(register: Callable[[Callable[..., Awaitable[int]]], object]) -> None:
+    """Register them all, and write the seconds it took to stderr as one line of JSON."""
+    functions = make_functions()
+    started = time.perf_counter()
+    for function in functions:
+        register(function)
+    seconds = time.perf_counter() - started
+    print(json.dumps({"registered_s": seconds}), file=sys.stderr, flush=True)

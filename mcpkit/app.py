@@ -1,0 +1,463 @@
+"""The roof: the object people import, decorate with, and run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Generic, overload
+
+from typing_extensions import TypeVar, Unpack
+
+from mcpkit import define
+from mcpkit.context import ListKind
+from mcpkit.define import PromptOptions, ResourceOptions, ToolOptions
+from mcpkit.errors import RegistrationError
+from mcpkit.files import Directory, file_resource
+from mcpkit.registry import Registry
+from mcpkit.server import Server, Settings
+from mcpkit.transports import load
+from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
+
+__all__ = ["MCPKit", "prompt", "resource", "tool"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+StateT = TypeVar("StateT", default=Any)
+
+Lifespan = Callable[["MCPKit[Any]"], AbstractAsyncContextManager[StateT]]
+
+
+class MCPKit(Generic[StateT]):
+    """A server: what it offers, and how it is served.
+
+    Args:
+        name: For clients and logs.
+        version: Of your server, not of mcpkit.
+        title: For people; the name by default.
+        instructions: For the model, how to use the server.
+        description: What the server is (2025-11-25 and later).
+        website_url: Where to read more (2025-11-25 and later).
+        icons: Pictures a client may show (2025-11-25 and later).
+        lifespan: An async context manager, given the app. It is entered once before the first
+            request and left at the end; handlers reach what it yields as ``ctx.state``.
+        page_size: How many entries a page of a list has at most; None: all on one page.
+        ttl: For how many seconds clients may keep lists and resources (2026-07-28).
+        cache_scope: Whether what they keep may be shared between principals.
+        log_level: What is sent to clients that have not set a level (before 2026-07-28).
+        max_threads: How many plain ``def`` handlers run at once; more wait.
+        max_in_flight: How many requests of one connection run at once; more wait.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str = "0.0.0",
+        title: str | None = None,
+        instructions: str | None = None,
+        description: str | None = None,
+        website_url: str | None = None,
+        icons: Sequence[Icon] | None = None,
+        lifespan: Lifespan[StateT] | None = None,
+        page_size: int | None = None,
+        ttl: float = 0,
+        cache_scope: CacheScope = "private",
+        log_level: LogLevel = "info",
+        max_threads: int = 40,
+        max_in_flight: int = 1000,
+    ) -> None:
+        if page_size is not None and page_size < 1:
+            raise ValueError("page_size must be at least 1, or None for a single page")
+        self._lifespan = lifespan
+        self._server = Server(
+            Implementation(
+                name,
+                version,
+                title=title,
+                description=description,
+                website_url=website_url,
+                icons=icons,
+            ),
+            Registry(),
+            instructions,
+            Settings(page_size, ttl, cache_scope, log_level, max_threads, max_in_flight),
+        )
+
+    def __repr__(self) -> str:
+        registry = self._server.registry
+        counts = (
+            f"{len(registry.tools)} tools, "
+            f"{len(registry.resources) + len(registry.templates)} resources, "
+            f"{len(registry.prompts)} prompts"
+        )
+        return f"<MCPKit {self.name!r}: {counts}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the server."""
+        return self._server.info.name
+
+    @property
+    def server(self) -> Server:
+        """What transports serve: the registry, the identity and the settings."""
+        return self._server
+
+    # --- decorators -------------------------------------------------------------------------------
+
+    @overload
+    def tool(self, fn: F, /) -> F: ...
+
+    @overload
+    def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+
+    def tool(self, fn: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
+        """Offer a function as a tool: ``@app.tool`` or ``@app.tool(title="Search")``.
+
+        Args:
+            fn: Sync or async. Its parameters become the input schema, its docstring the
+                descriptions, its return annotation the output schema.
+            options: See `add_tool`.
+
+        Returns:
+            The function itself, unchanged.
+
+        Raises:
+            RegistrationError: The function cannot be served as it is written.
+        """
+        if fn is not None:
+            self.add_tool(fn, **options)
+            return fn
+
+        def register(fn: F) -> F:
+            self.add_tool(fn, **options)
+            return fn
+
+        return register
+
+    @overload
+    def resource(self, fn: F, /) -> F: ...
+
+    @overload
+    def resource(
+        self, uri: str | None = None, /, **options: Unpack[ResourceOptions]
+    ) -> Callable[[F], F]: ...
+
+    def resource(
+        self, uri: F | str | None = None, /, **options: Unpack[ResourceOptions]
+    ) -> F | Callable[[F], F]:
+        """Offer what a function returns as a resource: ``@app.resource("notes://{day}")``.
+
+        Args:
+            uri: A URI, or an RFC 6570 template whose variables the function takes as arguments;
+                ``resource://`` and the function's name, when it is used bare.
+            options: See `add_resource`.
+
+        Returns:
+            The function itself, unchanged.
+
+        Raises:
+            RegistrationError: The function and the URI do not fit together.
+        """
+        if uri is not None and not isinstance(uri, str):
+            self.add_resource(uri, **options)
+            return uri
+
+        def register(fn: F) -> F:
+            self.add_resource(fn, uri, **options)
+            return fn
+
+        return register
+
+    @overload
+    def prompt(self, fn: F, /) -> F: ...
+
+    @overload
+    def prompt(self, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+
+    def prompt(
+        self, fn: F | None = None, /, **options: Unpack[PromptOptions]
+    ) -> F | Callable[[F], F]:
+        """Offer a function as a prompt: ``@app.prompt`` or ``@app.prompt(title="Review")``.
+
+        Args:
+            fn: Sync or async. Its arguments arrive as strings and are converted to their types;
+                it returns a string, a message, or a list of them.
+            options: See `add_prompt`.
+
+        Returns:
+            The function itself, unchanged.
+
+        Raises:
+            RegistrationError: The function cannot be served as it is written.
+        """
+        if fn is not None:
+            self.add_prompt(fn, **options)
+            return fn
+
+        def register(fn: F) -> F:
+            self.add_prompt(fn, **options)
+            return fn
+
+        return register
+
+    # --- adding and removing, also while running --------------------------------------------------
+
+    def add_tool(self, fn: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> None:
+        """Offer a function as a tool; clients that are connected are told.
+
+        Args:
+            fn: A function, method, partial, or any callable with a signature.
+            options:
+                name, title, description: Taken from the function if left out.
+                annotations: A `ToolAnnotations`; or one of its hints by itself:
+                read_only, destructive, idempotent, open_world.
+                icons, meta, tags: Passed on; tags are for selecting, and are not sent.
+                structured_output: False for content only, True to insist on structured output;
+                None, the default, decides by the return annotation.
+                input_schema: A JSON Schema to advertise instead of the derived one. Arguments are
+                still validated by the signature.
+                inline: Run a plain ``def`` on the event loop, not in a thread.
+
+        Raises:
+            RegistrationError: The function cannot be served, or the name is taken.
+        """
+        self._server.registry.add(define.make_tool(fn, **options))
+
+    def add_resource(
+        self, fn: Callable[..., Any], uri: str | None = None, /, **options: Unpack[ResourceOptions]
+    ) -> None:
+        """Offer what a function returns as a resource; clients that are connected are told.
+
+        Args:
+            fn: Returns text, bytes, a JSON value, an `Image` or `File`, or contents.
+            uri: A URI or an RFC 6570 template.
+            options:
+                name, title, description: Taken from the function if left out.
+                mime_type: Taken from the return annotation if left out.
+                size: In bytes, if known.
+                annotations: An `Annotations`; or audience, priority by themselves.
+                icons, meta, tags: Passed on; tags are not sent.
+                ttl, cache_scope: For this resource, instead of the app's (2026-07-28).
+                inline: Run a plain ``def`` on the event loop, not in a thread.
+
+        Raises:
+            RegistrationError: The function and the URI do not fit together, or the URI is taken.
+        """
+        self._server.registry.add(define.make_resource(uri, fn, **options))
+
+    def add_prompt(self, fn: Callable[..., Any], /, **options: Unpack[PromptOptions]) -> None:
+        """Offer a function as a prompt; clients that are connected are told.
+
+        Args:
+            fn: A function, method, partial, or any callable with a signature.
+            options: name, title, description, icons, meta, tags, inline: as for tools.
+
+        Raises:
+            RegistrationError: The function cannot be served, or the name is taken.
+        """
+        self._server.registry.add(define.make_prompt(fn, **options))
+
+    def remove_tool(self, name: str) -> None:
+        """Stop offering a tool; clients that are connected are told.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        self._server.registry.remove("tools", name)
+
+    def remove_resource(self, uri: str) -> None:
+        """Stop offering the resource or template of this URI; clients that are connected are told.
+
+        Raises:
+            KeyError: There is none of this URI.
+        """
+        self._server.registry.remove("resources", uri)
+
+    def remove_prompt(self, name: str) -> None:
+        """Stop offering a prompt; clients that are connected are told.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        self._server.registry.remove("prompts", name)
+
+    def include(self, source: object, *, prefix: str | None = None) -> None:
+        """Offer every marked function of a module, an object or a class.
+
+        Functions are marked with the module-level decorators `tool`, `resource` and `prompt`.
+        Methods of an object are bound to it; of a class, static and class methods are taken.
+
+        Args:
+            source: A module, an instance, or a class.
+            prefix: Put in front of names, ``prefix_name``, and of URIs, ``scheme://prefix/rest``.
+
+        Raises:
+            RegistrationError: Nothing is marked, or something marked cannot be served.
+        """
+        found = define.marked_in(source)
+        if not found:
+            name = getattr(source, "__name__", type(source).__name__)
+            raise RegistrationError(
+                f"nothing in {name} is marked; decorate functions with @mcpkit.tool, "
+                f"@mcpkit.resource(uri) or @mcpkit.prompt"
+            )
+        make: Mapping[str, Callable[..., Any]] = {
+            "tool": define.make_tool,
+            "prompt": define.make_prompt,
+        }
+        for fn, kind, uri, options in found:
+            if kind == "resource":
+                item: Any = define.make_resource(uri, fn, prefix=prefix, **options)
+            else:
+                item = make[kind](fn, prefix=prefix, **options)
+            self._server.registry.add(item)
+
+    def files(
+        self,
+        path: str | os.PathLike[str],
+        uri: str | None = None,
+        *,
+        pattern: str = "**/*",
+        hidden: bool = False,
+        mime_type: str | None = None,
+    ) -> None:
+        """Offer a file, or the files of a directory, as resources.
+
+        A directory is listed anew each time, and read through a template. Nothing outside it can
+        be reached, neither by ``..`` nor by a symbolic link (RES-9).
+
+        Args:
+            path: A file or a directory that exists.
+            uri: Of the file, or what the URIs of the directory's files begin with;
+                ``files://`` and the name by default.
+            pattern: Which files of a directory, as a glob relative to it.
+            hidden: Whether names that begin with a dot are offered too.
+            mime_type: Guessed from each name if None.
+
+        Raises:
+            RegistrationError: There is no such file or directory, or the URI is taken.
+        """
+        registry = self._server.registry
+        if os.path.isdir(path):
+            directory = Directory(path, uri, pattern=pattern, hidden=hidden, mime_type=mime_type)
+            registry.add(directory.template())
+            registry.add_provider(directory)
+        else:
+            registry.add(file_resource(path, uri, mime_type=mime_type))
+
+    # --- changes ----------------------------------------------------------------------------------
+
+    def changed(self, uri: str) -> None:
+        """Tell every client that watches this resource that it has changed. From any thread."""
+        self._server.resource_changed(uri)
+
+    def list_changed(self, kind: ListKind) -> None:
+        """Tell every client that a list has changed; adding and removing does so by itself."""
+        self._server.list_changed(kind)
+
+    # --- running ----------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Server]:
+        """Enter the lifespan, for as long as something serves the app. Used by transports."""
+        if self._lifespan is None:
+            yield self._server
+            return
+        async with self._lifespan(self) as state:
+            self._server.state = state
+            try:
+                yield self._server
+            finally:
+                self._server.state = None
+
+    def run(self, transport: str = "stdio", **options: Any) -> None:
+        """Serve until the client leaves or the process is told to stop.
+
+        Args:
+            transport: ``"stdio"``.
+            options: Passed to the transport; see its ``run``.
+
+        Raises:
+            ValueError: There is no such transport.
+        """
+        load(transport).run(self.running, **options)
+
+
+# --- decorators that only mark --------------------------------------------------------------------
+
+
+def _marker(kind: define.MarkKind, fn: Any, uri: str | None, options: Mapping[str, Any]) -> Any:
+    if fn is not None:
+        define.mark(fn, kind, uri, options)
+        return fn
+
+    def register(fn: Any) -> Any:
+        define.mark(fn, kind, uri, options)
+        return fn
+
+    return register
+
+
+@overload
+def tool(fn: F, /) -> F: ...
+
+
+@overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+
+
+def tool(fn: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
+    """Mark a function or method as a tool, for `MCPKit.include` or ``mcpkit run``.
+
+    Args:
+        fn: The function; also a static or class method.
+        options: As for `MCPKit.add_tool`.
+
+    Returns:
+        The function itself, unchanged.
+    """
+    return _marker("tool", fn, None, options)
+
+
+@overload
+def resource(fn: F, /) -> F: ...
+
+
+@overload
+def resource(uri: str | None = None, /, **options: Unpack[ResourceOptions]) -> Callable[[F], F]: ...
+
+
+def resource(uri: Any = None, /, **options: Unpack[ResourceOptions]) -> Any:
+    """Mark a function or method as a resource, for `MCPKit.include` or ``mcpkit run``.
+
+    Args:
+        uri: A URI or an RFC 6570 template.
+        options: As for `MCPKit.add_resource`.
+
+    Returns:
+        The function itself, unchanged.
+    """
+    if uri is None or isinstance(uri, str):
+        return _marker("resource", None, uri, options)
+    return _marker("resource", uri, None, options)
+
+
+@overload
+def prompt(fn: F, /) -> F: ...
+
+
+@overload
+def prompt(**options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+
+
+def prompt(fn: Any = None, /, **options: Unpack[PromptOptions]) -> Any:
+    """Mark a function or method as a prompt, for `MCPKit.include` or ``mcpkit run``.
+
+    Args:
+        fn: The function; also a static or class method.
+        options: As for `MCPKit.add_prompt`.
+
+    Returns:
+        The function itself, unchanged.
+    """
+    return _marker("prompt", fn, None, options)

@@ -1,0 +1,140 @@
+"""From what is written on the command line to the app object."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from mcpkit import define
+from mcpkit.app import MCPKit
+from mcpkit.errors import RegistrationError
+
+__all__ = ["TargetError", "load_app"]
+
+NAMES: Final = ("app", "server", "mcp")
+"""Where an app is looked for first."""
+
+
+class TargetError(Exception):
+    """A target that cannot be served; the message is one line with the fix."""
+
+
+def load_app(target: str) -> MCPKit[Any]:
+    """The app that a target names.
+
+    Args:
+        target: ``server.py``, ``server.py:app``, ``package.module`` or ``package.module:app``.
+
+    Raises:
+        TargetError: There is no such file, module or app, there are several, or it cannot be
+            imported. The cause is the exception of the module, if there is one.
+    """
+    place, name = _split(target)
+    module = _import(place)
+    if name is not None:
+        return _named(module, name, place)
+    apps = {key: value for key, value in vars(module).items() if isinstance(value, MCPKit)}
+    for each in NAMES:
+        if each in apps:
+            return apps[each]
+    distinct = {id(value): key for key, value in apps.items()}
+    if len(distinct) > 1:
+        names = ", ".join(distinct.values())
+        first = next(iter(distinct.values()))
+        raise TargetError(
+            f"{place} has {len(distinct)} apps: {names}; say which, as in {place}:{first}"
+        )
+    if apps:
+        return next(iter(apps.values()))
+    return _from_marks(module, place)
+
+
+def _split(target: str) -> tuple[str, str | None]:
+    place, separator, name = target.rpartition(":")
+    # A colon may also belong to a Windows drive.
+    if not separator or not name.isidentifier() or Path(target).exists():
+        return target, None
+    return place, name
+
+
+def _named(module: ModuleType, name: str, place: str) -> MCPKit[Any]:
+    found = getattr(module, name, None)
+    if isinstance(found, MCPKit):
+        return found
+    if found is None:
+        raise TargetError(f"{place} has nothing named {name!r}")
+    raise TargetError(f"{name!r} in {place} is a {type(found).__name__}, not an MCPKit app")
+
+
+def _from_marks(module: ModuleType, place: str) -> MCPKit[Any]:
+    if not define.marked_in(module):
+        raise TargetError(
+            f"{place} has no app: make one, app = MCPKit({module.__name__!r}), "
+            f"or mark functions with @mcpkit.tool"
+        )
+    app: MCPKit[Any] = MCPKit(module.__name__.rpartition(".")[2], instructions=module.__doc__)
+    try:
+        app.include(module)
+    except RegistrationError as error:
+        raise TargetError(str(error)) from error
+    return app
+
+
+def _import(place: str) -> ModuleType:
+    path = Path(place)
+    looks_like_file = path.suffix == ".py" or "/" in place or "\\" in place
+    if looks_like_file and not path.is_file():
+        raise TargetError(f"there is no file {place}")
+    try:
+        if path.is_file():
+            return _import_file(path.resolve())
+        if "" not in sys.path:
+            sys.path.insert(0, "")
+        return importlib.import_module(place)
+    except RegistrationError as error:
+        raise TargetError(str(error)) from error
+    except ModuleNotFoundError as error:
+        if error.name is not None and (place == error.name or place.startswith(error.name + ".")):
+            raise TargetError(f"there is no module or file {place}") from error
+        raise TargetError(_cannot_import(place, error)) from error
+    except (Exception, SystemExit) as error:
+        raise TargetError(_cannot_import(place, error)) from error
+
+
+def _cannot_import(place: str, error: BaseException) -> str:
+    where = ""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if not each.filename.startswith("<frozen")]
+    if isinstance(error, SyntaxError):
+        where = f" ({Path(error.filename or place).name}:{error.lineno})"
+    elif own:
+        where = f" ({Path(own[-1].filename).name}:{own[-1].lineno})"
+    said = (str(error).strip().splitlines() or [""])[0]
+    if isinstance(error, SyntaxError):
+        said = error.msg
+    return f"{place} cannot be imported: {type(error).__name__}: {said}{where}"
+
+
+def _import_file(path: Path) -> ModuleType:
+    """A module from a file; one inside a package is imported as part of that."""
+    parts = [path.stem]
+    folder = path.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    sys.path.insert(0, str(folder))
+    if len(parts) > 1:
+        return importlib.import_module(".".join(parts))
+    name = path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise TargetError(f"{path.name} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

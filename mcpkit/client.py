@@ -1,0 +1,682 @@
+"""A client: for the command line, for tests, and for programs that use servers.
+
+It speaks every revision, finds out which one a server wants, and answers what a server asks, as a
+request of its own in the handshake revisions and inside a result in 2026-07-28.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import shlex
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
+
+import anyio
+from typing_extensions import Self
+
+from mcpkit.errors import (
+    ConnectionClosed,
+    InternalError,
+    MethodNotFound,
+    ProtocolError,
+    UnsupportedProtocolVersion,
+)
+from mcpkit.protocol import wire
+from mcpkit.protocol.caller import Answered, Asked, Caller, Told, Unreadable
+from mcpkit.protocol.connection import Request
+from mcpkit.protocol.messages import Id
+from mcpkit.protocol.revision import Revision
+from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST
+from mcpkit.results import (
+    CallResult,
+    Completion,
+    ListedPrompt,
+    ListedResource,
+    ListedTemplate,
+    ListedTool,
+    PromptMessages,
+    parse,
+)
+from mcpkit.tasks import Tasks, open_tasks
+from mcpkit.transports.memory import MemoryLink
+from mcpkit.transports.process import ProcessLink
+from mcpkit.types import Implementation, LogLevel, ResourceContents
+
+if TYPE_CHECKING:
+    from mcpkit.app import MCPKit
+
+__all__ = ["Client", "Handler", "Target"]
+
+log = logging.getLogger("mcpkit.client")
+
+Target: TypeAlias = "MCPKit[Any] | str | os.PathLike[str] | Sequence[str]"
+"""An app object, the path of a server's file, or a command."""
+
+Params: TypeAlias = Mapping[str, Any]
+Handler: TypeAlias = Callable[[Params], "Params | Awaitable[Params]"]
+"""Answers what a server asks: the ``params`` of the request → the ``result``, as on the wire."""
+
+T = TypeVar("T")
+
+
+class Link(Protocol):
+    """A way to a server."""
+
+    async def send_text(self, text: bytes) -> None:
+        """Send one message.
+
+        Raises:
+            ConnectionClosed: The server is gone.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Leave the server."""
+        ...
+
+
+class _Pending:
+    """A request that waits for its answer."""
+
+    __slots__ = ("answer", "arrived", "on_progress", "on_told")
+
+    def __init__(
+        self,
+        on_progress: Callable[[float, float | None, str | None], object] | None,
+        on_told: Callable[[str, Params], object] | None,
+    ) -> None:
+        self.arrived = anyio.Event()
+        self.answer: Answered | None = None
+        self.on_progress = on_progress
+        self.on_told = on_told
+
+
+_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+_RECOGNISED: Final = (-32020, -32021, -32022)
+"""Errors that only a server without handshake gives (ERA-10)."""
+
+
+class Client:
+    """A connection to a server, as an async context manager.
+
+    ``async with Client("server.py") as client: ...``
+
+    Args:
+        target: An app object (served in memory), the path of a server's file (run with
+            ``mcpkit run``), or a command.
+        revision: Speak this one; None finds out what the server speaks.
+        name, version: What the client calls itself.
+        elicitation, sampling: Answer what the server asks; given ``params``, they return the
+            ``result``. Each declares its capability.
+        roots: Paths or URIs the server may look at, or a function as above.
+        capabilities: Declared in addition.
+        on_log: Called with level, data and logger of each log message.
+        on_notification: Called with method and params of every notification.
+        timeout: Seconds that a request may take; None waits as long as it takes.
+        probe_timeout: Seconds to wait for a sign of life before the handshake is tried (ERA-10).
+        max_rounds: How often one request may be asked for input before it fails (MRTR-17).
+        env, cwd, stderr: For a server that is a process.
+        raise_exceptions: With an app object: raise the handler's own exception instead of
+            returning what the client would see.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        revision: str | None = None,
+        name: str = "mcpkit",
+        version: str = "0",
+        elicitation: Handler | None = None,
+        sampling: Handler | None = None,
+        roots: Sequence[str | os.PathLike[str]] | Handler | None = None,
+        capabilities: Params | None = None,
+        on_log: Callable[[str, Any, str | None], object] | None = None,
+        on_notification: Callable[[str, Params], object] | None = None,
+        timeout: float | None = 60,
+        probe_timeout: float = 5,
+        max_rounds: int = 16,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        stderr: int | None = None,
+        raise_exceptions: bool = False,
+    ) -> None:
+        if revision is not None and revision not in BY_VERSION:
+            raise ValueError(f"unknown revision {revision!r}; known: {', '.join(BY_VERSION)}")
+        self._target = target
+        self._wanted = None if revision is None else BY_VERSION[revision]
+        self._handlers: dict[str, Handler] = {}
+        declared: dict[str, Any] = {}
+        if elicitation is not None:
+            self._handlers["elicitation/create"] = elicitation
+            declared["elicitation"] = {}
+        if sampling is not None:
+            self._handlers["sampling/createMessage"] = sampling
+            declared["sampling"] = {}
+        if roots is not None:
+            self._handlers["roots/list"] = roots if callable(roots) else _fixed_roots(roots)
+            declared["roots"] = {}
+        info = {"name": name, "version": version}
+        self._caller = Caller(info, {**declared, **(capabilities or {})})
+        self._on_log = on_log
+        self._on_notification = on_notification
+        self._timeout = timeout
+        self._probe_timeout = probe_timeout
+        self._max_rounds = max_rounds
+        self._env, self._cwd, self._stderr = env, cwd, stderr
+        self._raise = raise_exceptions
+        self._raised: dict[Id, BaseException] = {}
+        self._pending: dict[Id, _Pending] = {}
+        self._link: Link | None = None
+        self._tasks: Tasks | None = None
+        self._closed = False
+        self._stack = AsyncExitStack()
+        self.server_info: Implementation | None = None
+        self.server_capabilities: Params = {}
+        self.instructions: str | None = None
+
+    # --- coming and going -------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._tasks = await self._stack.enter_async_context(open_tasks())
+            self._link = await self._open()
+            self._stack.push_async_callback(self._link.aclose)
+            await self._agree()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._closed = True
+        await self._stack.aclose()
+
+    async def _open(self) -> Link:
+        from mcpkit.app import MCPKit
+
+        assert self._tasks is not None
+        target = self._target
+        if isinstance(target, MCPKit):
+            server = await self._stack.enter_async_context(target.running())
+            return MemoryLink(server, self._tasks, self._receive, self._note_exception)
+        command = command_of(target)
+        link = ProcessLink(
+            command,
+            self._receive,
+            self._lost,
+            env=self._env,
+            cwd=self._cwd,
+            stderr=self._stderr,
+        )
+        await link.start()
+        self._tasks.start(link.read())
+        return link
+
+    async def _agree(self) -> None:
+        """Find out which revision to speak, and who answers."""
+        wanted = self._wanted
+        if wanted is not None and wanted.handshake:
+            await self._initialize(wanted)
+            return
+        self._caller.revision = wanted or PER_REQUEST[-1]
+        try:
+            await self._discover()
+        except ConnectionClosed:
+            raise
+        except ProtocolError as error:
+            if wanted is not None:
+                raise
+            supported = _supported(error)
+            shared = next(
+                (each for each in reversed(PER_REQUEST) if each.version in supported), None
+            )
+            if error.code in _RECOGNISED and shared is not None:
+                self._caller.revision = shared
+                await self._discover()
+            else:
+                await self._initialize(HANDSHAKE[-1])
+        except TimeoutError:
+            if wanted is not None:
+                raise
+            await self._initialize(HANDSHAKE[-1])
+
+    async def _discover(self) -> None:
+        result = await self.request("server/discover", timeout=self._probe_timeout)
+        info = (result.get("_meta") or {}).get("io.modelcontextprotocol/serverInfo")
+        self._introduced(info, result)
+
+    async def _initialize(self, wanted: Revision) -> None:
+        self._caller.revision = None
+        params = {
+            "protocolVersion": wanted.version,
+            "capabilities": self._caller.capabilities,
+            "clientInfo": self._caller.info,
+        }
+        result = await self.request("initialize", params)
+        found = BY_VERSION.get(result.get("protocolVersion", ""))
+        if found is None or not found.handshake:
+            offered = result.get("protocolVersion")
+            raise UnsupportedProtocolVersion(str(offered), [each.version for each in HANDSHAKE])
+        self._caller.revision = found
+        self._introduced(result.get("serverInfo"), result)
+        await self.notify("notifications/initialized")
+
+    def _introduced(self, info: Params | None, result: Params) -> None:
+        self.server_info = None if info is None else wire.implementation_from_wire(info)
+        self.server_capabilities = result.get("capabilities") or {}
+        self.instructions = result.get("instructions")
+
+    @property
+    def revision(self) -> str:
+        """The revision that is spoken."""
+        assert self._caller.revision is not None
+        return self._caller.revision.version
+
+    # --- what arrives -----------------------------------------------------------------------------
+
+    def _receive(self, text: bytes) -> None:
+        for event in self._caller.receive(text):
+            if isinstance(event, Answered):
+                pending = self._pending.get(event.id)
+                if pending is not None:
+                    pending.answer = event
+                    pending.arrived.set()
+            elif isinstance(event, Told):
+                self._told(event)
+            elif isinstance(event, Asked):
+                assert self._tasks is not None
+                self._tasks.start(self._answer(event))
+            else:
+                self._unreadable(event)
+
+    def _unreadable(self, event: Unreadable) -> None:
+        log.warning("the server sent something unreadable: %s", event.error)
+
+    def _told(self, event: Told) -> None:
+        params = event.params
+        if self._on_notification is not None:
+            self._on_notification(event.method, params)
+        if event.method == "notifications/message" and self._on_log is not None:
+            self._on_log(params.get("level", "info"), params.get("data"), params.get("logger"))
+        elif event.method == "notifications/progress":
+            pending = self._pending.get(params.get("progressToken", ""))
+            if pending is not None and pending.on_progress is not None:
+                progress, total = params.get("progress", 0), params.get("total")
+                pending.on_progress(progress, total, params.get("message"))
+        subscription = (params.get("_meta") or {}).get(_SUBSCRIPTION)
+        listening = None if subscription is None else self._pending.get(subscription)
+        if listening is not None and listening.on_told is not None:
+            listening.on_told(event.method, params)
+
+    async def _answer(self, event: Asked) -> None:
+        try:
+            if event.method == "ping":
+                text = self._caller.send_result(event.id, {})
+            else:
+                text = self._caller.send_result(
+                    event.id, await self._handle(event.method, event.params)
+                )
+        except ProtocolError as error:
+            text = self._caller.send_error(event.id, error)
+        except Exception as error:
+            log.exception("the handler for %s failed", event.method)
+            text = self._caller.send_error(event.id, InternalError(f"The client failed: {error}"))
+        try:
+            await self.link.send_text(text)
+        except ConnectionClosed:
+            return
+
+    async def _handle(self, method: str, params: Params) -> Params:
+        handler = self._handlers.get(method)
+        if handler is None:
+            raise MethodNotFound(f"This client does not answer {method}")
+        result = handler(params)
+        return await result if inspect.isawaitable(result) else result
+
+    def _lost(self) -> None:
+        self._closed = True
+        for pending in self._pending.values():
+            pending.arrived.set()
+
+    def _note_exception(self, request: Request, error: BaseException) -> None:
+        if self._raise:
+            self._raised[request.id] = error
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    @property
+    def link(self) -> Link:
+        """The way to the server.
+
+        Raises:
+            RuntimeError: The client has not been entered.
+        """
+        if self._link is None:
+            raise RuntimeError("enter the client first: async with Client(...) as client")
+        return self._link
+
+    async def notify(self, method: str, params: Params | None = None) -> None:
+        """Send a notification."""
+        await self.link.send_text(self._caller.send_notification(method, params))
+
+    async def request(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        meta: Params | None = None,
+        timeout: float | None = None,
+        on_progress: Callable[[float, float | None, str | None], object] | None = None,
+        on_told: Callable[[str, Params], object] | None = None,
+    ) -> Params:
+        """Send a request and wait for its result.
+
+        Args:
+            method: As on the wire.
+            params: Without ``_meta``.
+            meta: Put into ``_meta``.
+            timeout: Seconds; the client's own setting if None.
+            on_progress: Called with progress, total and message; asks for them.
+            on_told: Called with the notifications of this subscription.
+
+        Raises:
+            ProtocolError: The server's error, as the class that owns its code.
+            TimeoutError: It took too long; the server was told that nobody waits any more.
+            ConnectionClosed: The server is gone.
+        """
+        pending = _Pending(on_progress, on_told)
+        merged = dict(meta or {})
+        if on_progress is not None:
+            # The request's own id would do, but it is only known once the request is made.
+            merged["progressToken"] = self._caller.next_id
+        id, text = self._caller.send_request(method, params or {}, merged)
+        self._pending[id] = pending
+        try:
+            if self._closed:
+                raise ConnectionClosed("The server is gone")
+            await self.link.send_text(text)
+            limit = self._timeout if timeout is None else timeout
+            try:
+                with anyio.fail_after(limit):
+                    await pending.arrived.wait()
+            except BaseException as error:
+                await self._abandon(id, method, error)
+                raise
+        finally:
+            del self._pending[id]
+        if id in self._raised:
+            raise self._raised.pop(id)
+        answer = pending.answer
+        if answer is None:
+            raise ConnectionClosed(f"The server left before it answered {method}")
+        if answer.error is not None:
+            raise answer.error
+        return answer.result or {}
+
+    async def _abandon(self, id: Id, method: str, error: BaseException) -> None:
+        """Tell the server that nobody waits for an answer any more (CANC-7)."""
+        if method == "initialize" or self._closed:
+            return
+        reason = "timeout" if isinstance(error, TimeoutError) else "cancelled"
+        with anyio.CancelScope(shield=True), anyio.move_on_after(1):
+            try:
+                await self.notify("notifications/cancelled", {"requestId": id, "reason": reason})
+            except ConnectionClosed:
+                return
+
+    async def _ask(self, method: str, params: Params, **options: Any) -> Params:
+        """A request whose answer may be that the server needs input first (MRTR)."""
+        result = await self.request(method, params, **options)
+        for _ in range(self._max_rounds):
+            if result.get("resultType", "complete") != "input_required":
+                return result
+            again = dict(params)
+            wishes = cast("Params", result.get("inputRequests") or {})
+            if wishes:
+                again["inputResponses"] = {
+                    key: await self._handle(wish["method"], wish.get("params") or {})
+                    for key, wish in wishes.items()
+                }
+            if "requestState" in result:
+                again["requestState"] = result["requestState"]  # MRTR-16: byte for byte
+            result = await self.request(method, again, **options)
+        raise ProtocolError(f"The server asked for input more than {self._max_rounds} times")
+
+    # --- methods ----------------------------------------------------------------------------------
+
+    async def ping(self) -> None:
+        """See whether the server is there (before 2026-07-28)."""
+        await self.request("ping")
+
+    async def list_tools(self) -> list[ListedTool]:
+        """All tools, whatever pages they come on."""
+        return [ListedTool.from_wire(each) for each in await self._all("tools/list", "tools")]
+
+    async def list_resources(self) -> list[ListedResource]:
+        """All resources that have a URI of their own."""
+        found = await self._all("resources/list", "resources")
+        return [ListedResource.from_wire(each) for each in found]
+
+    async def list_resource_templates(self) -> list[ListedTemplate]:
+        """All resource templates."""
+        found = await self._all("resources/templates/list", "resourceTemplates")
+        return [ListedTemplate.from_wire(each) for each in found]
+
+    async def list_prompts(self) -> list[ListedPrompt]:
+        """All prompts."""
+        return [ListedPrompt.from_wire(each) for each in await self._all("prompts/list", "prompts")]
+
+    async def _all(self, method: str, member: str) -> list[Params]:
+        found: list[Params] = []
+        cursor: str | None = None
+        seen: set[str] = set()
+        while True:
+            page = await self.request(method, {} if cursor is None else {"cursor": cursor})
+            found += page.get(member) or []
+            cursor = page.get("nextCursor")
+            if cursor is None:  # PAGE-1: "" would be a cursor
+                return found
+            if cursor in seen:
+                raise ValueError(f"The server repeats the cursor {cursor!r} of {method}")
+            seen.add(cursor)
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Params | None = None,
+        *,
+        on_progress: Callable[[float, float | None, str | None], object] | None = None,
+        log_level: LogLevel | None = None,
+        meta: Params | None = None,
+        timeout: float | None = None,
+    ) -> CallResult:
+        """Call a tool. A tool that failed is a result with ``is_error``.
+
+        Args:
+            name: Of the tool.
+            arguments: By name, as JSON values.
+            on_progress: Called with progress, total and message.
+            log_level: Ask for log messages of this call from this level on (2026-07-28).
+            meta: Put into ``_meta``.
+            timeout: Seconds; the client's own setting if None.
+        """
+        params = {"name": name, "arguments": dict(arguments or {})}
+        meta = self._with_level(meta, log_level)
+        result = await self._ask(
+            "tools/call", params, meta=meta, on_progress=on_progress, timeout=timeout
+        )
+        return parse(CallResult.from_wire, result, "tools/call")
+
+    def _with_level(self, meta: Params | None, level: LogLevel | None) -> Params | None:
+        if level is None or self._caller.revision is None or self._caller.revision.handshake:
+            return meta
+        return {**(meta or {}), "io.modelcontextprotocol/logLevel": level}
+
+    async def read_resource(
+        self, uri: str, *, timeout: float | None = None
+    ) -> list[ResourceContents]:
+        """Read a resource; it may have several contents."""
+        result = await self._ask("resources/read", {"uri": uri}, timeout=timeout)
+        return [wire.contents_from_wire(each) for each in result.get("contents") or []]
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
+    ) -> PromptMessages:
+        """Get the messages of a prompt; its arguments are strings."""
+        params: dict[str, Any] = {"name": name}
+        if arguments:
+            params["arguments"] = dict(arguments)
+        result = await self._ask("prompts/get", params, timeout=timeout)
+        return parse(PromptMessages.from_wire, result, "prompts/get")
+
+    async def complete(
+        self,
+        argument: str,
+        value: str,
+        *,
+        prompt: str | None = None,
+        template: str | None = None,
+        known: Mapping[str, str] | None = None,
+    ) -> Completion:
+        """Ask for suggestions.
+
+        Args:
+            argument: Its name.
+            value: What has been typed.
+            prompt: The prompt that it belongs to, or
+            template: the resource template.
+            known: The other arguments (2025-06-18 and later).
+
+        Raises:
+            ValueError: Neither or both of prompt and template are given.
+        """
+        if (prompt is None) == (template is None):
+            raise ValueError("pass either prompt= or template=")
+        ref = {"type": "ref/prompt", "name": prompt}
+        if template is not None:
+            ref = {"type": "ref/resource", "uri": template}
+        params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
+        if known is not None:
+            params["context"] = {"arguments": dict(known)}
+        result = await self.request("completion/complete", params)
+        return parse(Completion.from_wire, result, "completion/complete")
+
+    async def set_log_level(self, level: LogLevel) -> None:
+        """Ask for log messages from this level on (before 2026-07-28; then see `call_tool`)."""
+        await self.request("logging/setLevel", {"level": level})
+
+    async def subscribe(self, uri: str) -> None:
+        """Ask to be told when a resource changes (before 2026-07-28; then see `listen`)."""
+        await self.request("resources/subscribe", {"uri": uri})
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Ask not to be told any more."""
+        await self.request("resources/unsubscribe", {"uri": uri})
+
+    @asynccontextmanager
+    async def listen(
+        self,
+        on_change: Callable[[str, Params], object],
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Sequence[str] = (),
+    ) -> AsyncIterator[Params]:
+        """Be told of changes, inside the ``async with`` (2026-07-28).
+
+        Args:
+            on_change: Called with method and params of each change.
+            tools, prompts, resources: Whether changes of these lists are of interest.
+            uris: The resources that are of interest.
+
+        Yields:
+            What the server has agreed to tell.
+        """
+        wanted: dict[str, Any] = {}
+        for member, flag in (
+            ("toolsListChanged", tools),
+            ("promptsListChanged", prompts),
+            ("resourcesListChanged", resources),
+        ):
+            if flag:
+                wanted[member] = True
+        if uris:
+            wanted["resourceSubscriptions"] = list(uris)
+        agreed = anyio.Event()
+        answer: dict[str, Any] = {}
+
+        def told(method: str, params: Params) -> None:
+            if method == "notifications/subscriptions/acknowledged":
+                answer.update(params.get("notifications") or {})
+                agreed.set()
+            else:
+                on_change(method, params)
+
+        failure: list[BaseException] = []
+        ended = anyio.Event()
+
+        async def hold() -> None:
+            try:
+                await self.request(
+                    "subscriptions/listen",
+                    {"notifications": wanted},
+                    timeout=float("inf"),
+                    on_told=told,
+                )
+            except (ProtocolError, ConnectionClosed) as error:
+                failure.append(error)
+            finally:
+                agreed.set()
+                ended.set()
+
+        assert self._tasks is not None
+        stop = self._tasks.start(hold())
+        try:
+            with anyio.fail_after(self._timeout):
+                await agreed.wait()
+            if failure:
+                raise failure[0]
+            yield answer
+        finally:
+            stop()
+            with anyio.CancelScope(shield=True), anyio.move_on_after(2):
+                await ended.wait()
+
+
+def _fixed_roots(roots: Sequence[str | os.PathLike[str]]) -> Handler:
+    def uri(root: str | os.PathLike[str]) -> str:
+        text = os.fspath(root)
+        return text if "://" in text else Path(text).absolute().as_uri()
+
+    listed = {"roots": [{"uri": uri(root)} for root in roots]}
+    return lambda params: listed
+
+
+def _supported(error: ProtocolError) -> Sequence[str]:
+    data = error.data
+    found = cast("dict[str, Any]", data).get("supported") if isinstance(data, dict) else None
+    return cast("list[str]", found) if isinstance(found, list) else []
+
+
+def command_of(target: str | os.PathLike[str] | Sequence[str]) -> list[str]:
+    """The command that starts a server on stdio.
+
+    Args:
+        target: A command as a sequence, the path of a Python file, ``file.py:app``, or a command
+            line as one string.
+    """
+    if not isinstance(target, (str, os.PathLike)):
+        return list(target)
+    text = os.fspath(target)
+    file = text.rpartition(":")[0] if not os.path.exists(text) and ":" in text else text
+    if file.endswith(".py"):
+        return [sys.executable, "-m", "mcpkit", "run", text]
+    return shlex.split(text)

@@ -1,0 +1,366 @@
+"""Functions and options → entries of the registry. This is where a bad signature is refused."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypedDict, cast, get_args, get_origin
+
+from typing_extensions import NotRequired, Unpack
+
+from mcpkit.context import Context
+from mcpkit.errors import RegistrationError
+from mcpkit.plan import CONTEXTS, CallPlan, inspect_handler
+from mcpkit.registry import Completer, Prompt, Resource, ResourceTemplate, Tool
+from mcpkit.schema import Arguments, JsonSchema, Output, is_structured
+from mcpkit.signature import Parameter, Signature, function_name, inspect_function
+from mcpkit.types import (
+    UNSET,
+    Annotations,
+    CacheScope,
+    Icon,
+    Meta,
+    Role,
+    ToolAnnotations,
+)
+from mcpkit.uri_template import UriTemplate
+
+__all__ = [
+    "PromptOptions",
+    "ResourceOptions",
+    "ToolOptions",
+    "make_prompt",
+    "make_resource",
+    "make_tool",
+]
+
+
+class CommonOptions(TypedDict):
+    """Options that tools, resources and prompts share."""
+
+    name: NotRequired[str | None]
+    title: NotRequired[str | None]
+    description: NotRequired[str | None]
+    icons: NotRequired[Sequence[Icon] | None]
+    meta: NotRequired[Meta | None]
+    tags: NotRequired[Iterable[str]]
+    inline: NotRequired[bool]
+
+
+class ToolOptions(CommonOptions):
+    """Options of a tool."""
+
+    annotations: NotRequired[ToolAnnotations | None]
+    read_only: NotRequired[bool | None]
+    destructive: NotRequired[bool | None]
+    idempotent: NotRequired[bool | None]
+    open_world: NotRequired[bool | None]
+    structured_output: NotRequired[bool | None]
+    input_schema: NotRequired[JsonSchema | None]
+
+
+class ResourceOptions(CommonOptions):
+    """Options of a resource or a resource template."""
+
+    mime_type: NotRequired[str | None]
+    size: NotRequired[int | None]
+    annotations: NotRequired[Annotations | None]
+    audience: NotRequired[Sequence[Role] | None]
+    priority: NotRequired[float | None]
+    ttl: NotRequired[float | None]
+    cache_scope: NotRequired[CacheScope | None]
+
+
+class PromptOptions(CommonOptions):
+    """Options of a prompt."""
+
+
+def _common(signature: Signature, options: CommonOptions, prefix: str | None) -> dict[str, Any]:
+    name = options.get("name") or signature.name
+    if name == "<lambda>":
+        raise RegistrationError(f"{signature.where}: a lambda has no name; pass name=...")
+    return {
+        "name": f"{prefix}_{name}" if prefix else name,
+        "title": options.get("title"),
+        "description": options.get("description") or signature.docs.description,
+        "icons": options.get("icons"),
+        "meta": options.get("meta"),
+        "tags": frozenset(options.get("tags", ())),
+    }
+
+
+def make_tool(
+    fn: Callable[..., Any], *, prefix: str | None = None, **options: Unpack[ToolOptions]
+) -> Tool:
+    """A tool from a function.
+
+    Raises:
+        RegistrationError: The function or an option cannot be served; the message has the fix.
+    """
+    signature = inspect_handler(fn)
+    hints = options.get("annotations") or ToolAnnotations()
+    short: dict[str, bool | None] = {
+        "read_only": options.get("read_only"),
+        "destructive": options.get("destructive"),
+        "idempotent": options.get("idempotent"),
+        "open_world": options.get("open_world"),
+    }
+    for name, value in short.items():
+        if value is not None:
+            setattr(hints, name, value)
+    arguments = Arguments(signature)
+    return Tool(
+        **_common(signature, options, prefix),
+        plan=CallPlan(fn, signature, inline=options.get("inline", False)),
+        arguments=arguments,
+        output=Output(signature, options.get("structured_output")),
+        input_schema=options.get("input_schema") or arguments.schema(),
+        annotations=hints if hints != ToolAnnotations() else None,
+    )
+
+
+def make_resource(
+    uri: str | None,
+    fn: Callable[..., Any],
+    *,
+    prefix: str | None = None,
+    **options: Unpack[ResourceOptions],
+) -> Resource | ResourceTemplate:
+    """A resource from a function, or a resource template if the URI has variables.
+
+    Args:
+        uri: ``resource://`` and the function's name, with its arguments as segments, if None.
+        prefix: Put at the start of the name, and of what follows the URI's scheme.
+
+    Raises:
+        RegistrationError: The function, the URI or an option cannot be served.
+    """
+    signature = inspect_handler(fn)
+    at = f"{signature.where}: {signature.name}()"
+    names = [each.name for each in signature.arguments]
+    uri = uri or "/".join([f"resource://{signature.name}", *(f"{{{name}}}" for name in names)])
+    if prefix:
+        scheme, separator, rest = uri.partition("://")
+        uri = f"{scheme}://{prefix}/{rest}" if separator else f"{prefix}/{uri}"
+    try:
+        template = UriTemplate(uri)
+    except ValueError as error:
+        raise RegistrationError(f"{at}: {error}") from None
+    if "://" not in uri and not uri.partition(":")[0].isalnum():
+        raise RegistrationError(f'{at}: {uri!r} has no scheme; write "resource://{uri}"')
+    annotations = options.get("annotations")
+    if options.get("audience") is not None or options.get("priority") is not None:
+        annotations = Annotations(
+            audience=options.get("audience"),
+            priority=options.get("priority"),
+            last_modified=annotations.last_modified if annotations else None,
+        )
+    shared = {
+        **_common(signature, options, prefix),
+        "plan": CallPlan(fn, signature, inline=options.get("inline", False)),
+        "mime_type": options.get("mime_type") or _mime_type_of(signature.returns),
+        "annotations": annotations,
+        "ttl": options.get("ttl"),
+        "cache_scope": options.get("cache_scope"),
+    }
+    if template.is_literal:
+        if names:
+            raise RegistrationError(
+                f"{at}: the URI {uri!r} has no variables, so nothing fills {', '.join(names)}; "
+                f"write them into the URI as {{{names[0]}}}"
+            )
+        return Resource(**shared, uri=uri, size=options.get("size"))
+    _check_variables(template, signature, at)
+    return ResourceTemplate(
+        **shared,
+        template=template,
+        arguments=Arguments(signature),
+        completers=_completers(signature),
+    )
+
+
+def _check_variables(template: UriTemplate, signature: Signature, at: str) -> None:
+    parameters = {each.name: each for each in signature.arguments}
+    for variable in template.variables:
+        parameter = parameters.get(variable.name)
+        if parameter is None:
+            raise RegistrationError(
+                f"{at}: the URI has a variable {{{variable.name}}}, but no parameter takes it"
+            )
+        if parameter.required and not variable.required:
+            raise RegistrationError(
+                f"{at}: {{{variable.name}}} may be missing from a URI; give the parameter a default"
+            )
+    filled = {variable.name for variable in template.variables}
+    for parameter in signature.arguments:
+        if parameter.required and parameter.name not in filled:
+            raise RegistrationError(
+                f"{at}: nothing in the URI fills {parameter.name}; add {{{parameter.name}}} to it, "
+                f"or give the parameter a default"
+            )
+
+
+def _mime_type_of(returns: Any) -> str | None:
+    """The MIME type that a return annotation gives away; None if it says nothing."""
+    if get_origin(returns) is Annotated:
+        returns = get_args(returns)[0]
+    if returns is str:
+        return "text/plain"
+    if returns is bytes:
+        return "application/octet-stream"
+    if returns is UNSET or not is_structured(returns):
+        return None
+    return "application/json"
+
+
+def make_prompt(
+    fn: Callable[..., Any], *, prefix: str | None = None, **options: Unpack[PromptOptions]
+) -> Prompt:
+    """A prompt from a function.
+
+    Raises:
+        RegistrationError: The function or an option cannot be served; the message has the fix.
+    """
+    signature = inspect_handler(fn)
+    return Prompt(
+        **_common(signature, options, prefix),
+        plan=CallPlan(fn, signature, inline=options.get("inline", False)),
+        arguments=Arguments(signature),
+        completers=_completers(signature),
+    )
+
+
+# --- completion -----------------------------------------------------------------------------------
+
+
+def _completers(signature: Signature) -> Mapping[str, Completer]:
+    found: dict[str, Completer] = {}
+    for parameter in signature.arguments:
+        completer = _completer(parameter, signature)
+        if completer is not None:
+            found[parameter.name] = completer
+    return found
+
+
+def _completer(parameter: Parameter, signature: Signature) -> Completer | None:
+    if parameter.complete is None:
+        choices = choices_of(parameter.annotation)
+        return _from_values(choices) if choices else None
+    values = parameter.complete.values
+    if not callable(values):
+        return _from_values(list(values))
+    return _from_function(values, signature)
+
+
+def choices_of(annotation: Any) -> list[str]:
+    """The values that a type allows, as a client would write them: Literal, Enum and bool."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) is Literal:
+        return [str(value) for value in get_args(annotation)]
+    if annotation is bool:
+        return ["true", "false"]
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return [str(member.value) for member in annotation]
+    for part in get_args(annotation):
+        if part is not type(None):
+            return choices_of(part)
+    return []
+
+
+def _from_values(values: Sequence[str]) -> Completer:
+    """Those that begin with what was typed, then those that contain it; case does not matter."""
+
+    async def complete(
+        typed: str, others: Mapping[str, str] | None, context: Context[Any]
+    ) -> Iterable[str]:
+        del others, context
+        wanted = typed.casefold()
+        begins = [each for each in values if each.casefold().startswith(wanted)]
+        contains = [each for each in values if wanted in each.casefold() and each not in begins]
+        return [*begins, *contains]
+
+    return complete
+
+
+def _from_function(fn: Callable[..., Any], handler: Signature) -> Completer:
+    signature = inspect_function(fn, contexts=CONTEXTS)
+    at = f"{signature.where}: {signature.name}()"
+    if not signature.arguments:
+        raise RegistrationError(f"{at}: a completion function takes what was typed as its argument")
+    first, *rest = signature.arguments
+    known = {each.name for each in handler.arguments}
+    for each in rest:
+        if each.name not in known and each.required:
+            raise RegistrationError(
+                f"{at}: {each.name} is no argument of {handler.name}(); completion functions get "
+                f"what was typed, and the other arguments by name"
+            )
+    plan = CallPlan(fn, signature)
+
+    async def complete(
+        typed: str, others: Mapping[str, str] | None, context: Context[Any]
+    ) -> Iterable[str]:
+        values: dict[str, Any] = {first.name: typed}
+        for each in rest:
+            if others is not None and each.name in others:
+                values[each.name] = others[each.name]
+            elif each.required:
+                values[each.name] = None
+        return cast("Iterable[str]", await plan.run(values, context))
+
+    return complete
+
+
+# --- marks ----------------------------------------------------------------------------------------
+
+MarkKind = Literal["tool", "resource", "prompt"]
+_MARK = "__mcpkit_marks__"
+
+
+def mark(fn: Any, kind: MarkKind, uri: str | None, options: Mapping[str, Any]) -> None:
+    """Note on a function what it is to be registered as.
+
+    Raises:
+        RegistrationError: It is no function that can carry a note.
+    """
+    target = fn.__func__ if isinstance(fn, (staticmethod, classmethod)) else fn
+    target = cast("Any", target)
+    marks = [*getattr(target, _MARK, ()), (kind, uri, dict(options))]
+    try:
+        setattr(target, _MARK, marks)
+    except AttributeError:
+        name = function_name(target)
+        raise RegistrationError(f"{name} cannot be marked; use app.{kind}(...) on it") from None
+
+
+def marked_in(
+    source: Any,
+) -> list[tuple[Callable[..., Any], MarkKind, str | None, dict[str, Any]]]:
+    """Every marked function of a module, class or object, in the order of definition."""
+    found: list[tuple[Callable[..., Any], MarkKind, str | None, dict[str, Any]]] = []
+    if inspect.ismodule(source):
+        names: Iterable[str] = vars(source)
+    else:
+        cls: type = source if isinstance(source, type) else type(source)
+        bases = [vars(base) for base in reversed(cls.__mro__)]
+        names = dict.fromkeys([name for base in bases for name in base])
+        if not isinstance(source, type):
+            names = [*names, *(n for n in getattr(source, "__dict__", {}) if n not in names)]
+    seen: set[int] = set()
+    for name in list(names):
+        raw = inspect.getattr_static(source, name, None)
+        target = raw.__func__ if isinstance(raw, (staticmethod, classmethod)) else raw
+        marks = getattr(target, "__dict__", {}).get(_MARK)
+        if not marks or id(target) in seen:
+            continue
+        seen.add(id(target))
+        fn = getattr(source, name)
+        if isinstance(source, type) and inspect.isfunction(raw):
+            raise RegistrationError(
+                f"{source.__name__}.{name} is a method; include an instance: {source.__name__}(...)"
+            )
+        for kind, uri, options in marks:
+            found.append((fn, kind, uri, options))
+    return found

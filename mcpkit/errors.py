@@ -1,0 +1,201 @@
+"""Every exception of mcpkit, with the JSON-RPC code it becomes at the border.
+
+    MCPKitError
+    ├── RegistrationError              a function cannot be registered as it is written
+    ├── PublicError                    its message is meant for the other side
+    │   ├── InvalidArguments           arguments do not fit a signature
+    │   ├── ToolError                  a tool failed in a way the model should read about
+    │   ├── ResourceError              a resource could not be produced
+    │   │   └── ResourceNotFound       there is no such resource
+    │   └── PromptError                a prompt could not be produced
+    ├── ProtocolError                  a request is answered with a JSON-RPC error
+    │   ├── ParseError                 -32700
+    │   ├── InvalidRequest             -32600
+    │   ├── MethodNotFound             -32601
+    │   ├── InvalidParams              -32602
+    │   ├── InternalError              -32603
+    │   ├── MissingClientCapability    -32021
+    │   └── UnsupportedProtocolVersion -32022
+    └── ConnectionClosed               the other side is gone
+
+Exceptions outside this tree that leave a handler are faults of the server: the other side sees a
+reference, the server's log has the traceback under the same reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+__all__ = [
+    "ConnectionClosed",
+    "InternalError",
+    "InvalidArguments",
+    "InvalidParams",
+    "InvalidRequest",
+    "MCPKitError",
+    "MethodNotFound",
+    "MissingClientCapability",
+    "ParseError",
+    "PromptError",
+    "ProtocolError",
+    "PublicError",
+    "RegistrationError",
+    "ResourceError",
+    "ResourceNotFound",
+    "ToolError",
+    "UnsupportedProtocolVersion",
+]
+
+
+class MCPKitError(Exception):
+    """The root of every exception that mcpkit raises on purpose."""
+
+
+class RegistrationError(MCPKitError, TypeError):
+    """A function, template or option cannot be registered as written; the message has the fix."""
+
+
+class PublicError(MCPKitError):
+    """An error whose message may be shown to the client, its user and its model."""
+
+
+class InvalidArguments(PublicError):
+    """Arguments do not fit the signature of the function they are for.
+
+    Args:
+        problems: A line for each, as ``path: expected …, got …``; all that were found.
+    """
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class ToolError(PublicError):
+    """A tool failed in a way the model should read about: a result with ``isError: true``."""
+
+
+class ResourceError(PublicError):
+    """A resource could not be produced; its message goes into the JSON-RPC error."""
+
+
+class ResourceNotFound(ResourceError):
+    """There is no resource at this URI.
+
+    Args:
+        uri: The URI that was asked for; None when the handler leaves it to mcpkit to fill in.
+        message: Shown to the client; a sentence about the URI by default.
+    """
+
+    def __init__(self, uri: str | None = None, message: str | None = None) -> None:
+        self.uri = uri
+        super().__init__(message or ("Resource not found" + (f": {uri}" if uri else "")))
+
+
+class PromptError(PublicError):
+    """A prompt could not be produced; its message goes into the JSON-RPC error."""
+
+
+class ProtocolError(MCPKitError):
+    """A request that is answered with a JSON-RPC error object.
+
+    Raised in a handler, it is sent as it is; raised by a client, it is what the server answered.
+
+    Args:
+        message: A short sentence for the other side.
+        code: The JSON-RPC error code, an integer; the class's own by default.
+        data: Any JSON value that goes along; None leaves the member out.
+    """
+
+    CODE: ClassVar[int] = -32603
+
+    def __init__(self, message: str, *, code: int | None = None, data: Any = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = self.CODE if code is None else code
+        self.data = data
+
+    @staticmethod
+    def from_wire(error: Mapping[str, Any]) -> ProtocolError:
+        """The exception for a received error object: the class that owns its code, if one does."""
+        code = error.get("code")
+        message = str(error.get("message", ""))
+        made = ProtocolError(message, code=code if isinstance(code, int) else None)
+        made.data = error.get("data")
+        for known in ProtocolError.__subclasses__():
+            if code == known.CODE:
+                # The subclasses' constructors build what the wire already carries.
+                made.__class__ = known
+        return made
+
+    def to_wire(self) -> dict[str, Any]:
+        """The error object of JSON-RPC 2.0, section 5.1."""
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.data is not None:
+            error["data"] = self.data
+        return error
+
+
+class ParseError(ProtocolError):
+    """What arrived is not JSON."""
+
+    CODE = -32700
+
+
+class InvalidRequest(ProtocolError):
+    """What arrived is JSON but not a JSON-RPC message, or not one allowed at this point."""
+
+    CODE = -32600
+
+
+class MethodNotFound(ProtocolError):
+    """The method does not exist in this revision, or its capability is not advertised."""
+
+    CODE = -32601
+
+
+class InvalidParams(ProtocolError):
+    """The parameters do not fit the method."""
+
+    CODE = -32602
+
+
+class InternalError(ProtocolError):
+    """Something failed that is not the client's doing."""
+
+    CODE = -32603
+
+
+class MissingClientCapability(ProtocolError):
+    """The request cannot be served to a client that lacks a capability (2026-07-28).
+
+    Args:
+        required: The capabilities that are needed, as the object a client would declare,
+            for example ``{"elicitation": {"url": {}}}``.
+    """
+
+    CODE = -32021
+
+    def __init__(self, required: Mapping[str, Any], message: str | None = None) -> None:
+        names = ", ".join(required)
+        super().__init__(
+            message or f"This request needs client capabilities that were not declared: {names}",
+            data={"requiredCapabilities": dict(required)},
+        )
+
+
+class UnsupportedProtocolVersion(ProtocolError):
+    """A request names a protocol version that this server does not speak (2026-07-28)."""
+
+    CODE = -32022
+
+    def __init__(self, requested: str, supported: list[str]) -> None:
+        super().__init__(
+            f"Unsupported protocol version: {requested}",
+            data={"supported": supported, "requested": requested},
+        )
+
+
+class ConnectionClosed(MCPKitError):
+    """The other side closed the connection, or its process ended, before it answered."""

@@ -1,0 +1,246 @@
+"""How to call one function: prepared at registration, run per request.
+
+A plan knows which parameters are injected, in which order dependencies are resolved, and whether
+the function awaits, blocks, or is quick enough to run where it stands.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import (
+    AsyncContextDecorator,
+    AsyncExitStack,
+    ContextDecorator,
+    asynccontextmanager,
+    contextmanager,
+)
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from mcpkit.context import Context, SyncContext
+from mcpkit.errors import RegistrationError
+from mcpkit.markers import Depends
+from mcpkit.signature import Parameter, Signature, function_name, inspect_function
+from mcpkit.types import UNSET
+
+__all__ = ["CallPlan", "inspect_handler"]
+
+CONTEXTS: Final = (Context, SyncContext)
+
+Values: TypeAlias = dict[str, Any]
+
+
+def inspect_handler(fn: Callable[..., Any]) -> Signature:
+    """The signature of a function that mcpkit will call.
+
+    Raises:
+        RegistrationError: It cannot be called from a request as it is written.
+    """
+    signature = inspect_function(fn, contexts=CONTEXTS)
+    if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
+        raise RegistrationError(
+            f"{signature.where}: {signature.name}() yields; a request has one answer: collect the "
+            f"items and return them, and use ctx.progress() on the way"
+        )
+    return signature
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where a parameter of a handler or dependency comes from."""
+
+    name: str
+    kind: Literal["context", "sync_context", "dependency", "argument"]
+    step: int = -1
+    default: Any = UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One dependency: resolved once per call, after those it needs."""
+
+    provide: Callable[..., Any]
+    is_async: bool
+    inline: bool
+    sources: tuple[_Source, ...]
+
+
+class CallPlan:
+    """A function with everything decided that can be decided before a call.
+
+    Args:
+        fn: The handler.
+        signature: As `inspect_handler` made it.
+        inline: Run a plain ``def`` on the event loop instead of in a worker thread; for functions
+            that only compute, and briefly.
+
+    Raises:
+        RegistrationError: A dependency cannot be satisfied.
+    """
+
+    __slots__ = ("_injected", "_simple", "_steps", "fn", "inline", "is_async", "uses_context")
+
+    def __init__(
+        self, fn: Callable[..., Any], signature: Signature, *, inline: bool = False
+    ) -> None:
+        self.fn = fn
+        self.is_async = signature.is_async
+        self.inline = inline and not signature.is_async
+        resolver = _Resolver(signature)
+        self._injected = tuple(
+            resolver.source(each) for each in signature.parameters if each.source != "argument"
+        )
+        self._steps = tuple(resolver.steps)
+        self._simple = not self._injected
+        self.uses_context = any(
+            source.kind in ("context", "sync_context")
+            for source in (*self._injected, *(s for step in self._steps for s in step.sources))
+        )
+
+    def run(self, values: Values, context: Context[Any]) -> Awaitable[Any]:
+        """Call the function.
+
+        Args:
+            values: Keyword arguments; the plan adds what it injects.
+            context: Of the request that is served.
+
+        Returns:
+            An awaitable of what the function returns. It raises what the function raises.
+        """
+        if self._simple:
+            if self.is_async:
+                awaitable: Awaitable[Any] = self.fn(**values)
+                return awaitable
+            return self._call(self.fn, self.is_async, values, context, self.inline)
+        if not self._steps:
+            for source in self._injected:
+                values[source.name] = _injected_context(source, context)
+            return self._call(self.fn, self.is_async, values, context, self.inline)
+        return self._run_with_dependencies(values, context)
+
+    async def _run_with_dependencies(self, values: Values, context: Context[Any]) -> Any:
+        async with AsyncExitStack() as stack:
+            resolved: list[Any] = []
+            for step in self._steps:
+                arguments = self._gather(step.sources, values, resolved, context)
+                made = await self._call(
+                    step.provide, step.is_async, arguments, context, step.inline
+                )
+                resolved.append(await _enter(made, stack, context))
+            injected = self._gather(self._injected, values, resolved, context)
+            return await self._call(
+                self.fn, self.is_async, {**values, **injected}, context, self.inline
+            )
+
+    @staticmethod
+    def _gather(
+        sources: tuple[_Source, ...],
+        values: Mapping[str, Any],
+        resolved: list[Any],
+        context: Context[Any],
+    ) -> Values:
+        gathered: Values = {}
+        for source in sources:
+            if source.kind == "dependency":
+                gathered[source.name] = resolved[source.step]
+            elif source.kind == "argument":
+                value = values.get(source.name, source.default)
+                if value is not UNSET:
+                    gathered[source.name] = value
+            else:
+                gathered[source.name] = _injected_context(source, context)
+        return gathered
+
+    @staticmethod
+    async def _call(
+        fn: Callable[..., Any], is_async: bool, values: Values, context: Context[Any], inline: bool
+    ) -> Any:
+        if is_async:
+            return await fn(**values)
+        if inline:
+            result = fn(**values)
+        else:
+            result = await context.peer.in_thread(functools.partial(fn, **values))
+        # A plain callable may still hand back a coroutine, such as a lambda around one.
+        return await result if inspect.isawaitable(result) else result
+
+
+def _injected_context(source: _Source, context: Context[Any]) -> Any:
+    return SyncContext(context) if source.kind == "sync_context" else context
+
+
+async def _enter(made: Any, stack: AsyncExitStack, context: Context[Any]) -> Any:
+    if isinstance(made, AsyncContextDecorator):
+        return await stack.enter_async_context(made)  # type: ignore[arg-type]
+    if isinstance(made, ContextDecorator):
+        manager: Any = made
+
+        async def leave(*error: Any) -> bool | None:
+            return await context.peer.in_thread(lambda: manager.__exit__(*error))
+
+        entered = await context.peer.in_thread(manager.__enter__)
+        stack.push_async_exit(leave)
+        return entered
+    return made
+
+
+class _Resolver:
+    """Puts the dependencies of a handler into an order in which each has what it needs."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._arguments = {each.name: each for each in signature.arguments}
+        self._where = f"{signature.where}: {signature.name}()"
+        self._found: dict[Callable[..., Any], int] = {}
+        self._open: list[Callable[..., Any]] = []
+        self.steps: list[_Step] = []
+
+    def source(self, parameter: Parameter) -> _Source:
+        if parameter.source == "context":
+            return _Source(parameter.name, _context_kind(parameter.annotation))
+        assert parameter.depends is not None
+        return _Source(parameter.name, "dependency", self._step(parameter.depends))
+
+    def _step(self, depends: Depends) -> int:
+        provide = depends.provide
+        if provide in self._found:
+            return self._found[provide]
+        if provide in self._open:
+            names = " → ".join(function_name(each) for each in [*self._open, provide])
+            raise RegistrationError(f"{self._where}: the dependencies go in a circle: {names}")
+        self._open.append(provide)
+        signature = inspect_function(provide, contexts=CONTEXTS)
+        sources = tuple(self._dependency_source(each, signature) for each in signature.parameters)
+        self._open.pop()
+        call = provide
+        if inspect.isasyncgenfunction(provide):
+            call = asynccontextmanager(provide)
+        elif inspect.isgeneratorfunction(provide):
+            call = contextmanager(provide)
+        # Making a context manager runs nothing of the function yet, so it needs no thread.
+        made_here = call is not provide
+        self.steps.append(_Step(call, signature.is_async, made_here, sources))
+        self._found[provide] = len(self.steps) - 1
+        return self._found[provide]
+
+    def _dependency_source(self, parameter: Parameter, of: Signature) -> _Source:
+        if parameter.source != "argument":
+            return self.source(parameter)
+        argument = self._arguments.get(parameter.name)
+        if argument is not None:
+            default = parameter.default if argument.default is UNSET else argument.default
+            return _Source(parameter.name, "argument", default=default)
+        if parameter.required:
+            raise RegistrationError(
+                f"{self._where}: the dependency {of.name}() wants {parameter.name!r}, which is "
+                f"neither an argument of the handler nor annotated with Context or Depends"
+            )
+        return _Source(parameter.name, "argument", default=parameter.default)
+
+
+def _context_kind(annotation: Any) -> Literal["context", "sync_context"]:
+    text = [annotation, *getattr(annotation, "__args__", ())]
+    bases = [getattr(each, "__origin__", each) for each in text]
+    is_sync = any(isinstance(base, type) and issubclass(base, SyncContext) for base in bases)
+    return "sync_context" if is_sync else "context"

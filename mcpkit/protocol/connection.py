@@ -1,0 +1,481 @@
+"""One conversation as the server sees it: `receive()` gives events, `send_…()` gives text.
+
+It knows who may say what and when: the handshake, the two eras and how a request tells them apart,
+batches, ids in flight, and what may no longer be answered. It does not run anything.
+
+    NEW ──initialize──▶ OPENING ──notifications/initialized──▶ OPEN
+
+Requests that announce themselves (2026-07-28) are served in every state, beside the handshake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, TypeAlias, cast
+
+from mcpkit.errors import (
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    ProtocolError,
+    UnsupportedProtocolVersion,
+)
+from mcpkit.protocol import messages
+from mcpkit.protocol.messages import Id
+from mcpkit.protocol.revision import Method, Notice, Revision
+from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISIONS
+from mcpkit.types import LOG_RANK, UNSET, Unset
+
+__all__ = [
+    "Answer",
+    "Cancelled",
+    "ClientFacts",
+    "Connection",
+    "Dropped",
+    "Event",
+    "Notification",
+    "Refused",
+    "Request",
+    "State",
+]
+
+VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_INFO_KEY: Final = "io.modelcontextprotocol/clientInfo"
+LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
+SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+
+# Era selection on a shared channel, in the order of the specification's table: these methods exist
+# only where requests announce themselves, so without `_meta` they are malformed, not early.
+_MODERN_ONLY: Final = frozenset(
+    method
+    for method in PER_REQUEST[-1].methods
+    if not any(method in each.methods for each in HANDSHAKE)
+)
+
+
+class State(Enum):
+    """How far the handshake is."""
+
+    NEW = "new"
+    OPENING = "opening"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFacts:
+    """What a client said of itself, in the handshake or in one request.
+
+    Args:
+        capabilities: The object as it was sent.
+        info: ``clientInfo`` as it was sent; None if it was not.
+    """
+
+    capabilities: Mapping[str, Any]
+    info: Mapping[str, Any] | None
+
+
+NOBODY: Final = ClientFacts({}, None)
+
+
+class Batch:
+    """The answers of one batch, sent together when the last is known (MSG-12)."""
+
+    __slots__ = ("answers", "open")
+
+    def __init__(self, size: int) -> None:
+        self.open = size
+        self.answers: list[bytes] = []
+
+    def settle(self, answer: bytes | None) -> bytes | None:
+        """Record one answer (None: it was cancelled); the whole text once nothing is missing."""
+        if answer is not None:
+            self.answers.append(answer)
+        self.open -= 1
+        if self.open or not self.answers:
+            return None
+        return b"[" + b",".join(self.answers) + b"]"
+
+
+class Request:
+    """The client asks something.
+
+    Args:
+        id: To be answered under.
+        method: As on the wire.
+        known: What the request's revision says of the method.
+        params: The members of ``params``; empty if there were none.
+        meta: ``params._meta``; empty if there was none.
+        revision: The revision that this request is served by.
+        client: Who asks.
+        log_level: From which level on log messages are wanted with this request; None where the
+            session decides (handshake) or nothing was asked for.
+    """
+
+    __slots__ = (
+        "batch",
+        "client",
+        "id",
+        "known",
+        "log_level",
+        "meta",
+        "method",
+        "params",
+        "revision",
+    )
+
+    def __init__(
+        self,
+        id: Id,
+        method: str,
+        known: Method,
+        params: dict[str, Any],
+        meta: dict[str, Any],
+        revision: Revision,
+        client: ClientFacts,
+        log_level: str | None = None,
+        batch: Batch | None = None,
+    ) -> None:
+        self.id = id
+        self.method = method
+        self.known = known
+        self.params = params
+        self.meta = meta
+        self.revision = revision
+        self.client = client
+        self.log_level = log_level
+        self.batch = batch
+
+    def __repr__(self) -> str:
+        return f"<Request {self.id!r} {self.method} {self.revision.version}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """The client tells something."""
+
+    notice: Notice
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The client gave up on a request: its work should stop, and nothing be sent for it (CANC-4)."""
+
+    request: Request
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The client answered a request of ours: a result, or the error it gave instead."""
+
+    id: Id
+    result: Mapping[str, Any] | None
+    error: ProtocolError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What arrived cannot be served; `text` is the answer, None while a batch is incomplete."""
+
+    error: ProtocolError
+    id: Id | Unset
+    text: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What arrived can neither be served nor answered; for the server's log."""
+
+    reason: str
+
+
+Event: TypeAlias = Request | Notification | Cancelled | Answer | Refused | Dropped
+
+
+class Connection:
+    """One conversation with a client.
+
+    Args:
+        revision: Take up a session that was negotiated earlier, at this revision.
+        client: Who that session belongs to.
+    """
+
+    __slots__ = ("_in_flight", "_next_id", "client", "revision", "state")
+
+    def __init__(self, revision: Revision | None = None, client: ClientFacts = NOBODY) -> None:
+        self.revision = revision
+        self.client = client
+        self.state = State.NEW if revision is None else State.OPEN
+        self._in_flight: dict[Id, Request] = {}
+        self._next_id = 0
+
+    # --- what arrives -----------------------------------------------------------------------------
+
+    def receive(self, text: bytes | bytearray) -> Sequence[Event]:
+        """What one message means. Never raises: what is wrong with it is an event as well.
+
+        Args:
+            text: One JSON value in UTF-8.
+        """
+        try:
+            message = messages.parse(text)
+        except ProtocolError as error:
+            return (self._refuse(error, UNSET, None),)
+        if type(message) is dict:
+            return (self._one(message, None),)
+        if isinstance(message, list) and self.revision is not None and self.revision.batching:
+            return self._batch(cast("list[Any]", message))
+        wrong = (
+            "Batches do not exist in this revision" if type(message) is list else "Not a message"
+        )
+        return (self._refuse(InvalidRequest(wrong), UNSET, None),)
+
+    def _batch(self, parts: list[Any]) -> Sequence[Event]:
+        if not parts:
+            return (self._refuse(InvalidRequest("A batch cannot be empty"), UNSET, None),)
+        if any(isinstance(part, dict) and part.get("method") == "initialize" for part in parts):  # pyright: ignore[reportUnknownMemberType]
+            # MSG-10. Each request is refused by itself: without its id there is no shape (MSG-8).
+            error = InvalidRequest("initialize cannot be in a batch")
+            parts = [part for part in parts if _wants_answer(part)]
+            batch = Batch(len(parts))
+            return [self._refuse(error, messages.readable_id(part), batch) for part in parts]
+        batch = Batch(sum(map(_wants_answer, parts)))
+        return [self._one(part, batch) for part in parts]
+
+    def _one(self, message: Any, batch: Batch | None) -> Event:
+        if type(message) is not dict:
+            return self._refuse(InvalidRequest("Not a message"), UNSET, batch)
+        message = cast("dict[str, Any]", message)
+        try:
+            messages.check_envelope(message)
+        except InvalidRequest as error:
+            if messages.is_answer(message):
+                # Its id is one of ours: under it the client would look for a request of its own.
+                return Dropped(f"A malformed answer: {error}")
+            return self._refuse(error, messages.readable_id(message), batch)
+        method = message.get("method")
+        if method is None:
+            return self._answer(message)
+        params = message.get("params")
+        id: Id | None = message.get("id")
+        if id is None:
+            return self._notification(method, params)
+        try:
+            if params is None:
+                params = {}
+            elif type(params) is not dict:
+                raise InvalidParams('The member "params" must be an object')
+            if id in self._in_flight:
+                raise InvalidRequest(f"The id {id!r} belongs to a request that is still running")
+            request = self._request(id, method, cast("dict[str, Any]", params))
+        except ProtocolError as error:
+            return self._refuse(error, id, batch)
+        request.batch = batch
+        self._in_flight[id] = request
+        return request
+
+    def _request(self, id: Id, method: str, params: dict[str, Any]) -> Request:
+        meta: dict[str, Any] | None = params.get("_meta")
+        if meta is None:
+            meta = {}
+        elif type(meta) is not dict:
+            raise InvalidParams('The member "_meta" must be an object')
+        token = meta.get("progressToken")
+        if token is not None and not messages.is_id(token):
+            raise InvalidParams('"progressToken" must be a string or an integer')
+        if VERSION_KEY in meta or CAPABILITIES_KEY in meta or method in _MODERN_ONLY:
+            return self._announced(id, method, params, meta)
+        if method == "initialize":
+            return self._initialize(id, params, meta)
+        revision = self.revision
+        if revision is None:
+            if method == "ping":
+                # PING-1: at any time, also before the handshake.
+                return Request(
+                    id, method, HANDSHAKE[-1].methods[method], params, meta, HANDSHAKE[-1], NOBODY
+                )
+            raise InvalidRequest("The first request must be initialize (or carry its own _meta)")
+        known = revision.methods.get(method)
+        if known is None:
+            raise MethodNotFound(f"Method not found: {method}")
+        return Request(id, method, known, params, meta, revision, self.client)
+
+    def _initialize(self, id: Id, params: dict[str, Any], meta: dict[str, Any]) -> Request:
+        if self.state is not State.NEW:
+            raise InvalidRequest("This session is already initialized")  # LIFE-11
+        wanted = params.get("protocolVersion")
+        capabilities = params.get("capabilities")
+        info = params.get("clientInfo")
+        if not isinstance(wanted, str):
+            raise InvalidParams('initialize needs "protocolVersion", a string')
+        if not isinstance(capabilities, dict):
+            raise InvalidParams('initialize needs "capabilities", an object')
+        if not isinstance(info, dict):
+            raise InvalidParams('initialize needs "clientInfo", an object')
+        # LIFE-2: "If the server supports the requested protocol version, it MUST respond with the
+        # same version." LIFE-3 and LIFE-4: otherwise the newest that has a handshake.
+        found = BY_VERSION.get(wanted)
+        self.revision = found if found is not None and found.handshake else HANDSHAKE[-1]
+        self.client = ClientFacts(
+            cast("dict[str, Any]", capabilities), cast("dict[str, Any]", info)
+        )
+        self.state = State.OPENING
+        known = self.revision.methods["initialize"]
+        return Request(id, "initialize", known, params, meta, self.revision, self.client)
+
+    def _announced(
+        self, id: Id, method: str, params: dict[str, Any], meta: dict[str, Any]
+    ) -> Request:
+        """A request that carries version and capabilities itself (META-1, VER-1)."""
+        version = meta.get(VERSION_KEY)
+        capabilities = meta.get(CAPABILITIES_KEY)
+        info = meta.get(CLIENT_INFO_KEY)
+        if not isinstance(version, str):
+            raise InvalidParams(f'"_meta" needs "{VERSION_KEY}", a string')
+        if type(capabilities) is not dict:
+            raise InvalidParams(f'"_meta" needs "{CAPABILITIES_KEY}", an object')
+        if info is not None and type(info) is not dict:
+            raise InvalidParams(f'"{CLIENT_INFO_KEY}" must be an object')
+        revision = BY_VERSION.get(version)
+        if revision is None:
+            raise UnsupportedProtocolVersion(version, [each.version for each in REVISIONS])
+        if revision.handshake:
+            # ERA-2: -32022 would list this very version as supported and loop the client.
+            raise InvalidParams(f"Version {version} starts with initialize, not with _meta")
+        known = revision.methods.get(method)
+        if known is None:
+            raise MethodNotFound(f"Method not found: {method}")
+        level = meta.get(LOG_LEVEL_KEY)
+        if level is not None and not (isinstance(level, str) and level in LOG_RANK):
+            raise InvalidParams(f"Unknown log level: {level!r}; known: {', '.join(LOG_RANK)}")
+        client = ClientFacts(
+            cast("dict[str, Any]", capabilities), cast("dict[str, Any] | None", info)
+        )
+        return Request(id, method, known, params, meta, revision, client, level)
+
+    def _notification(self, method: str, params: Any) -> Event:
+        if params is None:
+            params = {}
+        elif type(params) is not dict:
+            return Dropped(f"{method}: params must be an object")
+        params = cast("dict[str, Any]", params)
+        revision = self.revision or PER_REQUEST[-1]
+        notice = revision.notices.get(method)
+        if notice is None:
+            return Dropped(f"Unknown notification: {method}")
+        if notice == "cancelled":
+            return self._cancelled(params)
+        if notice == "initialized":
+            self.state = State.OPEN
+        return Notification(notice, params)
+
+    def _cancelled(self, params: Mapping[str, Any]) -> Event:
+        # ERA-3: a cancellation has no mark of its era, so it is looked up among all requests.
+        id = params.get("requestId")
+        request = self._in_flight.get(cast("Id", id)) if messages.is_id(id) else None
+        if request is None:
+            return Dropped(f"Nothing to cancel under id {id!r}")
+        if request.method == "initialize":
+            return Dropped("initialize cannot be cancelled")  # LIFE-9
+        del self._in_flight[request.id]
+        reason = params.get("reason")
+        return Cancelled(request, reason if isinstance(reason, str) else None)
+
+    def _answer(self, message: dict[str, Any]) -> Event:
+        id = message.get("id")
+        if id is None:
+            return Dropped("An answer without an id")
+        if "error" in message:
+            error = message["error"]
+            if not isinstance(error, dict):
+                return Dropped(f"A malformed error under id {id!r}")
+            return Answer(id, None, ProtocolError.from_wire(cast("dict[str, Any]", error)))
+        result = message["result"]
+        if not isinstance(result, dict):
+            return Dropped(f"A malformed result under id {id!r}")
+        return Answer(id, cast("dict[str, Any]", result), None)
+
+    def _refuse(self, error: ProtocolError, id: Id | Unset, batch: Batch | None) -> Event:
+        revision = self.revision
+        if id is UNSET and revision is not None and not revision.errors_without_id:
+            # MSG-8: this revision has no shape for an error without an id.
+            completed = None if batch is None else batch.settle(None)
+            return Dropped(str(error)) if completed is None else Refused(error, id, completed)
+        text: bytes | None = messages.error_text(id, error)
+        if batch is not None:
+            text = batch.settle(text)
+        return Refused(error, id, text)
+
+    # --- what is sent -----------------------------------------------------------------------------
+
+    def is_in_flight(self, request: Request) -> bool:
+        """Whether the request may still be answered."""
+        return self._in_flight.get(request.id) is request
+
+    def send_result(self, request: Request, members: bytes) -> bytes | None:
+        """The text that answers a request.
+
+        Args:
+            request: As it was received.
+            members: The encoded members of the result object, without braces.
+
+        Returns:
+            The text; None if nothing is to be sent, because the request was cancelled or because
+            other answers of its batch are still missing.
+        """
+        if self._in_flight.get(request.id) is not request:
+            return self._settled_late(request)
+        del self._in_flight[request.id]
+        text = messages.result_text(request.id, members)
+        return text if request.batch is None else request.batch.settle(text)
+
+    def send_error(self, request: Request, error: ProtocolError) -> bytes | None:
+        """The text that answers a request with an error; None as in `send_result`."""
+        if self._in_flight.get(request.id) is not request:
+            return self._settled_late(request)
+        del self._in_flight[request.id]
+        text = messages.error_text(request.id, error)
+        return text if request.batch is None else request.batch.settle(text)
+
+    def forget(self, request: Request) -> bytes | None:
+        """Give up a request unanswered; the text of its batch if that completes it."""
+        if self.is_in_flight(request):
+            del self._in_flight[request.id]
+        return self._settled_late(request)
+
+    def _settled_late(self, request: Request) -> bytes | None:
+        batch, request.batch = request.batch, None
+        return None if batch is None else batch.settle(None)
+
+    def send_refusal(self, error: ProtocolError) -> bytes | None:
+        """The text that refuses a message that could not be read; None if there is no shape."""
+        event = self._refuse(error, UNSET, None)
+        return event.text if isinstance(event, Refused) else None
+
+    def send_notification(self, method: str, params: Mapping[str, Any] | None = None) -> bytes:
+        """The text of a notification to the client."""
+        return messages.notification_text(method, params)
+
+    def send_request(
+        self, method: str, params: Mapping[str, Any] | None = None
+    ) -> tuple[Id, bytes]:
+        """A request to the client: its id, in a space of its own, and its text (handshake only)."""
+        self._next_id += 1
+        return self._next_id, messages.request_text(self._next_id, method, params)
+
+
+def _wants_answer(part: Any) -> bool:
+    """Whether a part of a batch is answered: a request, or so broken that it must be refused."""
+    if not isinstance(part, dict):
+        return True
+    message = cast("dict[str, Any]", part)
+    try:
+        messages.check_envelope(message)
+    except InvalidRequest:
+        return not messages.is_answer(message)
+    return "method" in message and "id" in message

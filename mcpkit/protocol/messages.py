@@ -1,0 +1,121 @@
+"""One JSON-RPC 2.0 message ⇄ text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from pydantic_core import from_json, to_json
+
+from mcpkit.errors import InvalidRequest, ParseError, ProtocolError
+from mcpkit.types import UNSET, Unset
+
+__all__ = ["Id", "encode", "encode_id", "error_text", "parse", "readable_id", "result_text"]
+
+Id: TypeAlias = str | int
+"""A request id: a string or an integer, never null (JSON-RPC 2.0, section 4)."""
+
+_ID_TYPES: Final = frozenset({int, str})
+
+encode: Final = partial(to_json, inf_nan_mode="null")
+"""Any JSON value → its text in UTF-8, compact, without a newline; NaN and infinity become null."""
+
+
+def parse(text: bytes | bytearray) -> Any:
+    """The JSON value in a text.
+
+    Raises:
+        ParseError: It is not JSON (``NaN`` and ``Infinity`` are not) or UTF-8, or nested too deep.
+    """
+    if type(text) is memoryview:
+        text = bytes(text)
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise ParseError(f"Not a JSON message: {error}") from None
+
+
+def is_id(value: object) -> bool:
+    """Whether a JSON value can be a request id."""
+    return type(value) is int or type(value) is str
+
+
+def readable_id(message: object) -> Id | Unset:
+    """The id a broken message can still be answered under, or `UNSET`."""
+    if isinstance(message, dict):
+        found: object = message.get("id")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if isinstance(found, (str, int)) and is_id(found):
+            return found
+    return UNSET
+
+
+def is_answer(message: Mapping[str, Any]) -> bool:
+    """Whether a message, even a broken one, is meant as an answer; an answer is never answered."""
+    return "method" not in message and ("result" in message or "error" in message)
+
+
+def check_envelope(message: Mapping[str, Any]) -> None:
+    """Refuse what is not a JSON-RPC 2.0 request, notification or response.
+
+    Raises:
+        InvalidRequest: With a sentence that says which member is wrong.
+    """
+    method = message.get("method")
+    if type(method) is str and type(message.get("id")) in _ID_TYPES and len(message) <= 4:
+        # The shape of almost every message: jsonrpc, id, method and perhaps params.
+        if message.get("jsonrpc") == "2.0" and (len(message) == 3 or "params" in message):
+            return
+    if message.get("jsonrpc") != "2.0":
+        raise InvalidRequest('The member "jsonrpc" must be "2.0"')
+    if "method" in message:
+        if not isinstance(method, str):
+            raise InvalidRequest('The member "method" must be a string')
+        if "id" in message and not is_id(message["id"]):
+            raise InvalidRequest('The member "id" must be a string or an integer')
+        if "result" in message or "error" in message:
+            raise InvalidRequest("A request cannot have a result or an error")
+        return
+    if ("result" in message) == ("error" in message):
+        raise InvalidRequest("A message needs a method, a result or an error")
+    if "id" in message and not is_id(message["id"]):
+        raise InvalidRequest('The member "id" must be a string or an integer')
+
+
+def encode_id(id: Id) -> bytes:
+    """An id with its own JSON type: ``1`` and ``"1"`` differ (MSG-2)."""
+    return b"%d" % id if isinstance(id, int) else to_json(id)
+
+
+def result_text(id: Id, members: bytes) -> bytes:
+    """A response from the id and the encoded members of its result object, without braces."""
+    return b'{"jsonrpc":"2.0","id":' + encode_id(id) + b',"result":{' + members + b"}}"
+
+
+def error_text(id: Id | Unset, error: ProtocolError) -> bytes:
+    """An error response; without an id when none could be read (MSG-8)."""
+    head = (
+        b'{"jsonrpc":"2.0"' if isinstance(id, Unset) else b'{"jsonrpc":"2.0","id":' + encode_id(id)
+    )
+    return head + b',"error":' + encode(error.to_wire()) + b"}"
+
+
+def notification_text(method: str, params: Mapping[str, Any] | None = None) -> bytes:
+    """A notification."""
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if params is not None:
+        message["params"] = params
+    return encode(message)
+
+
+def request_text(id: Id, method: str, params: Mapping[str, Any] | None = None) -> bytes:
+    """A request."""
+    message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+    if params is not None:
+        message["params"] = params
+    return encode(message)
+
+
+def members(value: Mapping[str, Any]) -> bytes:
+    """The encoded members of an object, without its braces."""
+    return encode(value)[1:-1]

@@ -1,0 +1,33 @@
+"""The pytest fixture, available wherever mcpkit is installed.
+
+def test_add(mcp_client):
+    client = mcp_client(app)
+    assert client.call_tool("add", {"a": 1, "b": 2}).data == 3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from mcpkit.testing import TestClient
+
+
+@pytest.fixture
+def mcp_client() -> Iterator[Callable[..., TestClient]]:
+    """Makes connected `mcpkit.testing.TestClient` objects, which are closed after the test.
+
+    Takes what `TestClient` takes: an app, and options such as ``revision``.
+    """
+    from mcpkit.testing import TestClient
+
+    with ExitStack() as stack:
+
+        def connect(target: Any, **options: Any) -> TestClient:
+            return stack.enter_context(TestClient(target, **options))
+
+        yield connect

@@ -1,0 +1,105 @@
+"""What a session serves: the registry, the server's identity, and its settings."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from weakref import WeakSet
+
+from mcpkit.context import ListKind
+from mcpkit.protocol import wire
+from mcpkit.protocol.connection import SERVER_INFO_KEY
+from mcpkit.protocol.messages import encode
+from mcpkit.protocol.revision import Revision
+from mcpkit.registry import Registry
+from mcpkit.types import CacheScope, Implementation, LogLevel
+
+__all__ = ["Listener", "Server", "Settings", "log"]
+
+log = logging.getLogger("mcpkit")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a server's author may set.
+
+    Args:
+        page_size: How many entries a page of a list has at most; None: all on one page.
+        ttl: For how many seconds clients may keep lists and resources (2026-07-28).
+        cache_scope: Whether what they keep may be shared between principals.
+        log_level: What is sent to a client that has not set a level (handshake revisions).
+        max_threads: How many plain ``def`` handlers run at once.
+        max_in_flight: How many requests of one connection run at once; more wait.
+        max_subscriptions: How many resources, or streams of changes, one connection may watch.
+    """
+
+    page_size: int | None = None
+    ttl: float = 0
+    cache_scope: CacheScope = "private"
+    log_level: LogLevel = "info"
+    max_threads: int = 40
+    max_in_flight: int = 1000
+    max_subscriptions: int = 1000
+
+
+class Listener(Protocol):
+    """Whoever passes changes on to clients."""
+
+    def list_changed(self, kind: ListKind) -> None:
+        """A list has changed. From any thread."""
+        ...
+
+    def resource_changed(self, uri: str) -> None:
+        """A resource has changed. From any thread."""
+        ...
+
+
+@dataclass(slots=True)
+class Server:
+    """Everything that is the same for all sessions of a server.
+
+    Args:
+        info: Name and version.
+        instructions: For the model, how to use the server.
+        registry: What is offered.
+        settings: What the author set.
+        state: What the lifespan yielded.
+    """
+
+    info: Implementation
+    registry: Registry
+    instructions: str | None = None
+    settings: Settings = field(default_factory=Settings)
+    state: Any = None
+    _listeners: WeakSet[Any] = field(default_factory=WeakSet[Any])
+    _info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+    def __post_init__(self) -> None:
+        self.registry.on_change = self.list_changed
+
+    def attach(self, listener: Listener) -> None:
+        """Tell a session of changes for as long as it lives."""
+        self._listeners.add(listener)
+
+    def detach(self, listener: Listener) -> None:
+        """Stop telling a session of changes."""
+        self._listeners.discard(listener)
+
+    def list_changed(self, kind: ListKind) -> None:
+        """Tell every session that a list has changed. From any thread."""
+        for listener in list(self._listeners):
+            listener.list_changed(kind)
+
+    def resource_changed(self, uri: str) -> None:
+        """Tell every session that a resource has changed. From any thread."""
+        for listener in list(self._listeners):
+            listener.resource_changed(uri)
+
+    def info_meta(self, revision: Revision) -> bytes:
+        """The encoded member of ``_meta`` that identifies the server (MSG-16)."""
+        found = self._info_texts.get(revision.version)
+        if found is None:
+            info = wire.implementation_to_wire(self.info, revision)
+            found = self._info_texts[revision.version] = encode({SERVER_INFO_KEY: info})[1:-1]
+        return found

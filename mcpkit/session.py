@@ -1,0 +1,533 @@
+"""Drives one connection: where messages meet functions, and where exceptions become answers.
+
+A session is given text and a channel to send text into. It starts a task for each request that
+runs a handler, passes on cancellations and changes, and decides what an exception is answered with.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar, cast
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from mcpkit.context import Context, ListKind
+from mcpkit.errors import (
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    ProtocolError,
+    PublicError,
+    ResourceNotFound,
+)
+from mcpkit.operations import (
+    EMPTY,
+    OPERATIONS,
+    Reply,
+    fault,
+    not_found,
+    read,
+    unwrap,
+    uri_of,
+)
+from mcpkit.protocol.connection import (
+    SUBSCRIPTION_KEY,
+    Cancelled,
+    Connection,
+    Dropped,
+    Notification,
+    Refused,
+    Request,
+    State,
+)
+from mcpkit.protocol.messages import encode, members
+from mcpkit.server import Server, log
+from mcpkit.tasks import Tasks
+from mcpkit.types import LOG_RANK, ResourceContents
+
+__all__ = ["Channel", "Session"]
+
+T = TypeVar("T")
+
+
+class Channel(Protocol):
+    """Where a session's messages go."""
+
+    def send(self, text: bytes) -> None:
+        """Take one message, without waiting. Called on the event loop's thread."""
+        ...
+
+    @property
+    def congested(self) -> bool:
+        """Whether the client does not keep up: what can be left out should be."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until it is not congested."""
+        ...
+
+
+class _Running:
+    """A request whose handler runs."""
+
+    __slots__ = ("cancel", "context")
+
+    def __init__(self, context: Context[Any], cancel: Callable[[], object]) -> None:
+        self.context = context
+        self.cancel = cancel
+
+
+class _Listen:
+    """A stream of changes that a client asked for (``subscriptions/listen``)."""
+
+    __slots__ = ("kinds", "request", "uris")
+
+    def __init__(self, request: Request, kinds: frozenset[ListKind], uris: frozenset[str]) -> None:
+        self.request = request
+        self.kinds = kinds
+        self.uris = uris
+
+    @property
+    def tag(self) -> dict[str, Any]:
+        """The ``_meta`` of every message on this stream (SUB-4)."""
+        return {SUBSCRIPTION_KEY: self.request.id}
+
+
+_LIST_FILTERS: Final[dict[str, ListKind]] = {
+    "toolsListChanged": "tools",
+    "promptsListChanged": "prompts",
+    "resourcesListChanged": "resources",
+}
+
+
+class Session:
+    """One client's conversation with a server.
+
+    Args:
+        server: What is served.
+        channel: Where messages go.
+        tasks: Where handlers run.
+        connection: A conversation to take up; a new one by default.
+        threads: Shared by the sessions of a server; its own by default.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_acts",
+        "_channel",
+        "_closing",
+        "_connection",
+        "_dirty_kinds",
+        "_dirty_uris",
+        "_dropped",
+        "_flushing",
+        "_idle",
+        "_listens",
+        "_log_rank",
+        "_running",
+        "_tasks",
+        "_threads",
+        "_waiting",
+        "_watched",
+        "busy_threads",
+        "on_exception",
+        "on_relief",
+        "server",
+    )
+
+    def __init__(
+        self,
+        server: Server,
+        channel: Channel,
+        tasks: Tasks,
+        *,
+        connection: Connection | None = None,
+        threads: anyio.CapacityLimiter | None = None,
+    ) -> None:
+        self.server = server
+        self.busy_threads = 0
+        self.on_relief: Callable[[], None] = lambda: None
+        self.on_exception: Callable[[Request, BaseException], None] = lambda request, error: None
+        self._channel = channel
+        self._tasks = tasks
+        self._connection = connection or Connection()
+        self._threads = threads or anyio.CapacityLimiter(server.settings.max_threads)
+        self._running: dict[Request, _Running] = {}
+        self._waiting: deque[Request] = deque()
+        self._listens: dict[Request, _Listen] = {}
+        self._watched: set[str] = set()
+        self._log_rank = LOG_RANK[server.settings.log_level]
+        self._dirty_kinds: dict[ListKind, None] = {}
+        self._dirty_uris: dict[str, None] = {}
+        self._flushing = False
+        self._dropped = 0
+        self._closing = False
+        self._idle: anyio.Event | None = None
+        self._acts: dict[str, Callable[[Request], Reply | None]] = {
+            "subscribe": self._subscribe,
+            "unsubscribe": self._unsubscribe,
+            "set_level": self._set_level,
+            "listen": self._listen,
+        }
+        server.attach(self)
+
+    # --- what arrives -----------------------------------------------------------------------------
+
+    def receive(self, text: bytes | bytearray) -> None:
+        """Take one message from the client. Never raises and never waits."""
+        for event in self._connection.receive(text):
+            kind = type(event)
+            if kind is Request:
+                self._serve(cast("Request", event))
+            elif kind is Refused:
+                self._send(cast("Refused", event).text)
+            elif kind is Cancelled:
+                self._cancel(cast("Cancelled", event).request)
+            elif kind is Notification:
+                if cast("Notification", event).notice == "initialized":
+                    self._flush_changes()
+            elif kind is Dropped:
+                log.debug("not served: %s", cast("Dropped", event).reason)
+
+    def refuse(self, error: ProtocolError) -> None:
+        """Tell the client that something it sent could not even be read."""
+        log.warning("refused a message: %s", error)
+        self._send(self._connection.send_refusal(error))
+
+    @property
+    def saturated(self) -> bool:
+        """Whether so much waits that reading should wait too; `on_relief` tells when it ends."""
+        return len(self._waiting) >= self.server.settings.max_in_flight
+
+    @property
+    def busy(self) -> bool:
+        """Whether any handler runs."""
+        return bool(self._running)
+
+    def _serve(self, request: Request) -> None:
+        known = request.known
+        capability = known.capability
+        if capability is not None and capability not in self.server.registry.advertised:
+            self._fail(request, MethodNotFound(f"This server has no {capability}"))
+            return
+        act = self._acts.get(known.operation)
+        if act is not None:
+            self._answer_with(request, act)
+        elif len(self._running) < self.server.settings.max_in_flight or known.capability is None:
+            self._begin(request)
+        else:
+            self._waiting.append(request)
+
+    def _answer_with(self, request: Request, act: Callable[[Request], Reply | None]) -> None:
+        try:
+            reply = act(request)
+        except ProtocolError as error:
+            self._fail(request, error)
+        else:
+            if reply is not None:
+                self._succeed(request, reply)
+
+    def _begin(self, request: Request) -> None:
+        context: Context[Any] = Context(request, self, self.server.state)
+        try:
+            reply = OPERATIONS[request.known.operation](self.server, request.params, context)
+        except Exception as error:
+            self._fail(request, self._error_for(error, context))
+            return
+        if isinstance(reply, Reply):
+            self._succeed(request, reply)
+            return
+        cancel = self._tasks.start(self._run(request, context, reply))
+        if self._connection.is_in_flight(request):
+            self._running[request] = _Running(context, cancel)
+
+    async def _run(
+        self, request: Request, context: Context[Any], operation: Awaitable[Reply]
+    ) -> None:
+        try:
+            reply = await operation
+        except Exception as error:
+            self._fail(request, self._error_for(error, context))
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) or context.cancelled or self._closing:
+                self._give_up(request)
+                raise
+            # The handler called sys.exit(), or let through the cancellation of a task of its own.
+            self._fail(request, self._error_for(error, context))
+        else:
+            self._succeed(request, reply)
+        finally:
+            self._ended(request)
+
+    def _ended(self, request: Request) -> None:
+        if self._running.pop(request, None) is None:
+            return  # it ended in its first step and was never counted
+        was_saturated = self.saturated
+        while self._waiting and len(self._running) < self.server.settings.max_in_flight:
+            self._begin(self._waiting.popleft())
+        if was_saturated and not self.saturated:
+            self.on_relief()
+        if not self._running and self._idle is not None:
+            self._idle.set()
+
+    def _cancel(self, request: Request) -> None:
+        """Stop the work on a request; nothing more is sent for it (CANC-1, CANC-4)."""
+        self._send(self._connection.forget(request))
+        self._listens.pop(request, None)
+        running = self._running.get(request)
+        if running is not None:
+            running.context.cancelled = True
+            running.cancel()
+        elif request in self._waiting:
+            self._waiting.remove(request)
+
+    # --- what is answered -------------------------------------------------------------------------
+
+    def _succeed(self, request: Request, reply: Reply) -> None:
+        self._send(self._connection.send_result(request, self._stamp(request, reply)))
+
+    def _fail(self, request: Request, error: ProtocolError) -> None:
+        self._send(self._connection.send_error(request, error))
+
+    def _give_up(self, request: Request) -> None:
+        self._send(self._connection.forget(request))
+
+    def _send(self, text: bytes | None) -> None:
+        if text is not None:
+            self._channel.send(text)
+
+    def _stamp(self, request: Request, reply: Reply) -> bytes:
+        """The members of a result, with those that its revision adds to every one."""
+        revision = request.revision
+        text = reply.members
+        if not revision.stamped:
+            if reply.meta is None:
+                return text
+            return (text + b"," if text else b"") + members({"_meta": reply.meta})
+        stamp = b'"resultType":"complete"'
+        if request.known.cacheable:
+            settings = self.server.settings
+            ttl = settings.ttl if reply.ttl is None else reply.ttl
+            scope = encode(reply.cache_scope or settings.cache_scope)
+            stamp += b',"ttlMs":%d,"cacheScope":%b' % (round(ttl * 1000), scope)
+        meta = self.server.info_meta(revision)
+        if reply.meta:
+            meta = members(reply.meta) + b"," + meta
+        stamp += b',"_meta":{' + meta + b"}"
+        return text + b"," + stamp if text else stamp
+
+    def _error_for(self, error: BaseException, context: Context[Any]) -> ProtocolError:
+        """The one place where an exception becomes an error response."""
+        error = unwrap(error)
+        if isinstance(error, ProtocolError):
+            return error
+        if isinstance(error, PublicError):
+            self.handler_raised(context.request, error)
+            if isinstance(error, ResourceNotFound):
+                return not_found(error, error.uri or "", context.request.revision)
+            return InternalError(str(error))
+        reference = fault(context, error, f"{context.method} failed")
+        return InternalError(f"The server failed to answer ({reference})")
+
+    # --- state of a session with a handshake ------------------------------------------------------
+
+    def _set_level(self, request: Request) -> Reply:
+        level = request.params.get("level")
+        if not isinstance(level, str) or level not in LOG_RANK:
+            raise InvalidParams(f"Unknown log level: {level!r}; known: {', '.join(LOG_RANK)}")
+        self._log_rank = LOG_RANK[level]
+        return EMPTY
+
+    def _subscribe(self, request: Request) -> Reply:
+        uri = uri_of(request.params)
+        if self.server.registry.find_resource(uri) is None:
+            raise not_found(ResourceNotFound(uri), uri, request.revision)
+        if len(self._watched) >= self.server.settings.max_subscriptions:
+            raise InvalidRequest(f"More than {len(self._watched)} subscriptions; end one first")
+        self._watched.add(uri)
+        return EMPTY
+
+    def _unsubscribe(self, request: Request) -> Reply:
+        self._watched.discard(uri_of(request.params))
+        return EMPTY
+
+    # --- streams of changes without a handshake ---------------------------------------------------
+
+    def _listen(self, request: Request) -> None:
+        wanted = request.params.get("notifications")
+        if not isinstance(wanted, dict):
+            raise InvalidParams('subscriptions/listen needs "notifications", an object')
+        if len(self._listens) >= self.server.settings.max_subscriptions:
+            raise InvalidRequest(f"More than {len(self._listens)} subscriptions; end one first")
+        filters = cast("dict[str, Any]", wanted)
+        advertised = self.server.registry.advertised
+        uris = filters.get("resourceSubscriptions", [])
+        if not isinstance(uris, list) or not all(
+            isinstance(uri, str) for uri in cast("list[Any]", uris)
+        ):
+            raise InvalidParams('"resourceSubscriptions" must be an array of strings')
+        find = self.server.registry.find_resource
+        honoured: dict[str, Any] = {
+            name: True
+            for name, kind in _LIST_FILTERS.items()
+            if filters.get(name) is True and kind in advertised
+        }
+        known = [uri for uri in cast("list[str]", uris) if find(uri) is not None]
+        if known:
+            honoured["resourceSubscriptions"] = known
+        kinds = frozenset(_LIST_FILTERS[name] for name in honoured if name in _LIST_FILTERS)
+        listen = self._listens[request] = _Listen(request, kinds, frozenset(known))
+        # SUB-1: the acknowledgement is the first message of a subscription.
+        params = {"notifications": honoured, "_meta": listen.tag}
+        self._notify("notifications/subscriptions/acknowledged", params)
+
+    def end_listens(self, *, announce: bool) -> None:
+        """End every stream of changes from this side (SUB-6).
+
+        Args:
+            announce: Also send ``notifications/cancelled`` for it, as stdio wants (SUB-7).
+        """
+        for request, listen in list(self._listens.items()):
+            del self._listens[request]
+            if announce:
+                self._notify("notifications/cancelled", {"requestId": request.id})
+            self._succeed(request, Reply(b"", listen.tag))
+
+    # --- changes ----------------------------------------------------------------------------------
+
+    def list_changed(self, kind: ListKind) -> None:
+        """A list has changed: tell the client, if it is one that wants to know. From any thread."""
+        self._dirty_kinds[kind] = None
+        self._flush_soon()
+
+    def resource_changed(self, uri: str) -> None:
+        """A resource has changed: tell the client, if it watches it. From any thread."""
+        self._dirty_uris[uri] = None
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        # Many changes at once become one notification of each kind.
+        if not self._flushing:
+            self._flushing = True
+            self._tasks.soon(self._flush_changes)
+
+    def _flush_changes(self) -> None:
+        self._flushing = False
+        if self._closing or self._connection.state is State.OPENING:
+            return  # LIFE-6: kept until notifications/initialized arrives
+        kinds, uris = list(self._dirty_kinds), list(self._dirty_uris)
+        self._dirty_kinds.clear()
+        self._dirty_uris.clear()
+        handshaken = self._connection.state is State.OPEN
+        for kind in kinds:
+            method = f"notifications/{kind}/list_changed"
+            if handshaken:
+                self._notify(method)
+            for listen in self._listens.values():
+                if kind in listen.kinds:
+                    self._notify(method, {"_meta": listen.tag})
+        for uri in uris:
+            method = "notifications/resources/updated"
+            if handshaken and _watches(self._watched, uri):
+                self._notify(method, {"uri": uri})
+            for listen in self._listens.values():
+                if _watches(listen.uris, uri):
+                    self._notify(method, {"uri": uri, "_meta": listen.tag})
+
+    def _notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        self._channel.send(self._connection.send_notification(method, params))
+
+    # --- what a context asks for ------------------------------------------------------------------
+
+    def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification that belongs to a request, unless that is over. From any thread."""
+        text = self._connection.send_notification(method, params)
+        if self._tasks.on_loop():
+            self._send_about(request, text)
+        else:
+            self._tasks.soon(lambda: self._send_about(request, text))
+
+    def _send_about(self, request: Request, text: bytes) -> None:
+        if not self._connection.is_in_flight(request):
+            return  # PROG-3, CANC-4
+        if self._channel.congested:
+            if not self._dropped:
+                log.warning("the client does not keep up: log messages and progress are left out")
+            self._dropped += 1
+            return
+        self._channel.send(text)
+
+    def log_threshold(self, request: Request) -> int | None:
+        """The rank of the least level to send with a request; None: nothing (LOG-2, LOG-4)."""
+        if request.revision.handshake:
+            return self._log_rank
+        return None if request.log_level is None else LOG_RANK[request.log_level]
+
+    def announce_list(self, kind: ListKind) -> None:
+        """Tell every client of this server that a list has changed. From any thread."""
+        self.server.list_changed(kind)
+
+    def announce_resource(self, uri: str) -> None:
+        """Tell every client of this server that a resource has changed. From any thread."""
+        self.server.resource_changed(uri)
+
+    def handler_raised(self, request: Request, error: BaseException) -> None:
+        """A handler raised: for tests that want the real exception."""
+        self.on_exception(request, error)
+
+    async def drain(self) -> None:
+        """Wait until the client keeps up."""
+        await self._channel.drain()
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        """Run a blocking function in a worker thread; a cancellation does not wait for it."""
+
+        def counted() -> T:
+            self.busy_threads += 1
+            try:
+                return function()
+            finally:
+                self.busy_threads -= 1
+
+        return await anyio.to_thread.run_sync(
+            counted, abandon_on_cancel=True, limiter=self._threads
+        )
+
+    def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """Run an async function on the event loop, from a worker thread, and wait for it."""
+        return anyio.from_thread.run(function, *args)
+
+    async def read_resource(self, uri: str, context: Context[Any]) -> Sequence[ResourceContents]:
+        """Read one of the server's own resources."""
+        return (await read(self.server, uri, context))[1].contents
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    async def wait_idle(self) -> None:
+        """Wait until no handler runs."""
+        while self._running:
+            self._idle = anyio.Event()
+            await self._idle.wait()
+
+    async def aclose(self) -> None:
+        """Cancel what runs, wait until it has cleaned up, and stop telling of changes."""
+        self._closing = True
+        self.server.detach(self)
+        for request in self._waiting:
+            self._give_up(request)
+        self._waiting.clear()
+        for running in list(self._running.values()):
+            running.context.cancelled = True
+            running.cancel()
+        await self.wait_idle()
+
+
+def _watches(watched: set[str] | frozenset[str], uri: str) -> bool:
+    """Whether a change of this URI is of interest: it is watched, or lies below what is."""
+    if uri in watched:
+        return True
+    return any(uri.startswith(each if each.endswith("/") else each + "/") for each in watched)

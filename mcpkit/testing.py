@@ -1,0 +1,175 @@
+"""Clients for tests: an app in memory, every revision, async and sync.
+
+async with AsyncTestClient(app) as client:
+    result = await client.call_tool("add", {"a": 1, "b": 2})
+
+with TestClient(app, revision="2025-06-18") as client:
+    result = client.call_tool("add", {"a": 1, "b": 2})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import ExitStack
+from typing import Any, ClassVar, TypeVar
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from typing_extensions import ParamSpec, Self
+
+from mcpkit.client import Client, Target
+from mcpkit.protocol.revisions import REVISIONS as _REVISIONS
+from mcpkit.results import (
+    CallResult,
+    Completion,
+    ListedPrompt,
+    ListedResource,
+    ListedTemplate,
+    ListedTool,
+    PromptMessages,
+)
+from mcpkit.types import Implementation, LogLevel, ResourceContents
+
+__all__ = ["REVISIONS", "AsyncTestClient", "TestClient"]
+
+REVISIONS = tuple(each.version for each in _REVISIONS)
+"""Every revision, oldest first: to run a test over all of them."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncTestClient(Client):
+    """`mcpkit.Client` with defaults for tests: the newest revision, and ten seconds for a request.
+
+    Args:
+        target: The app, or anything else a `Client` takes.
+        revision: One of `REVISIONS`.
+        options: As for `Client`; ``raise_exceptions=True`` raises the handler's real exception.
+    """
+
+    __test__: ClassVar = False
+
+    def __init__(
+        self, target: Target, *, revision: str = REVISIONS[-1], timeout: float = 10, **options: Any
+    ) -> None:
+        super().__init__(target, revision=revision, timeout=timeout, **options)
+
+
+class TestClient:
+    """The same without ``await``: an event loop in a thread serves the app.
+
+    Args:
+        target: The app, or anything else a `Client` takes.
+        revision: One of `REVISIONS`.
+        backend: The event loop, ``"asyncio"`` or ``"trio"``.
+        options: As for `Client`; ``raise_exceptions=True`` raises the handler's real exception.
+    """
+
+    __test__: ClassVar = False
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        revision: str = REVISIONS[-1],
+        backend: str = "asyncio",
+        **options: Any,
+    ) -> None:
+        self._client = AsyncTestClient(target, revision=revision, **options)
+        self._backend = backend
+        self._stack = ExitStack()
+        self._portal: BlockingPortal | None = None
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._portal = stack.enter_context(start_blocking_portal(self._backend))
+            stack.enter_context(self._portal.wrap_async_context_manager(self._client))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def _wait(
+        self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        if self._portal is None:
+            raise RuntimeError("enter the client first: with TestClient(app) as client")
+        result: T = self._portal.call(lambda: function(*args, **kwargs))
+        return result
+
+    @property
+    def revision(self) -> str:
+        """The revision that is spoken."""
+        return self._client.revision
+
+    @property
+    def server_info(self) -> Implementation | None:
+        """Name and version of the server."""
+        return self._client.server_info
+
+    @property
+    def server_capabilities(self) -> Mapping[str, Any]:
+        """What the server advertises."""
+        return self._client.server_capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """What the server tells a model."""
+        return self._client.instructions
+
+    def request(
+        self, method: str, params: Mapping[str, Any] | None = None, **options: Any
+    ) -> Mapping[str, Any]:
+        """As `Client.request`."""
+        return self._wait(self._client.request, method, params, **options)
+
+    def ping(self) -> None:
+        """As `Client.ping`."""
+        self._wait(self._client.ping)
+
+    def list_tools(self) -> list[ListedTool]:
+        """As `Client.list_tools`."""
+        return self._wait(self._client.list_tools)
+
+    def list_resources(self) -> list[ListedResource]:
+        """As `Client.list_resources`."""
+        return self._wait(self._client.list_resources)
+
+    def list_resource_templates(self) -> list[ListedTemplate]:
+        """As `Client.list_resource_templates`."""
+        return self._wait(self._client.list_resource_templates)
+
+    def list_prompts(self) -> list[ListedPrompt]:
+        """As `Client.list_prompts`."""
+        return self._wait(self._client.list_prompts)
+
+    def call_tool(
+        self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any
+    ) -> CallResult:
+        """As `Client.call_tool`."""
+        return self._wait(self._client.call_tool, name, arguments, **options)
+
+    def read_resource(self, uri: str) -> list[ResourceContents]:
+        """As `Client.read_resource`."""
+        return self._wait(self._client.read_resource, uri)
+
+    def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> PromptMessages:
+        """As `Client.get_prompt`."""
+        return self._wait(self._client.get_prompt, name, arguments)
+
+    def complete(self, argument: str, value: str, **options: Any) -> Completion:
+        """As `Client.complete`."""
+        return self._wait(self._client.complete, argument, value, **options)
+
+    def set_log_level(self, level: LogLevel) -> None:
+        """As `Client.set_log_level`."""
+        self._wait(self._client.set_log_level, level)
+
+    def subscribe(self, uri: str) -> None:
+        """As `Client.subscribe`."""
+        self._wait(self._client.subscribe, uri)
+
+    def unsubscribe(self, uri: str) -> None:
+        """As `Client.unsubscribe`."""
+        self._wait(self._client.unsubscribe, uri)

@@ -1,0 +1,55 @@
+"""Messages from hand to hand, in one process: for tests, and for servers inside other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mcpkit.protocol.connection import Request
+from mcpkit.server import Server
+from mcpkit.session import Session
+from mcpkit.tasks import Tasks
+
+__all__ = ["MemoryLink"]
+
+
+class MemoryLink:
+    """A client's way to a server in the same event loop, and the session's channel back.
+
+    Args:
+        server: What is served.
+        tasks: Where its handlers run.
+        on_text: Called with each message of the server.
+        on_exception: Told of the real exception behind a failed request.
+    """
+
+    congested = False
+
+    def __init__(
+        self,
+        server: Server,
+        tasks: Tasks,
+        on_text: Callable[[bytes], None],
+        on_exception: Callable[[Request, BaseException], None] | None = None,
+    ) -> None:
+        self._on_text = on_text
+        self._open = True
+        self.session = Session(server, self, tasks)
+        if on_exception is not None:
+            self.session.on_exception = on_exception
+
+    def send(self, text: bytes) -> None:
+        """Take a message of the session (its channel)."""
+        if self._open:
+            self._on_text(text)
+
+    async def drain(self) -> None:
+        """Nothing piles up between two hands."""
+
+    async def send_text(self, text: bytes) -> None:
+        """Take a message of the client."""
+        self.session.receive(text)
+
+    async def aclose(self) -> None:
+        """Leave: what runs is cancelled."""
+        self._open = False
+        await self.session.aclose()

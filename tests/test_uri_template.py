@@ -1,0 +1,441 @@
+"""URI templates: expansion by RFC 6570, and the matching that mcpkit defines."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpkit.uri_template import UriTemplate, Variable
+
+Values = dict[str, str | list[str]]
+
+
+def match(template: str, uri: str) -> Values | None:
+    return UriTemplate(template).match(uri)
+
+
+class TestExpansion:
+    """RFC 6570 section 3.2, with values of our own."""
+
+    VALUES: dict[str, str | Sequence[str]] = {
+        "town": "oslo",
+        "title": "Über uns!",
+        "route": "/a/b c",
+        "half": "50%",
+        "coded": "a%2Fb",
+        "x": "12",
+        "y": "7",
+        "empty": "",
+        "days": ["mon", "tue", "w/d"],
+        "none": [],
+    }
+
+    @pytest.mark.parametrize(
+        ("template", "uri"),
+        [
+            pytest.param("t://{town}", "t://oslo", id="1-simple"),
+            pytest.param("t://{title}", "t://%C3%9Cber%20uns%21", id="1-encodes"),
+            pytest.param("t://{coded}", "t://a%252Fb", id="1-encodes-percent"),
+            pytest.param("t://{missing}/x", "t:///x", id="1-undefined"),
+            pytest.param("t://é/{town}", "t://%C3%A9/oslo", id="1-literal-encoded"),
+            pytest.param("t://%c3%a9", "t://%C3%A9", id="1-literal-kept"),
+            pytest.param("t:{+route}", "t:/a/b%20c", id="2-reserved"),
+            pytest.param("t:{+title}", "t:%C3%9Cber%20uns!", id="2-reserved-encodes"),
+            pytest.param("t:{+half}", "t:50%25", id="2-reserved-percent"),
+            pytest.param("t:{+coded}", "t:a%2Fb", id="2-reserved-keeps-triplets"),
+            pytest.param("t:{#route}", "t:#/a/b%20c", id="2-fragment"),
+            pytest.param("t:{#empty}", "t:#", id="2-fragment-empty"),
+            pytest.param("t:{#missing}", "t:", id="2-fragment-undefined"),
+            pytest.param("t:{x,y}", "t:12,7", id="3-simple-several"),
+            pytest.param("t:{x,missing,y}", "t:12,7", id="3-simple-undefined"),
+            pytest.param("t:{x,empty}", "t:12,", id="3-simple-empty"),
+            pytest.param("t:{+x,route}", "t:12,/a/b%20c", id="3-reserved-several"),
+            pytest.param("t:{#x,route}/z", "t:#12,/a/b%20c/z", id="3-fragment-several"),
+            pytest.param("t:a{.x,y}", "t:a.12.7", id="3-label"),
+            pytest.param("t:a{.empty}", "t:a.", id="3-label-empty"),
+            pytest.param("t:{/x,route}/z", "t:/12/%2Fa%2Fb%20c/z", id="3-path"),
+            pytest.param("t:a{;x,empty,y}", "t:a;x=12;empty;y=7", id="3-parameters"),
+            pytest.param("t:a{?x,empty,y}", "t:a?x=12&empty=&y=7", id="3-query"),
+            pytest.param("t:a{?missing}", "t:a", id="3-query-undefined"),
+            pytest.param("t:a?z=1{&x,missing,y}", "t:a?z=1&x=12&y=7", id="3-continuation"),
+            pytest.param("t:{town:2}", "t:os", id="4-prefix"),
+            pytest.param("t:{title:1}", "t:%C3%9C", id="4-prefix-counts-characters"),
+            pytest.param("t:{+route:3}z", "t:/a/z", id="4-prefix-reserved"),
+            pytest.param("t:{town:9999}", "t:oslo", id="4-prefix-longer"),
+            pytest.param("t:{days}", "t:mon,tue,w%2Fd", id="4-list"),
+            pytest.param("t:{days*}", "t:mon,tue,w%2Fd", id="4-list-exploded"),
+            pytest.param("t:{+days*}", "t:mon,tue,w/d", id="4-reserved-exploded"),
+            pytest.param("t:{#days*}", "t:#mon,tue,w/d", id="4-fragment-exploded"),
+            pytest.param("t:a{.days*}", "t:a.mon.tue.w%2Fd", id="4-label-exploded"),
+            pytest.param("t:{/days}", "t:/mon,tue,w%2Fd", id="4-path-list"),
+            pytest.param("t:{/days*,x}", "t:/mon/tue/w%2Fd/12", id="4-path-exploded"),
+            pytest.param("t:a{;days*}", "t:a;days=mon;days=tue;days=w%2Fd", id="4-parameters"),
+            pytest.param("t:a{?days}", "t:a?days=mon,tue,w%2Fd", id="4-query-list"),
+            pytest.param("t:a{?days*}", "t:a?days=mon&days=tue&days=w%2Fd", id="4-query"),
+            pytest.param("t:a{?x}{#town}", "t:a?x=12#oslo", id="4-query-and-fragment"),
+            pytest.param("t:a{?none*,missing}", "t:a", id="4-exploded-empty-list-is-undefined"),
+            pytest.param("t:a{?none}", "t:a", id="4-empty-list-is-undefined"),
+            pytest.param("t:a{/town*}", "t:a/oslo", id="4-string-for-exploded"),
+        ],
+    )
+    def test_expands(self, template: str, uri: str) -> None:
+        assert UriTemplate(template).expand(self.VALUES) == uri
+
+    def test_a_value_of_another_type_is_a_type_error(self) -> None:
+        values: dict[str, str] = {"id": 5}  # type: ignore[dict-item]  # pyright: ignore
+        with pytest.raises(TypeError, match="'id' needs a string or a sequence of strings, got in"):
+            UriTemplate("t:{id}").expand(values)
+
+    def test_a_list_of_another_type_is_a_type_error(self) -> None:
+        values: dict[str, bytes] = {"id": b"raw"}
+        with pytest.raises(TypeError, match="got bytes"):
+            UriTemplate("t:{id*}").expand(values)  # type: ignore[arg-type]  # pyright: ignore
+
+    def test_a_list_has_no_prefix(self) -> None:
+        with pytest.raises(ValueError, match="'id' has a length limit and so needs a string"):
+            UriTemplate("t:{id:2}").expand({"id": ["a", "b"]})
+
+
+class TestVariables:
+    def test_come_in_order_of_appearance(self) -> None:
+        template = UriTemplate("t://{b}/{a}{?d,c}")
+        assert [variable.name for variable in template.variables] == ["b", "a", "d", "c"]
+
+    @pytest.mark.parametrize("expression", ["{v}", "{+v}", "{.v}", "{/v}", "{;v}", "{#v}/x"])
+    def test_are_required(self, expression: str) -> None:
+        assert UriTemplate("t:x" + expression).variables == (Variable("v", True, False),)
+
+    @pytest.mark.parametrize("expression", ["{?v}", "?x=1{&v}", "{#v}"])
+    def test_are_optional_where_a_uri_may_end(self, expression: str) -> None:
+        assert UriTemplate("t:x" + expression).variables == (Variable("v", False, False),)
+
+    def test_are_multiple_when_exploded(self) -> None:
+        assert UriTemplate("t:x{/v*}").variables == (Variable("v", True, True),)
+
+    def test_have_the_length_of_a_prefix(self) -> None:
+        assert UriTemplate("t:{v:3}").variables == (Variable("v", True, False, 3),)
+
+    def test_are_absent_from_a_literal(self) -> None:
+        assert UriTemplate("t://x").is_literal
+
+    def test_are_present_in_anything_else(self) -> None:
+        assert not UriTemplate("t://x{?v}").is_literal
+
+
+class TestMatching:
+    @pytest.mark.parametrize(
+        ("template", "uri", "values"),
+        [
+            pytest.param("t://x", "t://x", {}, id="literal"),
+            pytest.param("", "", {}, id="empty-template"),
+            pytest.param("test://template/{id}/data", "test://template/7/data", {"id": "7"}),
+            pytest.param("{a}", "anything", {"a": "anything"}, id="nothing-but-a-variable"),
+            pytest.param("t://{a}/{b}", "t://x/y", {"a": "x", "b": "y"}, id="two"),
+            pytest.param("t://{a}", "t://x:y,z@h&k", {"a": "x:y,z@h&k"}, id="reserved-but-raw"),
+            pytest.param("t://{a}", "t://a b\n", {"a": "a b\n"}, id="raw-space"),
+            pytest.param("t://{a}", "t://a+b", {"a": "a+b"}, id="plus-is-plus"),
+            pytest.param("t://{name}.{ext}", "t://a.tar.gz", {"name": "a.tar", "ext": "gz"}),
+            pytest.param("t://{a}-{b}", "t://1-2-3", {"a": "1-2", "b": "3"}, id="left-is-greedy"),
+            pytest.param("t://{+p}", "t://a/b?c=d#e", {"p": "a/b?c=d#e"}, id="plus-runs-on"),
+            pytest.param("t://{+p}/{id}", "t://a/b/c", {"p": "a/b", "id": "c"}, id="plus-then-one"),
+            pytest.param("t://{+p}.md", "t://a/b.md.md", {"p": "a/b.md"}, id="plus-then-literal"),
+            pytest.param("t://{+p}{?q}", "t://a/b?q=1", {"p": "a/b", "q": "1"}, id="plus-query"),
+            pytest.param("t://{+p}{#f}", "t://a?b#c", {"p": "a?b", "f": "c"}, id="plus-fragment"),
+            pytest.param("t:{+p,x}/here", "t:/a/b,9/here", {"p": "/a/b", "x": "9"}),
+            pytest.param("t:{x,y}", "t:1,2", {"x": "1", "y": "2"}, id="several"),
+            pytest.param("t:{x*}", "t:1,,2", {"x": ["1", "", "2"]}, id="list"),
+            pytest.param("t:{x*}", "t:1", {"x": ["1"]}, id="list-of-one"),
+            pytest.param("t:{x*,y}", "t:1,2,3", {"x": ["1", "2"], "y": "3"}, id="list-then-one"),
+            pytest.param("t:{+x*}", "t:a/b,c", {"x": ["a/b", "c"]}, id="list-reserved"),
+            pytest.param("t:a{.x}", "t:a.b.c", {"x": "b.c"}, id="label"),
+            pytest.param("t:a{.x,y}", "t:a.b.c", {"x": "b", "y": "c"}, id="labels"),
+            pytest.param("t:a{.x*}", "t:a.b.c", {"x": ["b", "c"]}, id="labels-exploded"),
+            pytest.param("t:{/x,y}/z", "t:/a/b/z", {"x": "a", "y": "b"}, id="path"),
+            pytest.param("t:{/x*}", "t:/a//b", {"x": ["a", "", "b"]}, id="path-exploded"),
+            pytest.param("t:{/x*}", "t:/", {"x": [""]}, id="path-one-empty-segment"),
+            pytest.param("t:{/x*}/edit", "t:/a/b/edit", {"x": ["a", "b"]}, id="path-then-literal"),
+            pytest.param("t:{/x*,y}", "t:/a/b/c", {"x": ["a", "b"], "y": "c"}, id="path-then-one"),
+            pytest.param("t:{/x,y*}", "t:/a/b/c", {"x": "a", "y": ["b", "c"]}, id="path-one-list"),
+            pytest.param("t:a{;x,y}", "t:a;y=2;x=1", {"x": "1", "y": "2"}, id="parameters"),
+            pytest.param("t:a{;x}/b", "t:a;x/b", {"x": ""}, id="parameter-without-value"),
+            pytest.param("t:a{;x*}", "t:a;x=1;x=2", {"x": ["1", "2"]}, id="parameters-exploded"),
+            pytest.param("t:{+a}{;x,y}", "t:b/c;x=1;y=2", {"a": "b/c", "x": "1", "y": "2"}),
+            pytest.param("t:{a}{;x*}", "t:b;x=1;x=2", {"a": "b", "x": ["1", "2"]}),
+            pytest.param("t:{;x,y}/{;z}", "t:;x=1;y=2/;z=3", {"x": "1", "y": "2", "z": "3"}),
+            pytest.param("t:a{?x,y}", "t:a?x=1&y=2", {"x": "1", "y": "2"}, id="query"),
+            pytest.param("t:a{?x,y}", "t:a?y=2&x=1", {"x": "1", "y": "2"}, id="query-any-order"),
+            pytest.param("t:a{?x,y}", "t:a?y=2", {"y": "2"}, id="query-some"),
+            pytest.param("t:a{?x,y}", "t:a", {}, id="query-none"),
+            pytest.param("t:a{?x}", "t:a?", {}, id="query-empty"),
+            pytest.param("t:a{?x}", "t:a?x=", {"x": ""}, id="query-empty-value"),
+            pytest.param("t:a{?x}", "t:a?x=1&z=%FF", {"x": "1"}, id="query-unknown-ignored"),
+            pytest.param("t:a{?x}", "t:a?x=a=b/c?d", {"x": "a=b/c?d"}, id="query-raw-reserved"),
+            pytest.param("t:a{?x*}", "t:a?x=1&x=2", {"x": ["1", "2"]}, id="query-exploded"),
+            pytest.param("t:{a}{?x}", "t:b?x=1", {"a": "b", "x": "1"}, id="variable-then-query"),
+            pytest.param("t:{a}.md{?x}", "t:b.md?x=1", {"a": "b", "x": "1"}),
+            pytest.param("t:a?z=1{&x}", "t:a?z=1&x=2", {"x": "2"}, id="continuation"),
+            pytest.param("t:a?z={z}{&x}", "t:a?z=1&x=2", {"z": "1", "x": "2"}),
+            pytest.param("t:a?x={x}&y={y}", "t:a?x=1&y=2", {"x": "1", "y": "2"}),
+            pytest.param("t:a{#f}", "t:a#b#c/d", {"f": "b#c/d"}, id="fragment"),
+            pytest.param("t:a{#f}", "t:a#", {"f": ""}, id="fragment-empty"),
+            pytest.param("t:a{#f}", "t:a", {}, id="fragment-missing"),
+            pytest.param("t:a{#f*}", "t:a#b,c", {"f": ["b", "c"]}, id="fragment-exploded"),
+            pytest.param("t:a{#f,g}", "t:a#b,c", {"f": "b", "g": "c"}, id="fragment-several"),
+            pytest.param("t:{#f*,g}", "t:#a,b,c", {"f": ["a", "b"], "g": "c"}),
+            pytest.param("t:{#f,g}/h", "t:#a,b/h", {"f": "a", "g": "b"}, id="fragment-then-text"),
+            pytest.param("t:a{?x}{#f}", "t:a?x=1#b", {"x": "1", "f": "b"}, id="query-fragment"),
+            pytest.param("t:a{?x}{#f}", "t:a#b?x=1", {"f": "b?x=1"}, id="fragment-holds-query"),
+            pytest.param("t:{a:3}", "t:åäö", {"a": "åäö"}, id="prefix-counts-characters"),
+        ],
+    )
+    def test_yields_the_values(self, template: str, uri: str, values: Values) -> None:
+        assert match(template, uri) == values
+
+    @pytest.mark.parametrize(
+        ("template", "uri"),
+        [
+            pytest.param("t://x", "t://x/", id="literal-longer"),
+            pytest.param("t://x", "t://", id="literal-shorter"),
+            pytest.param("t://{a}", "t://", id="required-is-not-empty"),
+            pytest.param("t://{a}", "u://x", id="other-scheme"),
+            pytest.param("t://{a}", "t://x/y", id="slash"),
+            pytest.param("t://{a}", "t://x?y", id="query-not-declared"),
+            pytest.param("t://{a}", "t://x#y", id="fragment-not-declared"),
+            pytest.param("t://{+p}{?q}", "t://a#b", id="fragment-not-declared-after-query"),
+            pytest.param("t://{a}/b", "t://x/c", id="other-text"),
+            pytest.param("t:{x,y}", "t:1", id="one-of-two"),
+            pytest.param("t:{x,y}", "t:1,2,3", id="three-of-two"),
+            pytest.param("t:{x*}", "t:", id="list-of-none"),
+            pytest.param("t:a{/x*}", "t:a", id="path-of-none"),
+            pytest.param("t:{/x,y}", "t:/a/b/c", id="path-too-long"),
+            pytest.param("t:a{;x,y}", "t:a;x=1", id="parameter-missing"),
+            pytest.param("t:a{?x}", "t:ab", id="text-for-query"),
+            pytest.param("t:a{?x}", "t:a?x=1&x=2", id="query-given-twice"),
+            pytest.param("t:a{?x}", "t:a?x=1#f", id="fragment-after-query"),
+            pytest.param("t:a?x={x}&y={y}", "t:a?x=1&z=3&y=2", id="no-ampersand-in-a-query-value"),
+            pytest.param("t:a{#f,g}", "t:a#b", id="fragment-one-of-two"),
+            pytest.param("t:a{#f,g}", "t:a#b,c,d", id="fragment-three-of-two"),
+            pytest.param("t:{a:3}", "t:four", id="longer-than-the-prefix"),
+        ],
+    )
+    def test_refuses_what_does_not_fit(self, template: str, uri: str) -> None:
+        assert match(template, uri) is None
+
+
+class TestEncodedUris:
+    def test_values_are_decoded(self) -> None:
+        assert match("t://{a}", "t://S%C3%a3o%20Paulo") == {"a": "São Paulo"}
+
+    def test_an_encoded_slash_separates_nothing_and_is_decoded_afterwards(self) -> None:
+        """SEC-11: the value may hold a slash, so it is no safe file name by itself."""
+        assert match("t://{a}/x", "t://..%2F..%2fetc/x") == {"a": "../../etc"}
+
+    def test_an_encoded_slash_is_no_literal_slash(self) -> None:
+        assert match("t://{a}/{b}", "t://x%2Fy") is None
+
+    def test_an_encoded_comma_separates_no_items(self) -> None:
+        assert match("t:{a*}", "t:x%2Cy,z") == {"a": ["x,y", "z"]}
+
+    def test_encoded_delimiters_separate_no_parameters(self) -> None:
+        assert match("t:{?a,b}", "t:?a=1%26b%3D2") == {"a": "1&b=2"}
+
+    def test_a_value_is_decoded_once(self) -> None:
+        assert match("t:{a}", "t:%252F") == {"a": "%2F"}
+
+    def test_raw_characters_equal_encoded_ones_in_values(self) -> None:
+        assert match("t:{a}", "t:å") == match("t:{a}", "t:%C3%A5") == {"a": "å"}
+
+    @pytest.mark.parametrize("template", ["t:å/{a}", "t:%c3%a5/{a}", "t:%C3%A5/{a}"])
+    @pytest.mark.parametrize("uri", ["t:å/x", "t:%c3%a5/x", "t:%C3%A5/x"])
+    def test_raw_characters_equal_encoded_ones_in_text(self, template: str, uri: str) -> None:
+        assert match(template, uri) == {"a": "x"}
+
+    @pytest.mark.parametrize(
+        "raw", ["%FF", "%C3", "%C0%AF", "%ED%A0%80", "%", "%4", "%zz", "a%", "\ud800"]
+    )
+    @pytest.mark.parametrize(
+        "template", ["t:{a}", "t:{+a}", "t:{/a*}", "t:{?a}", "t:{;a}", "t:{#a}"]
+    )
+    def test_what_is_not_utf8_is_no_match(self, template: str, raw: str) -> None:
+        uri = UriTemplate(template).expand({"a": "RAW"}).replace("RAW", raw)
+        assert match(template, uri) is None
+
+    def test_text_never_begins_inside_an_encoded_character(self) -> None:
+        assert match("t:{a}2", "t:2%22") is None
+
+    def test_text_may_follow_an_encoded_character(self) -> None:
+        assert match("t:{a}2", "t:%222") == {"a": '"'}
+
+
+class TestRefusedTemplates:
+    @pytest.mark.parametrize(
+        ("template", "message"),
+        [
+            ("t:{a", "column 3: this '{' is never closed; write '{name}', or %7B for a brace"),
+            ("t:{a{b}", "column 3: this '{' is never closed; write '{name}', or %7B for a brace"),
+            ("t:a}", "column 4: this '}' closes nothing; write '{name}', or %7D for a brace"),
+            ("t:{}", "column 4: a variable name is missing; write '{name}'"),
+            ("t:{?}", "column 5: a variable name is missing; write '{name}'"),
+            ("t:{a,}", "column 6: a variable name is missing; write '{name}'"),
+            ("t:{a,,b}", "column 6: a variable name is missing; write '{name}'"),
+            ("t:{*}", "column 4: a variable name is missing; write '{name}'"),
+            ("t:{=a}", "column 4: no operator '='; write one of + # . / ; ? &, or none for {var}"),
+            ("t:{a.b}", "column 4: 'a.b' cannot be the name of a Python parameter; write 'a_b'"),
+            ("t:{x,b-c}", "column 6: 'b-c' cannot be the name of a Python parameter; write 'b_c'"),
+            (
+                "t:{a%20b}",
+                "column 4: 'a%20b' cannot be the name of a Python parameter; write 'a_b'",
+            ),
+            ("t:{ a }", "column 4: ' a ' cannot be the name of a Python parameter; write 'a'"),
+            ("t:{a\nb}", "column 4: 'a\\nb' cannot be the name of a Python parameter; write 'a_b'"),
+            ("t:{0}", "column 4: '0' cannot be the name of a Python parameter; write 'arg0'"),
+            ("t:{å}", "column 4: 'å' cannot be the name of a Python parameter; write 'name'"),
+            ("t:{in}", "column 4: 'in' cannot be the name of a Python parameter; write 'in_'"),
+            ("t:{a}/{a}", "column 8: variable 'a' is used twice; write another name"),
+            (
+                "t:{a:0}",
+                "column 5: no modifier ':0'; write '*' for a list, or ':' and a length, 1 ",
+            ),
+            ("t:{a:10000}", "column 5: no modifier ':10000'; write '*' for a list, or ':' and "),
+            ("t:{a**}", "column 5: no modifier '**'; write '*' for a list, or ':' and a length, "),
+            ("t:{a*:3}", "column 5: no modifier '*:3'; write '*' for a list, or ':' and a length"),
+            ("t: x", "column 3: ' ' is not allowed in a URI; write %20"),
+            ("t:x\n", "column 4: '\\n' is not allowed in a URI; write %0A"),
+            ('t:"', "column 3: '\"' is not allowed in a URI; write %22"),
+            ("t:5%", "column 4: '%' without two hex digits; write %25 for a percent sign"),
+            ("t:\ud800", "column 3: '\\ud800' is half a surrogate pair; write the whole character"),
+            ("t:{a}{b}", "column 6: nothing tells where the value before '{b}' ends; write a del"),
+            ("t:{+a}{+b}", "column 7: nothing tells where the value before '{+b}' ends; write a d"),
+            ("t:{#a}{b}", "column 7: nothing tells where the value before '{b}' ends; write a del"),
+            ("t:{?a}{?b,c}", "column 7: a second expression of the same kind; write '{?a,b,c}'"),
+            ("t:{?a}{&b*}", "column 7: a second expression of the same kind; write '{?a,b*}'"),
+            ("t:{?a*}{&b}", "column 8: a second expression of the same kind; write '{?a*,b}'"),
+            ("t:{;a}{;b}", "column 7: a second expression of the same kind; write '{;a,b}'"),
+            ("t:{?a}/x", "column 7: text after '{?...}', which reads to the end of the query; "),
+            (
+                "t:{?a}{/b}",
+                "column 7: only a closing '{#...}' can follow '{?...}', which reads to the ",
+            ),
+            (
+                "t:{?a}{#b}x",
+                "column 7: only a closing '{#...}' can follow '{?...}', which reads to the",
+            ),
+            ("t:?a=1{?b}", "column 7: the query has begun before; write '{&b}'"),
+        ],
+    )
+    def test_say_what_is_wrong_and_what_to_write(self, template: str, message: str) -> None:
+        with pytest.raises(ValueError, match=re.escape(message)) as caught:
+            UriTemplate(template)
+        text = str(caught.value)
+        assert text.startswith(f"URI template {template!r}, column ")
+        assert len(text.splitlines()) == 1
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+FILLED = TEXT.filter(bool)
+PATHS = st.text("abz09/:;,=@!'()*+-._~&", min_size=1, max_size=12)
+
+
+@st.composite
+def templates_with_values(draw: st.DrawFn) -> tuple[str, Values]:
+    """Templates whose delimiters never occur in an expanded value, and values that fit them."""
+    template = "t://host"
+    values: Values = {}
+    middle = ["/{%s}", "{/%s}", "/x,{%s}", ":{%s}", "/{%s*}", "{;%s}", "{;%s*}", "/lit"]
+    final = ["/{+%s}", "{/%s*}", "{?%s}", "{?%s*}", "?k=v{&%s}", "{#%s}", "{?%s}{#%s}", ""]
+    shapes = [*draw(st.lists(st.sampled_from(middle), max_size=4)), draw(st.sampled_from(final))]
+    for shape in shapes:
+        if ";" in shape and template.endswith("}") and ";" in template.rpartition("{")[2]:
+            template += "/"
+        names = tuple(f"v{len(values) + index}" for index in range(shape.count("%s")))
+        template += shape % names
+        for name in names:
+            if "*" in shape:
+                items = st.lists(FILLED if shape == "/{%s*}" else TEXT, min_size=1, max_size=4)
+                values[name] = draw(items)
+            elif "+" in shape or "#" in shape:
+                values[name] = draw(PATHS)
+            else:
+                values[name] = draw(FILLED)
+    return template, values
+
+
+class TestProperties:
+    @given(templates_with_values())
+    def test_matching_undoes_expansion(self, case: tuple[str, Values]) -> None:
+        template, values = case
+        uri = UriTemplate(template).expand(values)
+        assert match(template, uri) == values
+
+    @given(
+        literals=st.lists(st.sampled_from(["-", "a", "ab", "/", "-/"]), min_size=2, max_size=5),
+        reserved=st.lists(st.booleans(), min_size=5, max_size=5),
+        uri=st.text("ab-/", max_size=14),
+    )
+    def test_text_is_divided_as_by_a_greedy_regular_expression(
+        self, literals: list[str], reserved: list[bool], uri: str
+    ) -> None:
+        template = pattern = ""
+        for index, literal in enumerate(literals):
+            template += f"{{{'+' if reserved[index] else ''}v{index}}}{literal}"
+            pattern += f"(?P<v{index}>{'.' if reserved[index] else '[^/]'}+){re.escape(literal)}"
+        expected = re.fullmatch(pattern, uri)
+        assert match(template, uri) == (expected.groupdict() if expected else None)
+
+    @given(uri=st.text(max_size=20) | st.text("a.%2Fé?&c=d#,\ud800", max_size=20))
+    def test_no_uri_raises(self, uri: str) -> None:
+        result = match("{a}.{b}{?c,d*}{#e*}", uri)
+        assert result is None or {"a", "b"} <= result.keys()
+
+
+class TestLinearTime:
+    """Quadratic or worse when an end is tried twice, and then it is the timeout that fails."""
+
+    LENGTH = 60_000
+
+    @pytest.mark.timeout(30)
+    @pytest.mark.parametrize(
+        ("template", "unit", "end"),
+        [
+            pytest.param("t:{a}-{b}-{c}-{d}-{e}", "-a", "/", id="delimiter-everywhere"),
+            pytest.param("t:{a}a{b}a{c}a{d}z", "a", "", id="one-letter"),
+            pytest.param("t:{+a}/{+b}/{+c}/{+d}/end", "/a", "", id="reserved"),
+            pytest.param("t:{+a}/{b}/{+c}/{d}!", "/a", "", id="reserved-and-simple"),
+            pytest.param("t:{/a*}{/b*}{/c*}{/d*}/end", "/a", "", id="paths"),
+            pytest.param("t:{a*,b*,c*,d*}!", ",a", "", id="lists"),
+            pytest.param("t:{.a*,b*,c*}{?d}", ".a", "/", id="labels"),
+            pytest.param("t:{a}2{b}2{c}2{d}z", "%22", "", id="encoded"),
+            pytest.param("t:{+a}x{+b}x{c}{?d}{#e}", "?x#", "", id="tails"),
+            pytest.param("t:{;a,b}-{;c}-{d}!", ";a-", "", id="parameters"),
+        ],
+    )
+    def test_a_hostile_uri_is_refused_soon(self, template: str, unit: str, end: str) -> None:
+        assert match(template, "t:" + unit * self.LENGTH + end) is None
+
+    @pytest.mark.timeout(30)
+    def test_a_long_query_is_read_soon(self) -> None:
+        uri = "t:?" + "x=%41&" * self.LENGTH
+        assert match("t:{?x*}", uri) == {"x": ["A"] * self.LENGTH}
+
+
+def test_loads_no_other_part_of_mcpkit() -> None:
+    code = (
+        "import importlib.util as u, sys\n"
+        "spec = u.spec_from_file_location('alone', sys.argv[1])\n"
+        "module = u.module_from_spec(spec)\n"
+        "spec.loader.exec_module(module)\n"
+        "heavy = {'mcpkit', 'pydantic', 'dataclasses', 'inspect', 'asyncio'}\n"
+        "sys.exit(' '.join(heavy & sys.modules.keys()) or None)\n"
+    )
+    path = sys.modules["mcpkit.uri_template"].__file__
+    assert path is not None
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, path], capture_output=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -1,0 +1,505 @@
+"""On stdio, nothing but protocol messages reaches stdout (STDIO-1, STDIO-2).
+
+Every test starts a process of its own and looks at what really arrives on its descriptors.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TIMEOUT = 30.0
+NOTE = "which carries the protocol; it goes to stderr instead (shown once)"
+IMPORT = "from mcpkit.transports.stdout_guard import take_over\n"
+TAKE_OVER = "import os, sys\n" + IMPORT + "streams = take_over()\n"
+FIRST_LINE_AFTER = TAKE_OVER.count("\n") + 1
+ANSWER = 'os.write(streams.writer, b"answer\\n")\n'
+
+needs_posix = pytest.mark.skipif(os.name == "nt", reason="uses a POSIX shell or C library")
+
+
+class Run(Protocol):
+    def __call__(
+        self, program: str, *, stdin: str = "", closed: str = "", encoding: str = "utf-8"
+    ) -> subprocess.CompletedProcess[str]: ...
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run a program as `server.py`, with the given shell redirections applied (`closed=">&-"`)."""
+
+    def start(
+        program: str, *, stdin: str = "", closed: str = "", encoding: str = "utf-8"
+    ) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "server.py").write_text(program, encoding="utf-8")
+        command = [sys.executable, "-B", "-X", "dev", "-W", "error", "server.py"]
+        if closed:
+            command = ["sh", "-c", f'exec "$0" "$@" {closed}', *command]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+        environment |= {"PYTHONPATH": str(REPOSITORY), "PYTHONIOENCODING": encoding}
+        return subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environment,
+            input=stdin,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=TIMEOUT,
+        )
+
+    return start
+
+
+WAYS_TO_PRINT = {
+    "print": "print('stray')",
+    "print, flushed": "print('stray', flush=True)",
+    "print without a line end": "print('stray', end='')",
+    "sys.stdout.writelines": "sys.stdout.writelines(['stray\\n'])",
+    "sys.__stdout__": "print('stray', file=sys.__stdout__)",
+    "sys.stdout.buffer": "sys.stdout.buffer.write(b'stray\\n')",
+    "sys.stdout.buffer.raw": "sys.stdout.buffer.raw.write(b'stray\\n')",
+    "a wrapper around the buffer": (
+        "import io; sys.stdout = io.TextIOWrapper(sys.stdout.detach()); print('stray')"
+    ),
+    "descriptor 1": "os.write(1, b'stray\\n')",
+    "logging": ("import logging; logging.basicConfig(stream=sys.stdout); logging.warning('stray')"),
+    "a thread": (
+        "import threading; t = threading.Thread(target=print, args=('stray',)); t.start(); t.join()"
+    ),
+    "an exit handler": "import atexit; atexit.register(print, 'stray')",
+    "a Python child process": (
+        "import subprocess; subprocess.run([sys.executable, '-c', 'print(\"stray\")'], check=True)"
+    ),
+    "a shell command": "os.system('echo stray')",
+    "a spawned worker": (
+        "import multiprocessing\n"
+        "if __name__ == '__main__':\n"
+        "    p = multiprocessing.get_context('spawn').Process(target=print, args=('stray',))\n"
+        "    p.start(); p.join()"
+    ),
+}
+
+
+@pytest.mark.parametrize("statement", WAYS_TO_PRINT.values(), ids=WAYS_TO_PRINT.keys())
+def test_whatever_is_printed_arrives_on_stderr_only(run: Run, statement: str) -> None:
+    """STDIO-2."""
+    guarded = TAKE_OVER.replace("streams = ", "streams = __name__ == '__main__' and ")
+    answer = "if __name__ == '__main__': " + ANSWER
+    outcome = run(guarded + statement + "\n" + answer)
+
+    assert outcome.stdout == "answer\n"
+    assert "stray" in outcome.stderr
+    assert outcome.returncode == 0
+
+
+@needs_posix
+def test_a_c_library_prints_to_stderr(run: Run) -> None:
+    """STDIO-2."""
+    puts = "import ctypes; c = ctypes.CDLL(None); c.puts(b'stray'); c.fflush(None)\n"
+    outcome = run(TAKE_OVER + puts + ANSWER)
+
+    assert (outcome.stdout, outcome.stderr) == ("answer\n", "stray\n")
+
+
+def test_text_buffered_before_goes_to_stderr(run: Run) -> None:
+    outcome = run("print('early', end='')\n" + TAKE_OVER + ANSWER + "os._exit(0)\n")
+
+    assert (outcome.stdout, outcome.stderr) == ("answer\n", "early")
+
+
+def test_a_reference_to_the_old_stdout_writes_to_stderr(run: Run) -> None:
+    outcome = run("import sys; old = sys.stdout\n" + TAKE_OVER + "print('stray', file=old)\n")
+
+    assert (outcome.stdout, outcome.stderr) == ("", "stray\n")
+
+
+def test_the_old_buffer_stays_open_when_its_wrapper_is_replaced(run: Run) -> None:
+    wrap = "import io, sys; old = sys.stdout.detach(); sys.stdout = io.TextIOWrapper(old)\n"
+    outcome = run(wrap + TAKE_OVER + "old.write(b'stray'); old.flush()\n")
+
+    assert (outcome.stdout, outcome.stderr) == ("", "stray")
+
+
+def test_the_reader_carries_what_the_client_sends(run: Run) -> None:
+    outcome = run(TAKE_OVER + "os.write(streams.writer, os.read(streams.reader, 99))", stdin="ping")
+
+    assert outcome.stdout == "ping"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "print(repr(sys.stdin.read()), file=sys.stderr)",
+        "print(repr(sys.__stdin__.read()), file=sys.stderr)",
+        "print(repr(os.read(0, 99).decode()), file=sys.stderr)",
+        "import subprocess; subprocess.run([sys.executable, '-c', "
+        "'import sys; print(repr(sys.stdin.read()), file=sys.stderr)'], check=True)",
+    ],
+    ids=["sys.stdin", "sys.__stdin__", "descriptor 0", "a child process"],
+)
+def test_nobody_else_can_read_what_the_client_sends(run: Run, statement: str) -> None:
+    outcome = run(TAKE_OVER + statement, stdin="ping")
+
+    assert outcome.stderr == "''\n"
+
+
+def test_input_raises_instead_of_waiting(run: Run) -> None:
+    outcome = run(TAKE_OVER + "input('name? ')", stdin="ping\n")
+
+    assert outcome.stderr.endswith("EOFError: EOF when reading a line\n")
+
+
+@pytest.mark.parametrize("name", ["reader", "writer"])
+@pytest.mark.parametrize(
+    "closed",
+    [
+        "",
+        pytest.param("<&-", marks=needs_posix),
+        pytest.param("2>&-", marks=needs_posix),
+        pytest.param("<&- 2>&-", marks=needs_posix),
+    ],
+)
+def test_a_private_descriptor_is_above_2_and_not_inheritable(
+    run: Run, name: str, closed: str
+) -> None:
+    look = f"d = streams.{name}; report = (d > 2, os.get_inheritable(d))\n"
+    outcome = run(
+        TAKE_OVER + look + "os.write(streams.writer, repr(report).encode())", closed=closed
+    )
+
+    assert outcome.stdout == "(True, False)"
+
+
+@pytest.mark.parametrize("closed", ["", pytest.param("<&- 2>&-", marks=needs_posix)])
+def test_only_the_two_private_descriptors_are_added(run: Run, closed: str) -> None:
+    program = (
+        "import os\n" + IMPORT + "def in_use(): return [d for d in range(64) if is_open(d)]\n"
+        "def is_open(d):\n"
+        "    try: os.fstat(d)\n"
+        "    except OSError: return False\n"
+        "    return True\n"
+        "before = {0, 1, *in_use()}; streams = take_over()\n"
+        "added = set(in_use()) - before\n"
+        "os.write(streams.writer, repr(added == {streams.reader, streams.writer}).encode())\n"
+    )
+    assert run(program, closed=closed).stdout == "True"
+
+
+def test_a_second_call_returns_the_same_and_changes_nothing(run: Run) -> None:
+    twice = (
+        "before = sys.stdin, sys.stdout, sys.__stdin__, sys.__stdout__\n"
+        "assert take_over() is streams\n"
+        "assert before == (sys.stdin, sys.stdout, sys.__stdin__, sys.__stdout__)\n"
+    )
+    outcome = run(TAKE_OVER + twice + ANSWER)
+
+    assert (outcome.stdout, outcome.stderr) == ("answer\n", "")
+
+
+def test_simultaneous_calls_return_the_same(run: Run) -> None:
+    program = (
+        "import os, threading\n" + IMPORT + "start = threading.Barrier(8, timeout=20); found = []\n"
+        "def call(): start.wait(); found.append(take_over())\n"
+        "threads = [threading.Thread(target=call) for _ in range(8)]\n"
+        "for t in threads: t.start()\n"
+        "for t in threads: t.join()\n"
+        "os.write(found[0].writer, b'%d of %d' % (len(set(found)), len(found)))\n"
+    )
+    assert run(program).stdout == "1 of 8"
+
+
+# The note
+
+
+def test_the_first_offender_is_named_by_file_and_line(run: Run) -> None:
+    outcome = run(TAKE_OVER + "print('stray')\n")
+
+    place = f"server.py:{FIRST_LINE_AFTER}"
+    assert outcome.stderr == f"mcpkit: {place} printed to stdout, {NOTE}\nstray\n"
+
+
+def test_only_the_first_offender_is_named(run: Run) -> None:
+    outcome = run(TAKE_OVER + "print('one')\nprint('two')\nsys.stdout.buffer.write(b'three')\n")
+
+    assert outcome.stderr.count(NOTE) == 1
+
+
+def test_only_the_first_write_looks_at_the_stack(run: Run) -> None:
+    count = (
+        "looks = []; original = sys._getframe\n"
+        "sys._getframe = lambda *a: looks.append(a) or original(*a)\n"
+        "for _ in range(9): print('stray')\n"
+        "os.write(streams.writer, b'%d' % len(looks))\n"
+    )
+    assert run(TAKE_OVER + count).stdout == "1"
+
+
+def test_one_of_many_printing_threads_is_named(run: Run) -> None:
+    race = (
+        "import threading\n"
+        "start = threading.Barrier(8, timeout=20)\n"
+        "def stray(): start.wait(); print('stray')\n"
+        "threads = [threading.Thread(target=stray) for _ in range(8)]\n"
+        "for t in threads: t.start()\n"
+        "for t in threads: t.join()\n"
+    )
+    outcome = run(TAKE_OVER + race)
+
+    assert (outcome.stderr.count(NOTE), outcome.stderr.count("stray\n")) == (1, 8)
+
+
+def test_a_print_at_import_is_named_by_the_imported_file(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "noisy.py").write_text("\n\nprint('stray')\n")
+    outcome = run(TAKE_OVER + "import noisy\n")
+
+    assert outcome.stderr.startswith("mcpkit: noisy.py:3 printed")
+
+
+def test_a_file_outside_the_working_directory_is_named_in_full(run: Run) -> None:
+    outcome = run(TAKE_OVER + "exec(compile('print()', '/lib/a.py', 'exec'))")
+
+    assert outcome.stderr.startswith("mcpkit: /lib/a.py:1 printed")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "print('x')",
+        "sys.stdout.buffer.write(b'x')",
+        "import codecs; codecs.getwriter('utf-8')(sys.stdout.buffer).write('x')",
+        WAYS_TO_PRINT["logging"],
+    ],
+    ids=["print", "buffer", "a frozen module", "logging"],
+)
+def test_the_line_named_is_not_in_the_standard_library(run: Run, statement: str) -> None:
+    outcome = run(TAKE_OVER + statement)
+
+    assert outcome.stderr.startswith(f"mcpkit: server.py:{FIRST_LINE_AFTER} printed")
+
+
+def test_an_installed_package_is_named_although_it_lies_below_the_standard_library(
+    run: Run,
+) -> None:
+    package = "os.path.join(os.path.dirname(os.__file__), 'site-packages', 'noisy.py')"
+    outcome = run(TAKE_OVER + f"exec(compile('print()', {package}, 'exec'))")
+
+    assert "noisy.py:1 printed" in outcome.stderr
+
+
+def test_a_standard_library_line_is_named_if_there_is_no_other(run: Run) -> None:
+    outcome = run(TAKE_OVER + WAYS_TO_PRINT["a thread"])
+
+    assert "threading.py:" in outcome.stderr
+
+
+def test_a_print_that_no_line_of_python_made_is_put_down_to_native_code(run: Run) -> None:
+    outcome = run(TAKE_OVER + WAYS_TO_PRINT["an exit handler"])
+
+    assert outcome.stderr.startswith("mcpkit: native code printed")
+
+
+def test_an_empty_write_names_nobody(run: Run) -> None:
+    outcome = run(TAKE_OVER + "print('', end='', flush=True)\nsys.stdout.buffer.write(b'')\n")
+
+    assert outcome.stderr == ""
+
+
+@needs_posix
+def test_a_signal_handler_may_print_during_the_first_print(run: Run) -> None:
+    interrupted = (
+        "import signal\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: print('inner'))\n"
+        "original = os.getcwd\n"
+        "def interrupt():\n"
+        "    os.getcwd = original; os.kill(os.getpid(), signal.SIGUSR1); return original()\n"
+        "os.getcwd = interrupt\n"
+        "print('outer')\n"
+    )
+    outcome = run(TAKE_OVER + interrupted)
+
+    assert (outcome.stderr.count(NOTE), outcome.returncode) == (1, 0)
+    assert "inner\n" in outcome.stderr
+    assert "outer\n" in outcome.stderr
+
+
+# The streams that take the place of sys.stdin and sys.stdout
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        "sys.stdout.fileno() == 1",
+        "sys.stdout.isatty() is False",
+        "sys.stdout.encoding == sys.stderr.encoding",
+        "sys.stdout.errors == 'backslashreplace'",
+        "sys.stdout.line_buffering is True",
+        "sys.stdout.writable() and not sys.stdout.readable()",
+        "sys.stdout.mode == 'w'",
+        "sys.stdout.write('four') == 4",
+        "sys.stdout.buffer.write(b'four') == 4",
+        "sys.stdout is sys.__stdout__",
+        "sys.stdin is sys.__stdin__",
+        "sys.stdin.fileno() == 0",
+    ],
+)
+def test_the_new_streams_behave_like_the_usual_ones(run: Run, fact: str) -> None:
+    outcome = run(TAKE_OVER + f"assert {fact}")
+
+    assert outcome.returncode == 0, outcome.stderr
+
+
+def test_a_line_is_visible_at_once(run: Run) -> None:
+    outcome = run(TAKE_OVER + "print('stray')\nos._exit(0)\n")
+
+    assert outcome.stderr.endswith("\nstray\n")
+
+
+def test_characters_that_stderr_lacks_are_escaped(run: Run) -> None:
+    outcome = run(TAKE_OVER + "print('caf\\u00e9 \\udc80')\n", encoding="ascii")
+
+    assert outcome.stderr.endswith("\ncaf\\xe9 \\udc80\n")
+
+
+def test_stdout_can_be_reconfigured(run: Run) -> None:
+    reconfigure = "sys.stdout.reconfigure(encoding='utf-8', errors='strict')\nprint('caf\\u00e9')\n"
+    outcome = run(TAKE_OVER + reconfigure, encoding="ascii")
+
+    assert outcome.stderr.endswith("\ncafé\n")
+
+
+def test_closing_stdout_leaves_descriptor_1_on_stderr(run: Run) -> None:
+    outcome = run(TAKE_OVER + "sys.stdout.close()\nos.write(1, b'stray')\n")
+
+    assert outcome.stderr == "stray"
+
+
+def test_closing_stdin_leaves_descriptor_0_at_its_end(run: Run) -> None:
+    close = "sys.stdin.close()\nos.write(streams.writer, repr(os.read(0, 9)).encode())\n"
+    outcome = run(TAKE_OVER + close, stdin="ping")
+
+    assert (outcome.stdout, outcome.stderr) == ("b''", "")
+
+
+def test_a_stdout_that_already_goes_elsewhere_is_kept(run: Run) -> None:
+    redirected = (
+        "import contextlib, io, os\n"
+        + IMPORT
+        + "with contextlib.redirect_stdout(io.StringIO()) as text:\n"
+        "    streams = take_over(); print('caught')\n"
+        "os.write(streams.writer, text.getvalue().encode())\n"
+    )
+    outcome = run(redirected)
+
+    assert (outcome.stdout, outcome.stderr) == ("caught\n", "")
+
+
+def test_a_stdin_that_already_comes_from_elsewhere_is_kept(run: Run) -> None:
+    redirected = "import io, sys; sys.stdin = io.StringIO('typed')\n" + TAKE_OVER
+    outcome = run(redirected + "os.write(streams.writer, input().encode())", stdin="ping")
+
+    assert outcome.stdout == "typed"
+
+
+# Descriptors that arrive closed
+
+
+@needs_posix
+def test_a_closed_stdin_is_at_its_end(run: Run) -> None:
+    """STDIO-4: the server sees EOF and can exit."""
+    read = "os.write(streams.writer, repr((os.read(streams.reader, 9), sys.stdin.read())).encode())"
+    outcome = run(TAKE_OVER + read, stdin="ping", closed="<&-")
+
+    assert (outcome.stdout, outcome.stderr) == ("(b'', '')", "")
+
+
+@needs_posix
+@pytest.mark.parametrize("closed", [">&-", "<&- >&-"])
+def test_a_closed_stdout_is_an_error_of_one_line(run: Run, closed: str) -> None:
+    outcome = run(TAKE_OVER, closed=closed)
+
+    assert outcome.stderr.splitlines()[-1].startswith("RuntimeError: stdout is closed, so ")
+
+
+def test_a_stdin_that_the_program_closed_is_at_its_end(run: Run) -> None:
+    read = "os.write(streams.writer, repr(os.read(streams.reader, 9)).encode())"
+    outcome = run("import os; os.close(0)\n" + TAKE_OVER + read, stdin="ping")
+
+    assert (outcome.stdout, outcome.stderr) == ("b''", "")
+
+
+def test_a_stdout_that_the_program_closed_is_an_error(run: Run) -> None:
+    outcome = run("import os; os.close(1)\n" + TAKE_OVER)
+
+    assert "RuntimeError: stdout is closed" in outcome.stderr
+
+
+@needs_posix
+def test_a_file_that_took_the_number_of_a_closed_stdout_is_not_taken_for_it(run: Run) -> None:
+    program = (
+        "import os, sys\n" + IMPORT + "assert os.open('data', os.O_CREAT | os.O_WRONLY) == 1\n"
+        "take_over()\n"
+    )
+    assert "RuntimeError: stdout is closed" in run(program, closed=">&-").stderr
+
+
+@needs_posix
+@pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-"])
+def test_with_stderr_closed_a_print_goes_nowhere(run: Run, closed: str) -> None:
+    outcome = run(
+        TAKE_OVER + "print('stray', flush=True)\nos.write(1, b'stray')\n" + ANSWER, closed=closed
+    )
+
+    assert (outcome.stdout, outcome.returncode) == ("answer\n", 0)
+
+
+@needs_posix
+def test_a_file_that_took_the_number_of_a_closed_stderr_is_not_printed_to(
+    run: Run, tmp_path: Path
+) -> None:
+    program = (
+        "import os, sys\n" + IMPORT + "assert os.open('data', os.O_CREAT | os.O_WRONLY) == 2\n"
+        "take_over()\nprint('stray', flush=True)\n"
+    )
+    assert run(program, closed="2>&-").returncode == 0
+    assert (tmp_path / "data").read_bytes() == b""
+
+
+@needs_posix
+def test_a_failure_leaves_everything_as_it_was(run: Run) -> None:
+    program = (
+        "import os, resource, sys\n" + IMPORT + "import encodings.ascii\n"
+        "limits = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "free = os.dup(1); os.close(free)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (free + 2, limits[1]))\n"
+        "try:\n"
+        "    take_over()\n"
+        "except OSError as error:\n"
+        "    print('refused', os.dup(1) == free)\n"
+    )
+    outcome = run(program)
+
+    assert (outcome.stdout, outcome.stderr) == ("refused True\n", "")
+
+
+# Cost
+
+
+def test_the_module_imports_no_event_loop_and_no_subprocess() -> None:
+    program = (
+        "import sys; sys.path.insert(0, 'mcpkit/transports'); import stdout_guard\n"
+        "print({'asyncio', 'logging', 'subprocess', 'typing'} & set(sys.modules) or 'none')"
+    )
+    outcome = subprocess.run(
+        [sys.executable, "-B", "-S", "-c", program],
+        cwd=REPOSITORY,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=TIMEOUT,
+    )
+    assert (outcome.stdout, outcome.stderr) == ("none\n", "")
