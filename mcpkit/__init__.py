@@ -17,16 +17,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mcpkit.app import MCPKit, prompt, resource, tool
+from mcpkit.asks import Elicit, Root, Roots, Sample, SampleMessage, SampleResult
 from mcpkit.context import Context, SyncContext
+from mcpkit.elicitation import Accepted, Choices, Declined, Dismissed, Elicitation
 from mcpkit.errors import (
+    AskError,
+    AskRefused,
+    AskTimeout,
     ConnectionClosed,
+    ElicitationError,
+    InvalidAnswer,
     MCPKitError,
+    MissingClientCapability,
     PromptError,
     ProtocolError,
     RegistrationError,
     ResourceError,
     ResourceNotFound,
     ToolError,
+    UrlElicitationRequired,
 )
 from mcpkit.markers import Complete, Depends
 from mcpkit.types import (
@@ -55,24 +64,36 @@ if TYPE_CHECKING:
     from mcpkit.client import Client
 
 __all__ = [
+    "Accepted",
     "Annotations",
+    "AskError",
+    "AskRefused",
+    "AskTimeout",
     "AssistantMessage",
     "Audio",
     "AudioContent",
     "BlobResourceContents",
+    "Choices",
     "Client",
     "Complete",
     "ConnectionClosed",
     "Context",
+    "Declined",
     "Depends",
+    "Dismissed",
+    "Elicit",
+    "Elicitation",
+    "ElicitationError",
     "EmbeddedResource",
     "File",
     "Icon",
     "Image",
     "ImageContent",
+    "InvalidAnswer",
     "MCPKit",
     "MCPKitError",
     "Message",
+    "MissingClientCapability",
     "PromptError",
     "PromptResult",
     "ProtocolError",
@@ -81,12 +102,18 @@ __all__ = [
     "ResourceLink",
     "ResourceNotFound",
     "ResourceResult",
+    "Root",
+    "Roots",
+    "Sample",
+    "SampleMessage",
+    "SampleResult",
     "SyncContext",
     "TextContent",
     "TextResourceContents",
     "ToolAnnotations",
     "ToolError",
     "ToolResult",
+    "UrlElicitationRequired",
     "UserMessage",
     "prompt",
     "resource",

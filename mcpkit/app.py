@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Generic, overload
 
@@ -15,6 +15,7 @@ from mcpkit.define import PromptOptions, ResourceOptions, ToolOptions
 from mcpkit.errors import RegistrationError
 from mcpkit.files import Directory, file_resource
 from mcpkit.registry import Registry
+from mcpkit.sealing import secrets_from_environment
 from mcpkit.server import Server, Settings
 from mcpkit.transports import load
 from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
@@ -46,6 +47,13 @@ class MCPKit(Generic[StateT]):
         log_level: What is sent to clients that have not set a level (before 2026-07-28).
         max_threads: How many plain ``def`` handlers run at once; more wait.
         max_in_flight: How many requests of one connection run at once; more wait.
+        secret: Seals what travels through clients' hands; several to rotate them, the current one
+            first. ``MCPKIT_SECRET`` (separated by blanks) if None; without that, a random one,
+            which is right for a single process only.
+        state_lifetime: For how many seconds a request that waits for input may be continued
+            (2026-07-28).
+        ask_timeout: For how many seconds a handler waits for an answer of the client (before
+            2026-07-28).
     """
 
     def __init__(
@@ -65,6 +73,9 @@ class MCPKit(Generic[StateT]):
         log_level: LogLevel = "info",
         max_threads: int = 40,
         max_in_flight: int = 1000,
+        secret: str | Sequence[str] | None = None,
+        state_lifetime: float = 3600,
+        ask_timeout: float = 600,
     ) -> None:
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1, or None for a single page")
@@ -80,7 +91,17 @@ class MCPKit(Generic[StateT]):
             ),
             Registry(),
             instructions,
-            Settings(page_size, ttl, cache_scope, log_level, max_threads, max_in_flight),
+            Settings(
+                page_size,
+                ttl,
+                cache_scope,
+                log_level,
+                max_threads,
+                max_in_flight,
+                secrets=_secrets(secret),
+                state_lifetime=state_lifetime,
+                ask_timeout=ask_timeout,
+            ),
         )
 
     def __repr__(self) -> str:
@@ -358,7 +379,7 @@ class MCPKit(Generic[StateT]):
     # --- running ----------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Server]:
+    async def running(self) -> AsyncGenerator[Server, None]:
         """Enter the lifespan, for as long as something serves the app. Used by transports."""
         if self._lifespan is None:
             yield self._server
@@ -381,6 +402,12 @@ class MCPKit(Generic[StateT]):
             ValueError: There is no such transport.
         """
         load(transport).run(self.running, **options)
+
+
+def _secrets(secret: str | Sequence[str] | None) -> tuple[str, ...]:
+    if secret is None:
+        return tuple(secrets_from_environment())
+    return (secret,) if isinstance(secret, str) else tuple(secret)
 
 
 # --- decorators that only mark --------------------------------------------------------------------

@@ -11,10 +11,10 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import anyio
 from typing_extensions import Self
@@ -27,7 +27,7 @@ from mcpkit.errors import (
     UnsupportedProtocolVersion,
 )
 from mcpkit.protocol import wire
-from mcpkit.protocol.caller import Answered, Asked, Caller, Told, Unreadable
+from mcpkit.protocol.caller import Answered, Asked, Caller, Event, Told, Unreadable
 from mcpkit.protocol.connection import Request
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Revision
@@ -45,7 +45,7 @@ from mcpkit.results import (
 from mcpkit.tasks import Tasks, open_tasks
 from mcpkit.transports.memory import MemoryLink
 from mcpkit.transports.process import ProcessLink
-from mcpkit.types import Implementation, LogLevel, ResourceContents
+from mcpkit.types import Implementation, LogLevel, ResourceContents, is_array, is_object
 
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit
@@ -186,13 +186,18 @@ class Client:
         try:
             self._tasks = await self._stack.enter_async_context(open_tasks())
             self._link = await self._open()
-            self._stack.push_async_callback(self._link.aclose)
+            self._stack.push_async_callback(self._leave, self._link)
             await self._agree()
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self._stack.aclose()
+            await self._stack.aclose()
             raise
         return self
+
+    @staticmethod
+    async def _leave(link: Link) -> None:
+        # Also when the client itself is cancelled: no server process may stay behind.
+        with anyio.CancelScope(shield=True):
+            await link.aclose()
 
     async def __aexit__(self, *error: object) -> None:
         self._closed = True
@@ -242,14 +247,15 @@ class Client:
                 await self._discover()
             else:
                 await self._initialize(HANDSHAKE[-1])
-        except TimeoutError:
+        except (TimeoutError, ValueError):
             if wanted is not None:
                 raise
             await self._initialize(HANDSHAKE[-1])
 
     async def _discover(self) -> None:
         result = await self.request("server/discover", timeout=self._probe_timeout)
-        info = (result.get("_meta") or {}).get("io.modelcontextprotocol/serverInfo")
+        meta: Params = result.get("_meta") or {}
+        info: Params | None = meta.get("io.modelcontextprotocol/serverInfo")
         self._introduced(info, result)
 
     async def _initialize(self, wanted: Revision) -> None:
@@ -282,19 +288,26 @@ class Client:
     # --- what arrives -----------------------------------------------------------------------------
 
     def _receive(self, text: bytes) -> None:
-        for event in self._caller.receive(text):
-            if isinstance(event, Answered):
-                pending = self._pending.get(event.id)
-                if pending is not None:
-                    pending.answer = event
-                    pending.arrived.set()
-            elif isinstance(event, Told):
-                self._told(event)
-            elif isinstance(event, Asked):
-                assert self._tasks is not None
-                self._tasks.start(self._answer(event))
-            else:
-                self._unreadable(event)
+        try:
+            for event in self._caller.receive(text):
+                self._take(event)
+        except Exception:
+            # Neither what a server sends nor a callback that fails may end the reading.
+            log.exception("a message of the server could not be handled")
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Answered):
+            pending = self._pending.get(event.id)
+            if pending is not None:
+                pending.answer = event
+                pending.arrived.set()
+        elif isinstance(event, Told):
+            self._told(event)
+        elif isinstance(event, Asked):
+            assert self._tasks is not None
+            self._tasks.start(self._answer(event))
+        else:
+            self._unreadable(event)
 
     def _unreadable(self, event: Unreadable) -> None:
         log.warning("the server sent something unreadable: %s", event.error)
@@ -310,7 +323,8 @@ class Client:
             if pending is not None and pending.on_progress is not None:
                 progress, total = params.get("progress", 0), params.get("total")
                 pending.on_progress(progress, total, params.get("message"))
-        subscription = (params.get("_meta") or {}).get(_SUBSCRIPTION)
+        meta: Params = params.get("_meta") or {}
+        subscription: Id | None = meta.get(_SUBSCRIPTION)
         listening = None if subscription is None else self._pending.get(subscription)
         if listening is not None and listening.on_told is not None:
             listening.on_told(event.method, params)
@@ -390,6 +404,7 @@ class Client:
             ProtocolError: The server's error, as the class that owns its code.
             TimeoutError: It took too long; the server was told that nobody waits any more.
             ConnectionClosed: The server is gone.
+            ValueError: The result is not an object.
         """
         pending = _Pending(on_progress, on_told)
         merged = dict(meta or {})
@@ -418,7 +433,9 @@ class Client:
             raise ConnectionClosed(f"The server left before it answered {method}")
         if answer.error is not None:
             raise answer.error
-        return answer.result or {}
+        if not is_object(answer.result):
+            raise ValueError(f"The server's answer to {method} is malformed: not an object")
+        return answer.result
 
     async def _abandon(self, id: Id, method: str, error: BaseException) -> None:
         """Tell the server that nobody waits for an answer any more (CANC-7)."""
@@ -433,12 +450,16 @@ class Client:
 
     async def _ask(self, method: str, params: Params, **options: Any) -> Params:
         """A request whose answer may be that the server needs input first (MRTR)."""
-        result = await self.request(method, params, **options)
-        for _ in range(self._max_rounds):
-            if result.get("resultType", "complete") != "input_required":
+        again = dict(params)
+        for _ in range(self._max_rounds + 1):
+            result = await self.request(method, again, **options)
+            kind = result.get("resultType", "complete")
+            if kind == "complete":
                 return result
+            if kind != "input_required":  # MSG-15
+                raise ValueError(f"The server's answer to {method} has the unknown type {kind!r}")
             again = dict(params)
-            wishes = cast("Params", result.get("inputRequests") or {})
+            wishes: Params = result.get("inputRequests") or {}
             if wishes:
                 again["inputResponses"] = {
                     key: await self._handle(wish["method"], wish.get("params") or {})
@@ -446,7 +467,6 @@ class Client:
                 }
             if "requestState" in result:
                 again["requestState"] = result["requestState"]  # MRTR-16: byte for byte
-            result = await self.request(method, again, **options)
         raise ProtocolError(f"The server asked for input more than {self._max_rounds} times")
 
     # --- methods ----------------------------------------------------------------------------------
@@ -457,29 +477,31 @@ class Client:
 
     async def list_tools(self) -> list[ListedTool]:
         """All tools, whatever pages they come on."""
-        return [ListedTool.from_wire(each) for each in await self._all("tools/list", "tools")]
+        return await self._all("tools/list", "tools", ListedTool.from_wire)
 
     async def list_resources(self) -> list[ListedResource]:
         """All resources that have a URI of their own."""
-        found = await self._all("resources/list", "resources")
-        return [ListedResource.from_wire(each) for each in found]
+        return await self._all("resources/list", "resources", ListedResource.from_wire)
 
     async def list_resource_templates(self) -> list[ListedTemplate]:
         """All resource templates."""
-        found = await self._all("resources/templates/list", "resourceTemplates")
-        return [ListedTemplate.from_wire(each) for each in found]
+        method = "resources/templates/list"
+        return await self._all(method, "resourceTemplates", ListedTemplate.from_wire)
 
     async def list_prompts(self) -> list[ListedPrompt]:
         """All prompts."""
-        return [ListedPrompt.from_wire(each) for each in await self._all("prompts/list", "prompts")]
+        return await self._all("prompts/list", "prompts", ListedPrompt.from_wire)
 
-    async def _all(self, method: str, member: str) -> list[Params]:
-        found: list[Params] = []
+    async def _all(self, method: str, member: str, make: Callable[[Params], T]) -> list[T]:
+        def entries(page: Params) -> list[T]:
+            return [make(each) for each in page[member]]
+
+        found: list[T] = []
         cursor: str | None = None
         seen: set[str] = set()
         while True:
             page = await self.request(method, {} if cursor is None else {"cursor": cursor})
-            found += page.get(member) or []
+            found += parse(entries, page, method)
             cursor = page.get("nextCursor")
             if cursor is None:  # PAGE-1: "" would be a cursor
                 return found
@@ -524,7 +546,7 @@ class Client:
     ) -> list[ResourceContents]:
         """Read a resource; it may have several contents."""
         result = await self._ask("resources/read", {"uri": uri}, timeout=timeout)
-        return [wire.contents_from_wire(each) for each in result.get("contents") or []]
+        return parse(_contents, result, "resources/read")
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
@@ -589,7 +611,7 @@ class Client:
         prompts: bool = False,
         resources: bool = False,
         uris: Sequence[str] = (),
-    ) -> AsyncIterator[Params]:
+    ) -> AsyncGenerator[Params, None]:
         """Be told of changes, inside the ``async with`` (2026-07-28).
 
         Args:
@@ -660,10 +682,14 @@ def _fixed_roots(roots: Sequence[str | os.PathLike[str]]) -> Handler:
     return lambda params: listed
 
 
+def _contents(raw: Params) -> list[ResourceContents]:
+    return [wire.contents_from_wire(each) for each in raw["contents"]]
+
+
 def _supported(error: ProtocolError) -> Sequence[str]:
     data = error.data
-    found = cast("dict[str, Any]", data).get("supported") if isinstance(data, dict) else None
-    return cast("list[str]", found) if isinstance(found, list) else []
+    found = data.get("supported") if is_object(data) else None
+    return found if is_array(found) else []
 
 
 def command_of(target: str | os.PathLike[str] | Sequence[str]) -> list[str]:

@@ -7,16 +7,34 @@ its unit test need neither a session nor an app.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from math import isfinite
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, overload
+from uuid import uuid4
 
 from pydantic_core import to_jsonable_python
-from typing_extensions import ParamSpec, TypeVar
+from typing_extensions import ParamSpec, TypeVar, Unpack
 
+from mcpkit.asks import (
+    Ask,
+    Elicit,
+    ElicitUrl,
+    Root,
+    Roots,
+    Sample,
+    SampleMessage,
+    SampleOptions,
+    SampleResult,
+    json_instruction,
+    read_json,
+)
+from mcpkit.elicitation import Elicitation
+from mcpkit.errors import InvalidAnswer
 from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.wire import implementation_from_wire
-from mcpkit.types import LOG_RANK, Implementation, LogLevel, ResourceContents
+from mcpkit.replay import Replay, Step, typed
+from mcpkit.types import LOG_RANK, Implementation, LogLevel, ResourceContents, is_object
 
 __all__ = ["Client", "Context", "Delivery", "ListKind", "Peer", "SyncContext"]
 
@@ -53,6 +71,32 @@ class Peer(Protocol):
 
     async def read_resource(self, uri: str, context: Context[Any]) -> Sequence[ResourceContents]:
         """Read one of the server's own resources."""
+        ...
+
+    async def ask(self, context: Context[Any], ask: Ask[Any]) -> Any:
+        """Ask the client something and wait for the answer, in the way of its revision."""
+        ...
+
+    async def gather(self, context: Context[Any], asks: Sequence[Ask[Any]]) -> list[Any]:
+        """Ask the client several things at once."""
+        ...
+
+    async def begin_step(self, context: Context[Any], key: str) -> Step | None:
+        """A step of the call by its name; None where handlers do not run again."""
+        ...
+
+    async def sample_with_tools(
+        self,
+        context: Context[Any],
+        sample: Sample,
+        functions: Sequence[Callable[..., Any]],
+        rounds: int,
+    ) -> SampleResult:
+        """Let the client's model call functions until it has an answer."""
+        ...
+
+    def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
+        """Call a function whenever this client says that its roots have changed."""
         ...
 
     def handler_raised(self, request: Request, error: BaseException) -> None:
@@ -114,14 +158,13 @@ class Client:
         """
         value: Any = self._facts.capabilities
         for depth, name in enumerate(path):
-            if not isinstance(value, dict):
+            if not is_object(value):
                 return False
-            members = cast("dict[str, Any]", value)
-            if path[:1] == ("elicitation",) and depth == 1 and name == "form" and not members:
+            if path[:1] == ("elicitation",) and depth == 1 and name == "form" and not value:
                 return True
-            if members.get(name) is None or members[name] is False:
+            if value.get(name) is None or value[name] is False:
                 return False
-            value = members[name]
+            value = value[name]
         return True
 
 
@@ -191,7 +234,7 @@ class Facts(Generic[StateT]):
         params: dict[str, Any] = {"level": level}
         if logger is not None:
             params["logger"] = logger
-        params["data"] = to_jsonable_python(data, fallback=str)
+        params["data"] = to_jsonable_python(data, bytes_mode="base64", fallback=str)
         self.peer.notify(self.request, "notifications/message", params)
         return Delivery(self.peer)
 
@@ -244,7 +287,7 @@ class Facts(Generic[StateT]):
         request = self.request
         token = request.meta.get("progressToken")
         last = self._last_progress
-        if token is None or (last is not None and progress <= last):
+        if token is None or not isfinite(progress) or (last is not None and progress <= last):
             return _NOT_SENT
         self._last_progress = progress
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
@@ -273,7 +316,10 @@ class Context(Facts[StateT]):
     ``Context[State]`` types `state`, which the app's lifespan yielded.
     """
 
-    __slots__ = ("cancelled",)
+    __slots__ = ("cancelled", "replay")
+
+    replay: Replay | None
+    """The rounds of this call, where asking means running again."""
 
     cancelled: bool
     """Whether the client gave up. An async handler is stopped anyway; a thread has to look."""
@@ -285,6 +331,7 @@ class Context(Facts[StateT]):
         self.state = state
         self._last_progress = None
         self.cancelled = False
+        self.replay = None
 
     async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
         """Read one of the server's own resources.
@@ -294,21 +341,246 @@ class Context(Facts[StateT]):
         """
         return await self.peer.read_resource(uri, self)
 
+    @overload
+    async def step(
+        self, key: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
+
+    @overload
     async def step(
         self, key: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-    ) -> Any:
-        """Run a side effect as one named step of this call.
+    ) -> T: ...
+
+    async def step(self, key: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a side effect once in this call, even where asking means running again.
+
+        On 2026-07-28 the code before a question runs again with each answer, unless it is in a
+        step. Elsewhere this just calls the function.
 
         Args:
             key: Names the step within the call.
-            function: Sync or async; it is called with the remaining arguments.
+            function: Sync or async; it is called with the remaining arguments. What it returns
+                must be a JSON value, or of the type that its return annotation names.
 
         Returns:
             What the function returned.
         """
-        del key
-        result: Any = function(*args, **kwargs)
-        return await result if inspect.isawaitable(result) else result
+        step = await self.peer.begin_step(self, key)
+        if step is None:
+            result = function(*args, **kwargs)
+            return await result if inspect.isawaitable(result) else result
+        if not step.done:
+            try:
+                with step.running():
+                    result = function(*args, **kwargs)
+                    if inspect.isawaitable(result):
+                        result = await result
+            except BaseException:
+                await step.fail()
+                raise
+            await step.finish(result)
+        return typed(function, step.value)
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    @overload
+    async def elicit(
+        self, message: str, schema: type[T], *, key: str | None = None, timeout: float | None = None
+    ) -> Elicitation[T]: ...
+
+    @overload
+    async def elicit(
+        self,
+        message: str,
+        schema: None = None,
+        *,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> Elicitation[None]: ...
+
+    @overload
+    async def elicit(
+        self,
+        message: str,
+        schema: Sequence[str] | Mapping[str, str],
+        *,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> Elicitation[str]: ...
+
+    @overload
+    async def elicit(
+        self, message: str, schema: Any, *, key: str | None = None, timeout: float | None = None
+    ) -> Elicitation[Any]: ...
+
+    async def elicit(
+        self,
+        message: str,
+        schema: Any = None,
+        *,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> Elicitation[Any]:
+        """Ask the user to fill in a form.
+
+        Args:
+            message: The question.
+            schema: What to answer: a model, dataclass or TypedDict with flat fields; a scalar type,
+                Literal or Enum; a list of choices, or a mapping of choices to titles; `Choices`;
+                None for a mere confirmation. No secrets: use `elicit_url` for those (ELIC-2).
+            key: Names the question within the call; derived from what is asked if None.
+            timeout: Seconds to wait (before 2026-07-28); the app's ``ask_timeout`` if None.
+
+        Returns:
+            `Accepted` with the validated data, `Declined`, or `Dismissed`.
+
+        Raises:
+            ElicitationError: The schema does not fit into a form of the client's revision.
+            MissingClientCapability: The client has no elicitation.
+            AskError: There is no usable answer (before 2026-07-28).
+            ConnectionClosed: The client is gone (before 2026-07-28).
+        """
+        answer: Elicitation[Any] = await self.peer.ask(
+            self, Elicit(message, schema, key=key, timeout=timeout)
+        )
+        return answer
+
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        *,
+        elicitation_id: str | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> Elicitation[None]:
+        """Ask the user to open a page, for what must not pass through the client.
+
+        Args:
+            message: Why.
+            url: Where; nothing personal or authenticating in it (ELIC-6).
+            elicitation_id: Names the page towards the client, for `elicitation_complete`
+                (2025-11-25); a random one if None.
+            key, timeout: As for `elicit`.
+
+        Returns:
+            `Accepted` means consent to open the page, not that anything is done there (ELIC-10).
+
+        Raises:
+            As `elicit`.
+        """
+        ask = ElicitUrl(message, url, elicitation_id or uuid4().hex, key=key, timeout=timeout)
+        answer: Elicitation[None] = await self.peer.ask(self, ask)
+        return answer
+
+    def elicitation_complete(self, elicitation_id: str) -> None:
+        """Tell the client that what a page was opened for is done (2025-11-25; else nothing)."""
+        if self.request.revision.elicitation_ids:
+            params = {"elicitationId": elicitation_id}
+            self.peer.notify(self.request, "notifications/elicitation/complete", params)
+
+    @overload
+    async def sample(
+        self,
+        messages: str | SampleMessage | Sequence[str | SampleMessage],
+        *,
+        result_type: type[T],
+        tools: Sequence[Callable[..., Any]] | None = None,
+        tool_rounds: int = 8,
+        **options: Unpack[SampleOptions],
+    ) -> T: ...
+
+    @overload
+    async def sample(
+        self,
+        messages: str | SampleMessage | Sequence[str | SampleMessage],
+        *,
+        result_type: None = None,
+        tools: Sequence[Callable[..., Any]] | None = None,
+        tool_rounds: int = 8,
+        **options: Unpack[SampleOptions],
+    ) -> SampleResult: ...
+
+    async def sample(
+        self,
+        messages: str | SampleMessage | Sequence[str | SampleMessage],
+        *,
+        result_type: Any = None,
+        tools: Sequence[Callable[..., Any]] | None = None,
+        tool_rounds: int = 8,
+        **options: Unpack[SampleOptions],
+    ) -> Any:
+        """Ask the client's model.
+
+        Args:
+            messages: A text, or the conversation so far.
+            result_type: Have the model answer with JSON of this type, and return the validated
+                value; it is told once what was wrong.
+            tools: Functions the model may call (2025-11-25 and later); they are run here.
+            tool_rounds: How often it may, before it has to answer.
+            options: max_tokens (1024), system, temperature, stop, hints (names of models), cost,
+                speed, intelligence (0 to 1), include_context, metadata, tool_choice, key, timeout.
+
+        Returns:
+            A `SampleResult`, whose ``text`` is what the model said; or a value of `result_type`.
+
+        Raises:
+            MissingClientCapability: The client has no sampling, or none with tools.
+            InvalidAnswer: The model did not answer with the type that was wanted, twice.
+            AskError, ConnectionClosed: As for `elicit`.
+        """
+        if result_type is not None:
+            options["system"] = json_instruction(result_type, options.get("system"))
+        sample = Sample(messages, **options)
+        result = await self._sampled(sample, tools, tool_rounds)
+        if result_type is None:
+            return result
+        try:
+            return read_json(result.text, result_type)
+        except InvalidAnswer as error:
+            again = sample.corrected(result, str(error))
+        return read_json((await self._sampled(again, tools, tool_rounds)).text, result_type)
+
+    async def _sampled(
+        self, sample: Sample, tools: Sequence[Callable[..., Any]] | None, rounds: int
+    ) -> SampleResult:
+        if tools is not None:
+            return await self.peer.sample_with_tools(self, sample, tools, rounds)
+        result: SampleResult = await self.peer.ask(self, sample)
+        return result
+
+    async def roots(self, *, timeout: float | None = None) -> list[Root]:
+        """Where the client is willing to let servers look; hints, not permissions (ROOT-1).
+
+        Raises:
+            MissingClientCapability: The client has no roots.
+            AskError, ConnectionClosed: As for `elicit`.
+        """
+        found: list[Root] = await self.peer.ask(self, Roots(timeout=timeout))
+        return found
+
+    def roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
+        """Call a function with the new roots whenever this client says that they have changed.
+
+        It may be async. Nothing of the kind exists on 2026-07-28.
+        """
+        self.peer.on_roots_changed(handler)
+
+    async def gather(self, *asks: Ask[Any]) -> list[Any]:
+        """Ask several things at once: one round on 2026-07-28, requests side by side before.
+
+        ``name, roots = await ctx.gather(Elicit("Name?", str), Roots())``
+
+        Args:
+            asks: `Elicit`, `Sample` and `Roots` values.
+
+        Returns:
+            The answers, in the order of the questions.
+
+        Raises:
+            As the single questions.
+        """
+        return await self.peer.gather(self, asks)
 
 
 class SyncContext(Facts[StateT]):
@@ -328,6 +600,12 @@ class SyncContext(Facts[StateT]):
         """Whether the client gave up; look at it in long loops and return early."""
         return self._context.cancelled
 
+    def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> Delivery:
+        """As `Context.progress`; a call counts one progress, whoever reports it."""
+        return self._context.progress(progress, total, message)
+
     def read_resource(self, uri: str) -> Sequence[ResourceContents]:
         """Read one of the server's own resources; blocks.
 
@@ -337,6 +615,134 @@ class SyncContext(Facts[StateT]):
         return self.peer.from_thread(self._context.read_resource, uri)
 
     def step(self, key: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a side effect as one named step of this call; as `Context.step`, for sync functions."""
-        del key
-        return function(*args, **kwargs)
+        """Run a side effect once in this call: `Context.step` for sync functions."""
+        step: Step | None = self._wait(self.peer.begin_step, self._context, key)
+        if step is None:
+            return function(*args, **kwargs)
+        if not step.done:
+            try:
+                with step.running():
+                    result = function(*args, **kwargs)
+            except BaseException:
+                self._wait(step.fail)
+                raise
+            self._wait(step.finish, result)
+        value: T = typed(function, step.value)
+        return value
+
+    def _wait(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        return self.peer.from_thread(function, *args)
+
+    @overload
+    def elicit(
+        self, message: str, schema: type[T], *, key: str | None = None, timeout: float | None = None
+    ) -> Elicitation[T]: ...
+
+    @overload
+    def elicit(
+        self,
+        message: str,
+        schema: None = None,
+        *,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> Elicitation[None]: ...
+
+    @overload
+    def elicit(
+        self,
+        message: str,
+        schema: Sequence[str] | Mapping[str, str],
+        *,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> Elicitation[str]: ...
+
+    @overload
+    def elicit(
+        self, message: str, schema: Any, *, key: str | None = None, timeout: float | None = None
+    ) -> Elicitation[Any]: ...
+
+    def elicit(
+        self,
+        message: str,
+        schema: Any = None,
+        *,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> Elicitation[Any]:
+        """Ask the user to fill in a form; blocks. As `Context.elicit`."""
+        ask = Elicit[Any](message, schema, key=key, timeout=timeout)
+        answer: Elicitation[Any] = self._wait(self.peer.ask, self._context, ask)
+        return answer
+
+    def elicit_url(
+        self,
+        message: str,
+        url: str,
+        *,
+        elicitation_id: str | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> Elicitation[None]:
+        """Ask the user to open a page; blocks. As `Context.elicit_url`."""
+        ask = ElicitUrl(message, url, elicitation_id or uuid4().hex, key=key, timeout=timeout)
+        answer: Elicitation[None] = self._wait(self.peer.ask, self._context, ask)
+        return answer
+
+    def elicitation_complete(self, elicitation_id: str) -> None:
+        """As `Context.elicitation_complete`."""
+        self._context.elicitation_complete(elicitation_id)
+
+    @overload
+    def sample(
+        self,
+        messages: str | SampleMessage | Sequence[str | SampleMessage],
+        *,
+        result_type: type[T],
+        tools: Sequence[Callable[..., Any]] | None = None,
+        tool_rounds: int = 8,
+        **options: Unpack[SampleOptions],
+    ) -> T: ...
+
+    @overload
+    def sample(
+        self,
+        messages: str | SampleMessage | Sequence[str | SampleMessage],
+        *,
+        result_type: None = None,
+        tools: Sequence[Callable[..., Any]] | None = None,
+        tool_rounds: int = 8,
+        **options: Unpack[SampleOptions],
+    ) -> SampleResult: ...
+
+    def sample(
+        self,
+        messages: str | SampleMessage | Sequence[str | SampleMessage],
+        *,
+        result_type: Any = None,
+        tools: Sequence[Callable[..., Any]] | None = None,
+        tool_rounds: int = 8,
+        **options: Unpack[SampleOptions],
+    ) -> Any:
+        """Ask the client's model; blocks. As `Context.sample`."""
+
+        async def ask() -> Any:
+            return await self._context.sample(
+                messages, result_type=result_type, tools=tools, tool_rounds=tool_rounds, **options
+            )
+
+        return self._wait(ask)
+
+    def roots(self, *, timeout: float | None = None) -> list[Root]:
+        """Where the client is willing to let servers look; blocks. As `Context.roots`."""
+        found: list[Root] = self._wait(self.peer.ask, self._context, Roots(timeout=timeout))
+        return found
+
+    def roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
+        """As `Context.roots_changed`."""
+        self._context.roots_changed(handler)
+
+    def gather(self, *asks: Ask[Any]) -> list[Any]:
+        """Ask several things at once; blocks. As `Context.gather`."""
+        return self._wait(self.peer.gather, self._context, asks)

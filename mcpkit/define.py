@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import enum
 import inspect
+import re
+import types
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypedDict, cast, get_args, get_origin
+from dataclasses import replace
+from typing import Annotated, Any, Final, Literal, TypedDict, cast, get_args, get_origin
 
 from typing_extensions import NotRequired, Unpack
 
@@ -14,7 +18,7 @@ from mcpkit.errors import RegistrationError
 from mcpkit.plan import CONTEXTS, CallPlan, inspect_handler
 from mcpkit.registry import Completer, Prompt, Resource, ResourceTemplate, Tool
 from mcpkit.schema import Arguments, JsonSchema, Output, is_structured
-from mcpkit.signature import Parameter, Signature, function_name, inspect_function
+from mcpkit.signature import Parameter, Signature, function_name, inspect_function, unalias
 from mcpkit.types import (
     UNSET,
     Annotations,
@@ -100,6 +104,7 @@ def make_tool(
     """
     signature = inspect_handler(fn)
     hints = options.get("annotations") or ToolAnnotations()
+    hints = replace(hints)  # an author may share one between tools
     short: dict[str, bool | None] = {
         "read_only": options.get("read_only"),
         "destructive": options.get("destructive"),
@@ -138,7 +143,8 @@ def make_resource(
     """
     signature = inspect_handler(fn)
     at = f"{signature.where}: {signature.name}()"
-    names = [each.name for each in signature.arguments]
+    arguments = Arguments(signature)
+    names = [each.wire_name for each in arguments.fields]
     uri = uri or "/".join([f"resource://{signature.name}", *(f"{{{name}}}" for name in names)])
     if prefix:
         scheme, separator, rest = uri.partition("://")
@@ -147,16 +153,15 @@ def make_resource(
         template = UriTemplate(uri)
     except ValueError as error:
         raise RegistrationError(f"{at}: {error}") from None
-    if "://" not in uri and not uri.partition(":")[0].isalnum():
+    if "://" not in uri and _SCHEME.match(uri) is None:
         raise RegistrationError(f'{at}: {uri!r} has no scheme; write "resource://{uri}"')
     annotations = options.get("annotations")
     if options.get("audience") is not None or options.get("priority") is not None:
-        annotations = Annotations(
-            audience=options.get("audience"),
-            priority=options.get("priority"),
-            last_modified=annotations.last_modified if annotations else None,
-        )
-    shared = {
+        annotations = replace(annotations or Annotations())
+        for name in ("audience", "priority"):
+            if options.get(name) is not None:
+                setattr(annotations, name, options.get(name))
+    shared: dict[str, Any] = {
         **_common(signature, options, prefix),
         "plan": CallPlan(fn, signature, inline=options.get("inline", False)),
         "mime_type": options.get("mime_type") or _mime_type_of(signature.returns),
@@ -171,17 +176,20 @@ def make_resource(
                 f"write them into the URI as {{{names[0]}}}"
             )
         return Resource(**shared, uri=uri, size=options.get("size"))
-    _check_variables(template, signature, at)
+    _check_variables(template, arguments, at)
     return ResourceTemplate(
         **shared,
         template=template,
-        arguments=Arguments(signature),
-        completers=_completers(signature),
+        arguments=arguments,
+        completers=_completers(arguments, signature),
     )
 
 
-def _check_variables(template: UriTemplate, signature: Signature, at: str) -> None:
-    parameters = {each.name: each for each in signature.arguments}
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
+
+
+def _check_variables(template: UriTemplate, arguments: Arguments, at: str) -> None:
+    parameters = {each.wire_name: each for each in arguments.fields}
     for variable in template.variables:
         parameter = parameters.get(variable.name)
         if parameter is None:
@@ -193,10 +201,10 @@ def _check_variables(template: UriTemplate, signature: Signature, at: str) -> No
                 f"{at}: {{{variable.name}}} may be missing from a URI; give the parameter a default"
             )
     filled = {variable.name for variable in template.variables}
-    for parameter in signature.arguments:
-        if parameter.required and parameter.name not in filled:
+    for name, parameter in parameters.items():
+        if parameter.required and name not in filled:
             raise RegistrationError(
-                f"{at}: nothing in the URI fills {parameter.name}; add {{{parameter.name}}} to it, "
+                f"{at}: nothing in the URI fills {name}; add {{{name}}} to it, "
                 f"or give the parameter a default"
             )
 
@@ -223,23 +231,24 @@ def make_prompt(
         RegistrationError: The function or an option cannot be served; the message has the fix.
     """
     signature = inspect_handler(fn)
+    arguments = Arguments(signature)
     return Prompt(
         **_common(signature, options, prefix),
         plan=CallPlan(fn, signature, inline=options.get("inline", False)),
-        arguments=Arguments(signature),
-        completers=_completers(signature),
+        arguments=arguments,
+        completers=_completers(arguments, signature),
     )
 
 
 # --- completion -----------------------------------------------------------------------------------
 
 
-def _completers(signature: Signature) -> Mapping[str, Completer]:
+def _completers(arguments: Arguments, signature: Signature) -> Mapping[str, Completer]:
     found: dict[str, Completer] = {}
-    for parameter in signature.arguments:
-        completer = _completer(parameter, signature)
+    for field in arguments.fields:
+        completer = _completer(field.parameter, signature)
         if completer is not None:
-            found[parameter.name] = completer
+            found[field.wire_name] = completer
     return found
 
 
@@ -255,17 +264,18 @@ def _completer(parameter: Parameter, signature: Signature) -> Completer | None:
 
 def choices_of(annotation: Any) -> list[str]:
     """The values that a type allows, as a client would write them: Literal, Enum and bool."""
+    annotation = unalias(annotation)
     if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
+        return choices_of(get_args(annotation)[0])
     if get_origin(annotation) is Literal:
-        return [str(value) for value in get_args(annotation)]
+        values = [getattr(each, "value", each) for each in get_args(annotation)]
+        return [str(each).lower() if isinstance(each, bool) else str(each) for each in values]
     if annotation is bool:
         return ["true", "false"]
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return [str(member.value) for member in annotation]
-    for part in get_args(annotation):
-        if part is not type(None):
-            return choices_of(part)
+    if get_origin(annotation) in (typing.Union, types.UnionType):
+        return [choice for part in get_args(annotation) for choice in choices_of(part)]
     return []
 
 
@@ -308,7 +318,8 @@ def _from_function(fn: Callable[..., Any], handler: Signature) -> Completer:
                 values[each.name] = others[each.name]
             elif each.required:
                 values[each.name] = None
-        return cast("Iterable[str]", await plan.run(values, context))
+        suggested: Iterable[str] = await plan.run(values, context)
+        return suggested
 
     return complete
 
@@ -325,14 +336,18 @@ def mark(fn: Any, kind: MarkKind, uri: str | None, options: Mapping[str, Any]) -
     Raises:
         RegistrationError: It is no function that can carry a note.
     """
-    target = fn.__func__ if isinstance(fn, (staticmethod, classmethod)) else fn
-    target = cast("Any", target)
+    target = _without_binding(fn)
     marks = [*getattr(target, _MARK, ()), (kind, uri, dict(options))]
     try:
         setattr(target, _MARK, marks)
     except AttributeError:
         name = function_name(target)
         raise RegistrationError(f"{name} cannot be marked; use app.{kind}(...) on it") from None
+
+
+def _without_binding(raw: object) -> Any:
+    """The function inside a static or class method; anything else as it is."""
+    return cast("Any", raw).__func__ if isinstance(raw, (staticmethod, classmethod)) else raw
 
 
 def marked_in(
@@ -350,8 +365,8 @@ def marked_in(
             names = [*names, *(n for n in getattr(source, "__dict__", {}) if n not in names)]
     seen: set[int] = set()
     for name in list(names):
-        raw = inspect.getattr_static(source, name, None)
-        target = raw.__func__ if isinstance(raw, (staticmethod, classmethod)) else raw
+        raw: Any = inspect.getattr_static(source, name, None)
+        target = _without_binding(raw)
         marks = getattr(target, "__dict__", {}).get(_MARK)
         if not marks or id(target) in seen:
             continue

@@ -7,7 +7,12 @@
     │   ├── ToolError                  a tool failed in a way the model should read about
     │   ├── ResourceError              a resource could not be produced
     │   │   └── ResourceNotFound       there is no such resource
-    │   └── PromptError                a prompt could not be produced
+    │   ├── PromptError                a prompt could not be produced
+    │   └── AskError                   a question to the client has no usable answer
+    │       ├── AskRefused             the client answered with an error
+    │       ├── AskTimeout             the client did not answer in time
+    │       └── InvalidAnswer          the answer does not fit the question
+    ├── ElicitationError               a question does not fit into a form
     ├── ProtocolError                  a request is answered with a JSON-RPC error
     │   ├── ParseError                 -32700
     │   ├── InvalidRequest             -32600
@@ -15,7 +20,8 @@
     │   ├── InvalidParams              -32602
     │   ├── InternalError              -32603
     │   ├── MissingClientCapability    -32021
-    │   └── UnsupportedProtocolVersion -32022
+    │   ├── UnsupportedProtocolVersion -32022
+    │   └── UrlElicitationRequired     -32042 (2025-11-25)
     └── ConnectionClosed               the other side is gone
 
 Exceptions outside this tree that leave a handler are faults of the server: the other side sees a
@@ -24,12 +30,18 @@ reference, the server's log has the traceback under the same reference.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 __all__ = [
+    "AskError",
+    "AskRefused",
+    "AskTimeout",
     "ConnectionClosed",
+    "ElicitationError",
     "InternalError",
+    "InvalidAnswer",
     "InvalidArguments",
     "InvalidParams",
     "InvalidRequest",
@@ -45,6 +57,7 @@ __all__ = [
     "ResourceNotFound",
     "ToolError",
     "UnsupportedProtocolVersion",
+    "UrlElicitationRequired",
 ]
 
 
@@ -95,6 +108,35 @@ class ResourceNotFound(ResourceError):
 
 class PromptError(PublicError):
     """A prompt could not be produced; its message goes into the JSON-RPC error."""
+
+
+class AskError(PublicError):
+    """A question to the client has no usable answer."""
+
+
+class AskRefused(AskError):
+    """The client answered with an error instead, such as -1: the user rejected it.
+
+    Args:
+        message: The client's.
+        code: The client's.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(f"The client refused to answer: {message} ({code})")
+        self.code = code
+
+
+class AskTimeout(AskError, TimeoutError):
+    """The client did not answer in time; it was told that nobody waits any more."""
+
+
+class InvalidAnswer(AskError):
+    """The client's answer does not fit the question; the message says where."""
+
+
+class ElicitationError(MCPKitError, TypeError):
+    """A question does not fit into a form, or not into one of the client's revision."""
 
 
 class ProtocolError(MCPKitError):
@@ -195,6 +237,31 @@ class UnsupportedProtocolVersion(ProtocolError):
             f"Unsupported protocol version: {requested}",
             data={"supported": supported, "requested": requested},
         )
+
+
+class UrlElicitationRequired(ProtocolError):
+    """The user must open a page first; the client should then try again (2025-11-25).
+
+    On 2026-07-28 the same is said by asking for it, on older revisions by a failed result.
+
+    Args:
+        message: Why.
+        url: Where.
+        elicitation_id: Names the page towards the client; made from the URL if None.
+    """
+
+    CODE = -32042
+
+    def __init__(self, message: str, url: str, *, elicitation_id: str | None = None) -> None:
+        self.url = url
+        self.elicitation_id = elicitation_id or hashlib.sha256(url.encode()).hexdigest()[:32]
+        asked = {
+            "mode": "url",
+            "message": message,
+            "url": url,
+            "elicitationId": self.elicitation_id,
+        }
+        super().__init__(message, data={"elicitations": [asked]})
 
 
 class ConnectionClosed(MCPKitError):

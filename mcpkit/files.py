@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import mimetypes
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import quote
 
 from mcpkit.errors import RegistrationError, ResourceNotFound
 from mcpkit.plan import CallPlan, inspect_handler
@@ -28,18 +28,24 @@ def file_resource(
     file = Path(path)
     if not file.is_file():
         raise RegistrationError(f"{os.fspath(path)!r} is neither a file nor a directory")
-    mime_type = mime_type or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+    mime_type = mime_type or _guess(file)
 
     def content() -> File:
         return File(file, mime_type)
 
     return Resource(
         name=file.name,
-        uri=uri or f"files://{file.name}",
+        uri=uri or f"files://{quote(file.name)}",
         mime_type=mime_type,
         size=file.stat().st_size,
         plan=CallPlan(content, inspect_handler(content)),
     )
+
+
+def _guess(file: Path) -> str:
+    import mimetypes  # only those who serve files pay for it
+
+    return mimetypes.guess_type(file.name)[0] or "application/octet-stream"
 
 
 class Directory:
@@ -63,11 +69,16 @@ class Directory:
         mime_type: str | None = None,
     ) -> None:
         self._root = Path(path).resolve(strict=True)
-        self._base = (uri or f"files://{self._root.name}").rstrip("/")
+        self._base = (uri or f"files://{quote(self._root.name)}").rstrip("/")
         self._pattern = pattern
         self._hidden = hidden
         self._mime_type = mime_type
-        self._template = UriTemplate(self._base + "/{+path}")
+        try:
+            self._template = UriTemplate(self._base + "/{+path}")
+        except ValueError as error:
+            raise RegistrationError(f"the directory {os.fspath(path)!r}: {error}") from None
+        self._signature = inspect_handler(self.read)
+        self._plan = CallPlan(self.read, self._signature)
 
     def resources(self) -> Iterable[Resource]:
         """An entry for each file there is now."""
@@ -78,7 +89,7 @@ class Directory:
             size = file.stat().st_size
             yield Resource(
                 name=relative,
-                uri=self._template.expand({"path": relative}),
+                uri=self._uri_of(relative),
                 mime_type=self._type_of(file),
                 size=size,
                 plan=self._plan,
@@ -92,16 +103,15 @@ class Directory:
             template=self._template,
             mime_type=self._mime_type,
             plan=self._plan,
-            arguments=Arguments(inspect_handler(self.read)),
+            arguments=Arguments(self._signature),
         )
 
-    @property
-    def _plan(self) -> CallPlan:
-        return CallPlan(self.read, inspect_handler(self.read))
+    def _uri_of(self, relative: str) -> str:
+        # A "%41" in a file's name is no "A": expansion would keep it as it stands.
+        return self._template.expand({"path": relative.replace("%", "%25")})
 
     def _type_of(self, file: Path) -> str:
-        guess = mimetypes.guess_type(file.name)[0]
-        return self._mime_type or guess or "application/octet-stream"
+        return self._mime_type or _guess(file)
 
     def _offers(self, relative: str) -> bool:
         return self._inside(relative) is not None
@@ -129,7 +139,7 @@ class Directory:
         """
         real = self._inside(path)
         if real is None or (self._pattern != "**/*" and not self._matches(path)):
-            raise ResourceNotFound(self._template.expand({"path": path}))
+            raise ResourceNotFound(self._uri_of(path))
         return File(real, self._type_of(real))
 
     def _matches(self, relative: str) -> bool:

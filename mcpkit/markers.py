@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["Complete", "Depends"]
+__all__ = ["Complete", "DeclaredAsk", "Depends"]
 
 
-@dataclass(frozen=True, slots=True)
-class Depends:
+class Depends(NamedTuple):
     """A parameter that the server fills in: ``db: Annotated[Database, Depends(connect)]``.
 
     The function runs once per call, however many parameters and other dependencies want it. Its
@@ -25,8 +23,16 @@ class Depends:
     provide: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Complete:
+class DeclaredAsk:
+    """A question to the client that is asked before a handler runs, to fill a parameter.
+
+    The base of the questions in `mcpkit.asks`: ``sure: Annotated[Confirm, Elicit("Really?")]``.
+    """
+
+    __slots__ = ()
+
+
+class Complete(NamedTuple):
     """Suggestions while a prompt argument or a template variable is typed.
 
     ``city: Annotated[str, Complete(cities)]``; ``Literal``, ``Enum`` and ``bool`` need none.

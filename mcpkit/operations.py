@@ -10,17 +10,24 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeGuard, cast
 
+from mcpkit.asks import ElicitUrl
 from mcpkit.context import Context
 from mcpkit.errors import (
+    AskError,
+    ConnectionClosed,
+    ElicitationError,
     InvalidArguments,
     InvalidParams,
+    MissingClientCapability,
     ProtocolError,
     PublicError,
     ResourceNotFound,
+    UrlElicitationRequired,
 )
 from mcpkit.protocol import wire
+from mcpkit.protocol.connection import Request
 from mcpkit.protocol.messages import encode, members
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import REVISIONS
@@ -37,9 +44,11 @@ from mcpkit.types import (
     ResourceResult,
     TextResourceContents,
     contents_of,
+    is_binary,
+    is_object,
 )
 
-__all__ = ["OPERATIONS", "Reply", "capabilities", "read"]
+__all__ = ["OPERATIONS", "Reply", "capabilities", "is_result", "read"]
 
 Params: TypeAlias = Mapping[str, Any]
 
@@ -53,12 +62,14 @@ class Reply:
         meta: Its ``_meta``, without what the stamp adds.
         ttl: For how many seconds it may be kept; None leaves the server's setting.
         cache_scope: As above.
+        kind: The ``resultType``, where results have one.
     """
 
     members: bytes
     meta: Mapping[str, Any] | None = None
     ttl: float | None = None
     cache_scope: CacheScope | None = None
+    kind: str = "complete"
 
 
 EMPTY: Final = Reply(b"")
@@ -75,7 +86,9 @@ def capabilities(registry: Registry, revision: Revision) -> dict[str, Any]:
         "completions": {},
         "logging": {},
     }
-    present = {name: shape for name, shape in shapes.items() if name in registry.advertised}
+    present: dict[str, Any] = {
+        name: shape for name, shape in shapes.items() if name in registry.advertised
+    }
     return revision.keep(revision.server_capabilities, present)
 
 
@@ -144,15 +157,15 @@ async def call_tool(server: Server, params: Params, context: Context[Any]) -> Re
         result = await tool.plan.run(values, context)
         rendered = tool.output.render(result)
     except Exception as error:
-        rendered = _failed(tool, context, unwrap(error))
+        rendered = _failed(tool, context, await _page_asked(unwrap(error), context))
     return Reply(_tool_members(tool, rendered, context.request.revision), rendered.meta)
 
 
 def _failed(tool: Tool, context: Context[Any], error: BaseException) -> Rendered:
     """The result that tells a model of a failure (TOOL-7, TOOL-8); protocol errors pass through."""
-    if isinstance(error, ProtocolError):
+    if isinstance(error, ProtocolError) and not is_result(error, context.request):
         raise error
-    if isinstance(error, PublicError):
+    if isinstance(error, (PublicError, ProtocolError, ElicitationError, ConnectionClosed)):
         context.peer.handler_raised(context.request, error)
         text = str(error)
     elif isinstance(error, OutputMismatch):
@@ -162,6 +175,32 @@ def _failed(tool: Tool, context: Context[Any], error: BaseException) -> Rendered
         reference = fault(context, error, f"the tool {tool.name} failed")
         text = f"The tool failed ({reference})."
     return Rendered(text, is_error=True)
+
+
+def is_result(error: ProtocolError, request: Request) -> bool:
+    """Whether a client has no use for an error's code: a tool's result has to tell (S2C-5)."""
+    if request.revision.client_asks == "result":
+        return False
+    if isinstance(error, UrlElicitationRequired):
+        elicitation = request.client.capabilities.get("elicitation")
+        can_open = is_object(elicitation) and "url" in elicitation  # ELIC-1
+        return not (request.revision.elicitation_ids and can_open)
+    return isinstance(error, MissingClientCapability)
+
+
+async def _page_asked(error: BaseException, context: Context[Any]) -> BaseException:
+    """What to answer an exception with, once the user was asked to open the page it wants."""
+    asks = context.request.revision.client_asks
+    if not isinstance(error, UrlElicitationRequired) or asks == "request":
+        return error
+    ask = ElicitUrl(error.message, error.url, error.elicitation_id)
+    try:
+        # To open a page is not to be done there (ELIC-10): the handler said that it is not.
+        while (await context.peer.ask(context, ask)).accepted:
+            pass
+    except Exception as refused:
+        return refused
+    return AskError(f"The user did not open the page: {error.message}")
 
 
 def unwrap(error: BaseException) -> BaseException:
@@ -245,7 +284,10 @@ async def read(server: Server, uri: str, context: Context[Any]) -> tuple[Readabl
         except InvalidArguments as error:
             # The URI fits the template, but names nothing that this handler could look up.
             raise ResourceNotFound(uri, f"Resource not found: {uri} ({error})") from error
-    value = await resource.plan.run(values, context)
+    try:
+        value = await resource.plan.run(values, context)
+    except UrlElicitationRequired as error:
+        raise await _page_asked(error, context) from None
     return resource, _resource_result(value, uri, resource.mime_type)
 
 
@@ -276,7 +318,7 @@ def _contents(value: Any, uri: str, mime_type: str | None) -> ResourceContents:
         return value
     if isinstance(value, str):
         return TextResourceContents(uri, value, mime_type=mime_type or "text/plain")
-    if isinstance(value, (bytes, bytearray, memoryview)):
+    if is_binary(value):
         mime_type = mime_type or "application/octet-stream"
         return BlobResourceContents(uri, bytes(value), mime_type=mime_type)
     if isinstance(value, Media):
@@ -302,10 +344,13 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> R
     if prompt is None:
         raise InvalidParams(f"Unknown prompt: {name}")
     try:
-        values = prompt.arguments.validate(cast("dict[str, Any]", arguments))
+        values = prompt.arguments.validate(arguments)
     except InvalidArguments as error:  # PROMPT-2, PROMPT-3
         raise InvalidParams(f"Invalid arguments for the prompt {name}: {error}") from error
-    result = _prompt_result(await prompt.plan.run(values, context))
+    try:
+        result = _prompt_result(await prompt.plan.run(values, context))
+    except UrlElicitationRequired as error:
+        raise await _page_asked(error, context) from None
     revision = context.request.revision
     found = wire.some(
         description=result.description or prompt.description,
@@ -314,10 +359,8 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> R
     return Reply(members(found), result.meta)
 
 
-def _are_strings(value: object) -> bool:
-    if type(value) is not dict:
-        return False
-    return all(isinstance(each, str) for each in cast("dict[str, object]", value).values())
+def _are_strings(value: object) -> TypeGuard[dict[str, str]]:
+    return is_object(value) and all(isinstance(each, str) for each in value.values())
 
 
 def _prompt_result(value: Any) -> PromptResult:
@@ -342,25 +385,24 @@ async def complete(server: Server, params: Params, context: Context[Any]) -> Rep
     """``completion/complete``: at most 100 values, and whether there are more (COMP-2)."""
     argument = params.get("argument")
     ref = params.get("ref")
-    if not isinstance(argument, dict) or not isinstance(ref, dict):
+    if not is_object(argument) or not is_object(ref):
         raise InvalidParams('completion/complete needs "ref" and "argument", both objects')
-    name, typed = cast("Any", argument.get("name")), cast("Any", argument.get("value"))  # pyright: ignore[reportUnknownMemberType]
+    name, typed = argument.get("name"), argument.get("value")
     if not isinstance(name, str) or not isinstance(typed, str):
         raise InvalidParams('"argument" needs "name" and "value", both strings')
-    entry = _referred(server.registry, cast("dict[str, Any]", ref))
+    entry = _referred(server.registry, ref)
     if name not in {field.wire_name for field in entry.arguments.fields}:
         raise InvalidParams(f"Unknown argument: {name}")  # COMP-3
     completer = entry.completers.get(name)
     found: list[str] = []
     if completer is not None:
-        others = None
+        others: Mapping[str, str] | None = None
         if context.request.revision.completion_context:
             filled = params.get("context")
-            others = filled.get("arguments") if isinstance(filled, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-            if others is not None and not _are_strings(cast("object", others)):
+            others = filled.get("arguments") if is_object(filled) else None
+            if others is not None and not _are_strings(others):
                 raise InvalidParams('"context.arguments" must be an object of strings')
-        known = cast("dict[str, str] | None", others)
-        found = [str(each) for each in await completer(typed, known, context)]
+        found = [str(each) for each in await completer(typed, others, context)]
     completion: dict[str, Any] = {"values": found[:_MOST_VALUES]}
     if len(found) > _MOST_VALUES:
         completion["total"] = len(found)
@@ -371,9 +413,10 @@ async def complete(server: Server, params: Params, context: Context[Any]) -> Rep
 def _referred(registry: Registry, ref: Mapping[str, Any]) -> Any:
     kind = ref.get("type")
     if kind == "ref/prompt":
-        prompt = registry.prompts.get(ref.get("name", ""))
+        name = ref.get("name")
+        prompt = registry.prompts.get(name) if isinstance(name, str) else None
         if prompt is None:
-            raise InvalidParams(f"Unknown prompt: {ref.get('name')}")
+            raise InvalidParams(f"Unknown prompt: {name}")
         return prompt
     if kind == "ref/resource":
         uri = ref.get("uri")

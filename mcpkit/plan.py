@@ -16,10 +16,10 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from mcpkit.context import Context, SyncContext
+from mcpkit.declared import DeclaredParameter
 from mcpkit.errors import RegistrationError
 from mcpkit.markers import Depends
 from mcpkit.signature import Parameter, Signature, function_name, inspect_function
@@ -39,7 +39,7 @@ def inspect_handler(fn: Callable[..., Any]) -> Signature:
         RegistrationError: It cannot be called from a request as it is written.
     """
     signature = inspect_function(fn, contexts=CONTEXTS)
-    if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
+    if _yields(fn) or _yields(type(fn).__call__):
         raise RegistrationError(
             f"{signature.where}: {signature.name}() yields; a request has one answer: collect the "
             f"items and return them, and use ctx.progress() on the way"
@@ -47,8 +47,11 @@ def inspect_handler(fn: Callable[..., Any]) -> Signature:
     return signature
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+def _yields(fn: Any) -> bool:
+    return inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn)
+
+
+class _Source(NamedTuple):
     """Where a parameter of a handler or dependency comes from."""
 
     name: str
@@ -57,8 +60,7 @@ class _Source:
     default: Any = UNSET
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(NamedTuple):
     """One dependency: resolved once per call, after those it needs."""
 
     provide: Callable[..., Any]
@@ -80,7 +82,16 @@ class CallPlan:
         RegistrationError: A dependency cannot be satisfied.
     """
 
-    __slots__ = ("_injected", "_simple", "_steps", "fn", "inline", "is_async", "uses_context")
+    __slots__ = (
+        "_asked",
+        "_injected",
+        "_simple",
+        "_steps",
+        "fn",
+        "inline",
+        "is_async",
+        "uses_context",
+    )
 
     def __init__(
         self, fn: Callable[..., Any], signature: Signature, *, inline: bool = False
@@ -90,11 +101,18 @@ class CallPlan:
         self.inline = inline and not signature.is_async
         resolver = _Resolver(signature)
         self._injected = tuple(
-            resolver.source(each) for each in signature.parameters if each.source != "argument"
+            resolver.source(each)
+            for each in signature.parameters
+            if each.source in ("context", "depends")
+        )
+        self._asked = tuple(
+            DeclaredParameter(each, f"{signature.where}: {signature.name}()")
+            for each in signature.parameters
+            if each.source == "ask"
         )
         self._steps = tuple(resolver.steps)
-        self._simple = not self._injected
-        self.uses_context = any(
+        self._simple = not self._injected and not self._asked
+        self.uses_context = bool(self._asked) or any(
             source.kind in ("context", "sync_context")
             for source in (*self._injected, *(s for step in self._steps for s in step.sources))
         )
@@ -114,11 +132,20 @@ class CallPlan:
                 awaitable: Awaitable[Any] = self.fn(**values)
                 return awaitable
             return self._call(self.fn, self.is_async, values, context, self.inline)
+        if self._asked:
+            return self._run_with_answers(values, context)
         if not self._steps:
             for source in self._injected:
                 values[source.name] = _injected_context(source, context)
             return self._call(self.fn, self.is_async, values, context, self.inline)
         return self._run_with_dependencies(values, context)
+
+    async def _run_with_answers(self, values: Values, context: Context[Any]) -> Any:
+        questions = [each.question(values) for each in self._asked]
+        answers = await context.peer.gather(context, questions)
+        for each, answer in zip(self._asked, answers, strict=True):
+            values[each.name] = each.value(answer)
+        return await self._run_with_dependencies(values, context)
 
     async def _run_with_dependencies(self, values: Values, context: Context[Any]) -> Any:
         async with AsyncExitStack() as stack:
@@ -172,10 +199,10 @@ def _injected_context(source: _Source, context: Context[Any]) -> Any:
 
 
 async def _enter(made: Any, stack: AsyncExitStack, context: Context[Any]) -> Any:
+    manager = made
     if isinstance(made, AsyncContextDecorator):
-        return await stack.enter_async_context(made)  # type: ignore[arg-type]
+        return await stack.enter_async_context(manager)
     if isinstance(made, ContextDecorator):
-        manager: Any = made
 
         async def leave(*error: Any) -> bool | None:
             return await context.peer.in_thread(lambda: manager.__exit__(*error))
@@ -225,6 +252,11 @@ class _Resolver:
         return self._found[provide]
 
     def _dependency_source(self, parameter: Parameter, of: Signature) -> _Source:
+        if parameter.source == "ask":
+            raise RegistrationError(
+                f"{self._where}: the dependency {of.name}() declares a question; ask it inside, "
+                f"with ctx, or declare it on the handler"
+            )
         if parameter.source != "argument":
             return self.source(parameter)
         argument = self._arguments.get(parameter.name)

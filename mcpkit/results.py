@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from mcpkit.protocol import wire
 from mcpkit.types import (
@@ -17,6 +17,7 @@ from mcpkit.types import (
     TextContent,
     TextResourceContents,
     ToolAnnotations,
+    is_object,
 )
 
 __all__ = [
@@ -191,11 +192,8 @@ class CallResult:
         found = self.structured_content
         if found is UNSET:
             return None
-        if isinstance(found, dict):
-            members = cast("dict[str, Any]", found)
-            if members.keys() == {"result"} and "resultType" not in self.raw:
-                return members["result"]
-        return found
+        wrapped = is_object(found) and found.keys() == {"result"} and "resultType" not in self.raw
+        return found["result"] if wrapped else found
 
 
 def _text_of(block: ContentBlock) -> str | None:
@@ -260,5 +258,5 @@ def parse(make: Callable[[Raw], T], raw: Raw, what: str) -> T:
     """
     try:
         return make(raw)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"The server's answer to {what} is malformed: {error!r}") from error

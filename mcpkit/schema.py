@@ -1,12 +1,16 @@
 """Types at the border: parameters → JSON Schema, arguments → values, results → content.
 
 Built once per function at registration. JSON Schema 2020-12, written for a model to read: no
-generated titles, no ``null`` for what is merely optional, references only where they save something.
+generated titles, no ``null`` for what is merely optional, references only where they save
+something.
 """
 
 from __future__ import annotations
 
+import copy
 import difflib
+import functools
+import math
 import re
 import types
 import typing
@@ -18,7 +22,7 @@ import pydantic
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
 
 from mcpkit.errors import InvalidArguments, RegistrationError
-from mcpkit.signature import Parameter, Signature
+from mcpkit.signature import Parameter, Signature, unalias
 from mcpkit.types import (
     UNSET,
     AudioContent,
@@ -34,6 +38,9 @@ from mcpkit.types import (
     TextContent,
     TextResourceContents,
     ToolResult,
+    is_array,
+    is_binary,
+    is_object,
     sniff,
 )
 
@@ -58,10 +65,7 @@ class TypeForm:
         pydantic.errors.PydanticUserError: It cannot.
     """
 
-    __slots__ = ("_base64", "_plain", "_schemas", "adapter", "validate", "validator")
-
     def __init__(self, annotation: Any) -> None:
-        self._base64 = True
         config = pydantic.ConfigDict(
             allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64"
         )
@@ -72,10 +76,9 @@ class TypeForm:
         except pydantic.PydanticUserError as error:
             if error.code != "type-adapter-config-unused":
                 raise
-            self._base64 = False
             self.adapter = pydantic.TypeAdapter(annotation)  # a model has its own configuration
         self.validator = self.adapter.validator
-        kind = cast("dict[str, Any]", self.adapter.core_schema).get("type")
+        kind = self.adapter.core_schema.get("type")
         self._plain = kind in _PLAIN and kind != "any"
         self.validate: Callable[[Any], Any] = (
             self.validator.validate_python if kind in _PLAIN else self._validate_json
@@ -96,30 +99,45 @@ class TypeForm:
         if self._plain:
             return to_json(self.validator.validate_python(value))
         checked = self.validator.validate_python(value, from_attributes=True)
-        return self.adapter.serializer.to_json(checked, by_alias=True, warnings="error")
+        serializer = self.adapter.serializer
+        text = serializer.to_json(checked, by_alias=True, warnings="error")
+        # Inside models and `Any`, NaN and infinities would silently become null.
+        if b"null" in text and self._has_floats and not _is_finite(serializer.to_python(checked)):
+            raise PydanticSerializationError("NaN and infinities have no JSON")
+        return text
+
+    @functools.cached_property
+    def _has_floats(self) -> bool:
+        return any(map(_allows_floats, every_schema(self.schema("serialization"))))
 
     def schema(self, mode: Mode) -> JsonSchema:
         """The JSON Schema of the type alone, with ``$defs`` where it has any. Not to be changed."""
         found = self._schemas.get(mode)
         if found is None:
             found = self.adapter.json_schema(mode=mode, schema_generator=_generator())
-            self._schemas[mode] = self.settle_bytes(found)
+            self._schemas[mode] = found
         return found
 
-    def settle_bytes(self, schema: JsonSchema) -> JsonSchema:
-        """Say base64 where bytes are base64: everywhere but in models, which decide themselves."""
-        if self._base64:
-            for part in every_schema({**schema, "$defs": {}}):
-                for each in subschemas(part):
-                    _say_base64(each)
-            _say_base64(schema)
-        return schema
+
+def _allows_floats(schema: JsonSchema) -> bool:
+    """Whether a schema, itself and not below, lets a float through."""
+    if schema.get("type") == "number" or schema.get("additionalProperties") is True:
+        return True
+    return _SHAPES.isdisjoint(schema)
 
 
-def _say_base64(schema: JsonSchema) -> None:
-    if schema.get("type") == "string" and schema.get("format") == "binary":
-        del schema["format"]
-        schema["contentEncoding"] = "base64"
+_SHAPES: Final = frozenset({"type", "anyOf", "oneOf", "allOf", "$ref", "enum", "const"})
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether a value made of built-in types is free of NaN and infinities."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if is_object(value):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return all(map(_is_finite, cast("Iterable[Any]", value)))
+    return True
 
 
 _forms: dict[Any, TypeForm] = {}
@@ -127,18 +145,19 @@ _forms: dict[Any, TypeForm] = {}
 
 def form_of(annotation: Any) -> TypeForm:
     """The form of a type, made once; building a validator is most of the cost of registration."""
+    # ``int | str`` equals ``str | int``, but the first that fits wins, so the order matters.
+    key = annotation, repr(annotation)
     try:
-        found = _forms.get(annotation)
+        found = _forms.get(key)
     except TypeError:  # metadata that cannot be hashed
         return TypeForm(annotation)
     if found is None:
         found = TypeForm(annotation)
         if len(_forms) < 4096:
-            _forms[annotation] = found
+            _forms[key] = found
     return found
 
 
-_GENERATOR: Any = None
 _enum_names: set[str] = set()
 
 
@@ -149,11 +168,9 @@ def _without_enum_names(schema: JsonSchema) -> JsonSchema:
     return schema
 
 
+@functools.cache
 def _generator() -> Any:
     """The schema generator without the titles that only repeat a name. Made on first use."""
-    global _GENERATOR
-    if _GENERATOR is not None:
-        return _GENERATOR
     from pydantic.json_schema import GenerateJsonSchema
 
     def without_name(schema: Mapping[str, Any], made: JsonSchema) -> JsonSchema:
@@ -166,14 +183,47 @@ def _generator() -> Any:
         def field_title_should_be_set(self, schema: Any) -> bool:
             return False
 
+        depth = 0
+        """How many models are around what is described at the moment."""
+
         def model_schema(self, schema: Any) -> JsonSchema:
-            return without_name(schema, super().model_schema(schema))
+            return self._inside(schema, super().model_schema)
 
         def dataclass_schema(self, schema: Any) -> JsonSchema:
-            return without_name(schema, super().dataclass_schema(schema))
+            return self._inside(schema, super().dataclass_schema)
 
         def typed_dict_schema(self, schema: Any) -> JsonSchema:
-            return without_name(schema, super().typed_dict_schema(schema))
+            return self._inside(schema, super().typed_dict_schema)
+
+        def _inside(self, schema: Any, describe: Callable[[Any], JsonSchema]) -> JsonSchema:
+            self.depth += 1
+            try:
+                return without_name(schema, describe(schema))
+            finally:
+                self.depth -= 1
+
+        def p_arguments_schema(self, arguments: Any, var_args_schema: Any) -> JsonSchema:
+            made = super().p_arguments_schema(arguments, var_args_schema)
+            for argument, each in zip(arguments, made.get("prefixItems", ()), strict=False):
+                if each.get("title") == self.get_title_from_name(self.get_argument_name(argument)):
+                    del each["title"]
+            return made
+
+        def bytes_schema(self, schema: Any) -> JsonSchema:
+            made = super().bytes_schema(schema)
+            # Models decide on their own encoding; elsewhere it is always base64, though older
+            # versions of pydantic do not say so.
+            if made.get("format") == "base64url" or self.depth == 0:
+                del made["format"]
+                # Both alphabets are understood; what is sent has the one for URLs.
+                made["contentEncoding"] = "base64" if self.mode == "validation" else "base64url"
+            return made
+
+        def tagged_union_schema(self, schema: Any) -> JsonSchema:
+            made = super().tagged_union_schema(schema)
+            # No word of JSON Schema, and its references would outlive what they refer to.
+            made.pop("discriminator", None)
+            return made
 
         def enum_schema(self, schema: Any) -> JsonSchema:
             made = super().enum_schema(schema)
@@ -187,8 +237,7 @@ def _generator() -> Any:
         def generate(self, schema: Any, mode: Any = "validation") -> JsonSchema:
             return _without_enum_names(super().generate(schema, mode))
 
-    _GENERATOR = Untitled
-    return _GENERATOR
+    return Untitled
 
 
 # --- tidying a schema -----------------------------------------------------------------------------
@@ -213,17 +262,14 @@ _REF: Final = "#/$defs/"
 def subschemas(schema: JsonSchema) -> Iterator[JsonSchema]:
     """The schemas directly inside a schema, wherever 2020-12 allows one."""
     for key in _MAPS:
-        for each in (schema.get(key) or {}).values():
-            if isinstance(each, dict):
-                yield each
+        named: JsonSchema = schema.get(key) or {}
+        yield from filter(is_object, named.values())
     for key in _LISTS:
-        for each in schema.get(key) or ():
-            if isinstance(each, dict):
-                yield each
+        listed: list[Any] = schema.get(key) or []
+        yield from filter(is_object, listed)
     for key in _SINGLES:
-        each = schema.get(key)
-        if isinstance(each, dict):
-            yield cast("JsonSchema", each)
+        if key in schema and is_object(schema[key]):
+            yield schema[key]
 
 
 def every_schema(schema: JsonSchema) -> Iterator[JsonSchema]:
@@ -233,11 +279,12 @@ def every_schema(schema: JsonSchema) -> Iterator[JsonSchema]:
         yield from every_schema(each)
 
 
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [_copy(item) for item in cast("list[Any]", value)]
+def copy_schema(value: Any) -> Any:
+    """A copy that may be changed."""
+    if is_object(value):
+        return {key: copy_schema(item) for key, item in value.items()}
+    if is_array(value):
+        return [copy_schema(item) for item in value]
     return value
 
 
@@ -247,9 +294,9 @@ def optional_instead_of_null(schema: JsonSchema) -> None:
         return
     del schema["default"]
     options = schema.get("anyOf")
-    if not isinstance(options, list):
+    if not is_array(options):
         return
-    others = [each for each in cast("list[JsonSchema]", options) if each != {"type": "null"}]
+    others = [each for each in options if each != {"type": "null"}]
     if len(others) == 1:
         del schema["anyOf"]
         for key, value in others[0].items():
@@ -280,7 +327,7 @@ def settle_references(schema: JsonSchema) -> JsonSchema:
             if not root and (name in recursive or counts[name] > 1):
                 break
             del part["$ref"]
-            for key, value in _copy(definitions[name]).items():
+            for key, value in copy_schema(definitions[name]).items():
                 part.setdefault(key, value)
         for inner in subschemas(part):
             settle(inner)
@@ -329,7 +376,16 @@ def _reached(definitions: Mapping[str, JsonSchema], start: str) -> set[str]:
 class Field:
     """One argument: its name on the wire, its type, and what happens when it is absent."""
 
-    __slots__ = ("default", "factory", "form", "name", "parameter", "required", "wire_name")
+    __slots__ = (
+        "default",
+        "described",
+        "factory",
+        "form",
+        "name",
+        "parameter",
+        "required",
+        "wire_name",
+    )
 
     def __init__(self, parameter: Parameter, where: str) -> None:
         from pydantic.fields import FieldInfo
@@ -342,16 +398,20 @@ class Field:
             default = UNSET if default.is_required() or self.factory else default.default
         self.parameter = parameter
         self.name = self.wire_name = parameter.name
-        for each in annotation.__metadata__ if get_origin(annotation) is Annotated else ():
+        self.described = False
+        for each in get_args(annotation)[1:] if get_origin(annotation) is Annotated else ():
             if isinstance(each, FieldInfo):
-                self.wire_name = each.alias or self.wire_name
+                alias = each.validation_alias if each.alias is None else each.alias
+                self.wire_name = alias if isinstance(alias, str) else self.wire_name
+                self.described = self.described or each.description is not None
                 if default is UNSET and self.factory is None and not each.is_required():
                     self.factory = cast("Callable[[], Any] | None", each.default_factory)
                     default = UNSET if self.factory else each.default
         self.default = default
         self.required = default is UNSET and self.factory is None
         try:
-            self.form = form_of(annotation)
+            self.form = form_of(_without_aliases(annotation))
+            self.form.schema("validation")
         except Exception as error:
             raise RegistrationError(
                 f"{where}: the parameter {parameter.name} has a type that cannot come from JSON "
@@ -369,14 +429,37 @@ class Field:
             return self.form.validate(raw)
         except ValidationError:
             # Models often send an array or object as text. Only what has failed is tried again,
-            # so a string that is wanted as a string stays one.
-            if not isinstance(raw, str) or raw.lstrip()[:1] not in ("[", "{"):
+            # so a string that is wanted as a string stays one. The arguments of prompts and the
+            # variables of templates are always text, also those of ``Literal[1, 2]``.
+            if not isinstance(raw, str) or raw.lstrip()[:1] not in _JSON_STARTS:
                 raise
             try:
                 return self.form.validate(from_json(raw, allow_inf_nan=False))
             except ValueError:
                 pass
             raise
+
+
+_JSON_STARTS: Final = frozenset("[{-0123456789")
+"""What an array, an object and a number begin with."""
+
+
+def _without_aliases(annotation: Any) -> Any:
+    """The annotation without the names that pydantic knows only as those of a model's field."""
+    from pydantic.fields import FieldInfo
+
+    if get_origin(annotation) is not Annotated:
+        return annotation
+    metadata = annotation.__metadata__
+    if not any(isinstance(each, FieldInfo) and each.validation_alias for each in metadata):
+        return annotation
+    made = annotation.__origin__
+    for each in metadata:
+        if isinstance(each, FieldInfo):
+            each = copy.copy(each)
+            each.alias = each.validation_alias = each.serialization_alias = None
+        made = Annotated[made, each]
+    return made
 
 
 class Arguments:
@@ -447,8 +530,8 @@ class Arguments:
         definitions: dict[str, JsonSchema] = {}
         for field, described in zip(self.fields, self._described(definitions), strict=True):
             schema = dict(described)
-            if field.parameter.description:
-                schema.setdefault("description", field.parameter.description)
+            if field.parameter.description and not field.described:
+                schema["description"] = field.parameter.description
             if not field.required and "default" not in schema:
                 self._default(field, schema)
             properties[field.wire_name] = schema
@@ -471,7 +554,7 @@ class Arguments:
         try:
             alone = [field.form.schema("validation") for field in self.fields]
             if not any("$defs" in schema for schema in alone):
-                return [_copy(schema) for schema in alone]
+                return [copy_schema(schema) for schema in alone]
             together, shared = pydantic.TypeAdapter.json_schemas(
                 [(field.wire_name, "validation", field.form.adapter) for field in self.fields],
                 schema_generator=_generator(),
@@ -483,21 +566,20 @@ class Arguments:
         definitions.update(_without_enum_names(shared).get("$defs", {}))
         for schema in together.values():
             _without_enum_names(schema)
-        return [
-            field.form.settle_bytes(together[field.wire_name, "validation"])
-            for field in self.fields
-        ]
+        return [together[field.wire_name, "validation"] for field in self.fields]
 
     @staticmethod
     def _default(field: Field, schema: JsonSchema) -> None:
         if field.factory is not None:
             return
         try:
-            schema["default"] = field.form.adapter.dump_python(
-                field.default, mode="json", warnings="error"
+            shown = field.form.adapter.dump_python(
+                field.default, mode="json", by_alias=True, warnings="error"
             )
         except (PydanticSerializationError, ValueError):
             return  # a default that JSON cannot show is still a default
+        if _is_finite(shown):
+            schema["default"] = shown
 
 
 def _first_line(error: BaseException) -> str:
@@ -528,6 +610,7 @@ _EXPECTED: Final[dict[str, str]] = {
     "date_type": "a date (YYYY-MM-DD)",
     "date_parsing": "a date (YYYY-MM-DD)",
     "date_from_datetime_parsing": "a date (YYYY-MM-DD)",
+    "date_from_datetime_inexact": "a date (YYYY-MM-DD)",
     "datetime_type": "a date and time (ISO 8601)",
     "datetime_parsing": "a date and time (ISO 8601)",
     "datetime_from_date_parsing": "a date and time (ISO 8601)",
@@ -561,8 +644,16 @@ def explain(error: ValidationError, raw: Any, name: str) -> list[str]:
         path, value = _locate(problem["loc"], raw, name)
         kind = problem["type"]
         if kind == "missing":
-            key = f"{path}.{problem['loc'][-1]}"
+            last = problem["loc"][-1]
+            key = f"{path}[{last}]" if isinstance(last, int) else f"{path}.{last}"
             lines.setdefault(key, []).append("required, but missing")
+        elif kind == "union_tag_not_found" and (tag := _quoted(problem)):
+            lines.setdefault(f"{path}.{tag}", []).append("required, but missing")
+        elif kind == "union_tag_invalid" and (tag := _quoted(problem)):
+            key = f"{path}.{tag}"
+            wanted = problem.get("ctx", {}).get("expected_tags", "").replace(", ", " or ")
+            lines.setdefault(key, []).append(wanted)
+            got[key] = shorten(value.get(tag) if is_object(value) else value)
         elif kind == "extra_forbidden":
             lines.setdefault(path, []).append("unknown member")
         elif kind in _EXPECTED or _SHOULD.match(problem["msg"]):
@@ -581,16 +672,23 @@ def explain(error: ValidationError, raw: Any, name: str) -> list[str]:
     return made
 
 
+def _quoted(problem: Any) -> str:
+    """The member that tells the types of a union apart, or an empty string."""
+    found = re.fullmatch(r"'([^']+)'", str(problem.get("ctx", {}).get("discriminator", "")))
+    return found[1] if found else ""
+
+
 def _locate(loc: tuple[int | str, ...], raw: Any, name: str) -> tuple[str, Any]:
     """The path of a problem in what was sent; labels of union members are not part of it."""
     path, value = name, raw
     for step in loc:
-        if isinstance(step, int) and isinstance(value, list):
-            items = cast("list[Any]", value)
-            if step < len(items):
-                path, value = f"{path}[{step}]", items[step]
-        elif isinstance(step, str) and isinstance(value, dict) and step in value:
-            path, value = f"{path}.{step}", cast("dict[str, Any]", value)[step]
+        if isinstance(step, int) and is_array(value):
+            if step < len(value):
+                path, value = f"{path}[{step}]", value[step]
+        elif isinstance(step, str) and is_object(value) and step in value:
+            path, value = f"{path}.{step}", value[step]
+    if loc[-1:] == ("[key]",):
+        value = loc[-2]
     return path, value
 
 
@@ -668,7 +766,7 @@ class Output:
             raise RegistrationError(f"{where}: structured output needs a return annotation")
         try:
             self._form = form_of(annotation)
-            schema = settle_references(_copy(self._form.schema("serialization")))
+            schema = settle_references(copy_schema(self._form.schema("serialization")))
         except Exception as error:
             raise RegistrationError(
                 f"{where}: the return type cannot become JSON ({_first_line(error)}); return a "
@@ -727,21 +825,35 @@ class Output:
 
 def is_structured(annotation: Any) -> bool:
     """Whether a return annotation promises data rather than text or content."""
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
+    annotation = _plainly(annotation)
     if annotation in (UNSET, Any, object, None) or annotation in _UNSTRUCTURED:
         return False
     if get_origin(annotation) in (typing.Union, types.UnionType):
-        parts = get_args(annotation)
+        parts = [_plainly(part) for part in get_args(annotation)]
         if all(part in _UNSTRUCTURED for part in parts):
             return False
-    return not _mentions_content(annotation)
+    return not _mentions_content(annotation, [])
 
 
-def _mentions_content(annotation: Any) -> bool:
-    if isinstance(annotation, type) and issubclass(annotation, _CONTENT_TYPES):
+def _plainly(annotation: Any) -> Any:
+    """What an alias, an ``Annotated`` or a ``NewType`` stands for."""
+    while True:
+        plain = unalias(annotation)
+        if get_origin(plain) is Annotated:
+            plain = get_args(plain)[0]
+        plain = getattr(plain, "__supertype__", plain)
+        if plain is annotation:
+            return plain
+        annotation = plain
+
+
+def _mentions_content(annotation: Any, seen: list[Any]) -> bool:
+    plain = _plainly(annotation)
+    if isinstance(plain, type) and issubclass(plain, _CONTENT_TYPES):
         return True
-    return any(_mentions_content(part) for part in get_args(annotation))
+    if plain in seen:  # a recursive alias
+        return False
+    return any(_mentions_content(part, [*seen, plain]) for part in get_args(plain))
 
 
 def _readable(json_text: bytes) -> str:
@@ -785,10 +897,10 @@ def block_of(value: Any) -> ContentBlock:
     if isinstance(value, _BLOCK_TYPES):
         return value
     if isinstance(value, Media):
-        return cast("ContentBlock", value.block())  # type: ignore[attr-defined]
+        return value.block()
     if isinstance(value, (TextResourceContents, BlobResourceContents)):
         return EmbeddedResource(value)
-    if isinstance(value, (bytes, bytearray, memoryview)):
+    if is_binary(value):
         return _block_of_bytes(bytes(value))
     return TextContent(_readable(_any_json(value)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 from mcpkit.context import ListKind
@@ -13,6 +13,8 @@ from mcpkit.protocol.connection import SERVER_INFO_KEY
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
 from mcpkit.registry import Registry
+from mcpkit.replay import StepMemory
+from mcpkit.sealing import Sealer
 from mcpkit.types import CacheScope, Implementation, LogLevel
 
 __all__ = ["Listener", "Server", "Settings", "log"]
@@ -20,8 +22,7 @@ __all__ = ["Listener", "Server", "Settings", "log"]
 log = logging.getLogger("mcpkit")
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """What a server's author may set.
 
     Args:
@@ -32,6 +33,10 @@ class Settings:
         max_threads: How many plain ``def`` handlers run at once.
         max_in_flight: How many requests of one connection run at once; more wait.
         max_subscriptions: How many resources, or streams of changes, one connection may watch.
+        secrets: Seal what travels through the client's hands, the current one first; none: a
+            random one that lives as long as the process.
+        state_lifetime: For how many seconds a request may be continued (2026-07-28).
+        ask_timeout: For how many seconds a handler waits for an answer of the client.
     """
 
     page_size: int | None = None
@@ -41,6 +46,9 @@ class Settings:
     max_threads: int = 40
     max_in_flight: int = 1000
     max_subscriptions: int = 1000
+    secrets: tuple[str, ...] = ()
+    state_lifetime: float = 3600
+    ask_timeout: float = 600
 
 
 class Listener(Protocol):
@@ -72,11 +80,20 @@ class Server:
     instructions: str | None = None
     settings: Settings = field(default_factory=Settings)
     state: Any = None
+    steps: StepMemory = field(default_factory=StepMemory)
+    _state_sealer: Sealer | None = None
     _listeners: WeakSet[Any] = field(default_factory=WeakSet[Any])
     _info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     def __post_init__(self) -> None:
         self.registry.on_change = self.list_changed
+
+    @property
+    def state_sealer(self) -> Sealer:
+        """Seals the state of requests that wait for input."""
+        if self._state_sealer is None:
+            self._state_sealer = Sealer(self.settings.secrets, "request state")
+        return self._state_sealer
 
     def attach(self, listener: Listener) -> None:
         """Tell a session of changes for as long as it lives."""

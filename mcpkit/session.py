@@ -6,7 +6,8 @@ runs a handler, passes on cancellations and changes, and decides what an excepti
 
 from __future__ import annotations
 
-from collections import deque
+import contextvars
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -14,8 +15,12 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
+from mcpkit.asks import Ask, Roots, Sample, SampleResult
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import (
+    AskError,
+    ConnectionClosed,
+    ElicitationError,
     InternalError,
     InvalidParams,
     InvalidRequest,
@@ -29,6 +34,7 @@ from mcpkit.operations import (
     OPERATIONS,
     Reply,
     fault,
+    is_result,
     not_found,
     read,
     unwrap,
@@ -36,6 +42,7 @@ from mcpkit.operations import (
 )
 from mcpkit.protocol.connection import (
     SUBSCRIPTION_KEY,
+    Answer,
     Cancelled,
     Connection,
     Dropped,
@@ -45,13 +52,21 @@ from mcpkit.protocol.connection import (
     State,
 )
 from mcpkit.protocol.messages import encode, members
+from mcpkit.protocol.revision import Notice
+from mcpkit.questions import Questions, RootsHandler
+from mcpkit.replay import Replay, Step, Suspended
 from mcpkit.server import Server, log
 from mcpkit.tasks import Tasks
-from mcpkit.types import LOG_RANK, ResourceContents
+from mcpkit.toolloop import sample_with_tools
+from mcpkit.types import LOG_RANK, ResourceContents, is_array, is_object
 
 __all__ = ["Channel", "Session"]
 
 T = TypeVar("T")
+
+
+_INPUT: Final = frozenset({"inputResponses", "requestState"})
+_OUTLASTING: Final = "notifications/elicitation/complete"
 
 
 class Channel(Protocol):
@@ -97,6 +112,9 @@ class _Listen:
         return {SUBSCRIPTION_KEY: self.request.id}
 
 
+_MOST_WAITING: Final = 1000
+"""Requests that may wait to be begun. Beyond it pings and cancellations wait as well, unread."""
+
 _LIST_FILTERS: Final[dict[str, ListKind]] = {
     "toolsListChanged": "tools",
     "promptsListChanged": "prompts",
@@ -128,6 +146,8 @@ class Session:
         "_idle",
         "_listens",
         "_log_rank",
+        "_questions",
+        "_root_handlers",
         "_running",
         "_tasks",
         "_threads",
@@ -157,7 +177,7 @@ class Session:
         self._connection = connection or Connection()
         self._threads = threads or anyio.CapacityLimiter(server.settings.max_threads)
         self._running: dict[Request, _Running] = {}
-        self._waiting: deque[Request] = deque()
+        self._waiting: dict[Request, contextvars.Context] = {}
         self._listens: dict[Request, _Listen] = {}
         self._watched: set[str] = set()
         self._log_rank = LOG_RANK[server.settings.log_level]
@@ -167,6 +187,8 @@ class Session:
         self._dropped = 0
         self._closing = False
         self._idle: anyio.Event | None = None
+        self._questions = Questions(self._connection, channel.send, server.settings.ask_timeout)
+        self._root_handlers: list[RootsHandler] = []
         self._acts: dict[str, Callable[[Request], Reply | None]] = {
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
@@ -188,10 +210,25 @@ class Session:
             elif kind is Cancelled:
                 self._cancel(cast("Cancelled", event).request)
             elif kind is Notification:
-                if cast("Notification", event).notice == "initialized":
-                    self._flush_changes()
+                self._noticed(cast("Notification", event).notice)
+            elif kind is Answer:
+                self._questions.answered(cast("Answer", event))
             elif kind is Dropped:
-                log.debug("not served: %s", cast("Dropped", event).reason)
+                self._dropped_message(cast("Dropped", event))
+
+    def _dropped_message(self, event: Dropped) -> None:
+        log.debug("not served: %s", event.reason)
+        if event.answers is not None:
+            self._questions.answered(Answer(event.answers, None, None))
+
+    def _noticed(self, notice: Notice) -> None:
+        if notice == "initialized":
+            self._questions.release()
+            self._flush_changes()
+        elif notice == "roots_changed":
+            self._questions.forget_roots()
+            if self._root_handlers:
+                self._tasks.start(self._pass_on_roots())
 
     def refuse(self, error: ProtocolError) -> None:
         """Tell the client that something it sent could not even be read."""
@@ -201,12 +238,12 @@ class Session:
     @property
     def saturated(self) -> bool:
         """Whether so much waits that reading should wait too; `on_relief` tells when it ends."""
-        return len(self._waiting) >= self.server.settings.max_in_flight
+        return len(self._waiting) >= _MOST_WAITING
 
     @property
     def busy(self) -> bool:
-        """Whether any handler runs."""
-        return bool(self._running)
+        """Whether any handler runs, or waits to."""
+        return bool(self._running or self._waiting)
 
     def _serve(self, request: Request) -> None:
         known = request.known
@@ -217,10 +254,30 @@ class Session:
         act = self._acts.get(known.operation)
         if act is not None:
             self._answer_with(request, act)
-        elif len(self._running) < self.server.settings.max_in_flight or known.capability is None:
+        elif known.capability is None or self._has_room():
             self._begin(request)
         else:
-            self._waiting.append(request)
+            self._waiting[request] = contextvars.copy_context()
+
+    def _has_room(self) -> bool:
+        # What is not begun takes less memory than an answer that the client does not fetch.
+        return (
+            len(self._running) < self.server.settings.max_in_flight and not self._channel.congested
+        )
+
+    def begin_waiting(self) -> None:
+        """Begin the requests that wait, as far as there is room.
+
+        A channel calls this when it is no longer congested.
+        """
+        was_saturated = self.saturated
+        while self._waiting and self._has_room():
+            request = next(iter(self._waiting))
+            self._waiting.pop(request).run(self._begin, request)
+        if was_saturated and not self.saturated:
+            self.on_relief()
+        if not self.busy and self._idle is not None:
+            self._idle.set()
 
     def _answer_with(self, request: Request, act: Callable[[Request], Reply | None]) -> None:
         try:
@@ -234,6 +291,8 @@ class Session:
     def _begin(self, request: Request) -> None:
         context: Context[Any] = Context(request, self, self.server.state)
         try:
+            if request.known.asks and not _INPUT.isdisjoint(request.params):
+                self._replay_of(context)
             reply = OPERATIONS[request.known.operation](self.server, request.params, context)
         except Exception as error:
             self._fail(request, self._error_for(error, context))
@@ -251,28 +310,49 @@ class Session:
         try:
             reply = await operation
         except Exception as error:
+            replay = context.replay
+            if replay is not None and replay.pending:
+                self._require_input(request, context)
+                return
             self._fail(request, self._error_for(error, context))
         except BaseException as error:
+            if _is_suspension(error):
+                if context.cancelled or self._closing:
+                    self._give_up(request)
+                else:
+                    self._require_input(request, context)
+                return
             if isinstance(error, KeyboardInterrupt) or context.cancelled or self._closing:
                 self._give_up(request)
                 raise
             # The handler called sys.exit(), or let through the cancellation of a task of its own.
             self._fail(request, self._error_for(error, context))
         else:
+            replay = context.replay
+            if replay is not None and replay.pending:
+                # The handler swallowed the suspension, so what it returned rests on no answer.
+                self._require_input(request, context)
+                return
+            if replay is not None and replay.used_input:
+                reply.ttl, reply.cache_scope = 0, "private"  # CACHE-5
             self._succeed(request, reply)
         finally:
             self._ended(request)
 
+    def _require_input(self, request: Request, context: Context[Any]) -> None:
+        """Answer with what has to be asked first (MRTR-2)."""
+        assert context.replay is not None
+        try:
+            asked = context.replay.input_required()
+        except Exception as error:
+            self._fail(request, self._error_for(error, context))
+            return
+        self._succeed(request, Reply(members(asked), kind="input_required"))
+
     def _ended(self, request: Request) -> None:
         if self._running.pop(request, None) is None:
             return  # it ended in its first step and was never counted
-        was_saturated = self.saturated
-        while self._waiting and len(self._running) < self.server.settings.max_in_flight:
-            self._begin(self._waiting.popleft())
-        if was_saturated and not self.saturated:
-            self.on_relief()
-        if not self._running and self._idle is not None:
-            self._idle.set()
+        self.begin_waiting()
 
     def _cancel(self, request: Request) -> None:
         """Stop the work on a request; nothing more is sent for it (CANC-1, CANC-4)."""
@@ -282,8 +362,9 @@ class Session:
         if running is not None:
             running.context.cancelled = True
             running.cancel()
+            self._questions.give_up(request)
         elif request in self._waiting:
-            self._waiting.remove(request)
+            del self._waiting[request]
 
     # --- what is answered -------------------------------------------------------------------------
 
@@ -308,8 +389,8 @@ class Session:
             if reply.meta is None:
                 return text
             return (text + b"," if text else b"") + members({"_meta": reply.meta})
-        stamp = b'"resultType":"complete"'
-        if request.known.cacheable:
+        stamp = b'"resultType":' + encode(reply.kind)
+        if request.known.cacheable and reply.kind == "complete":  # CACHE-2
             settings = self.server.settings
             ttl = settings.ttl if reply.ttl is None else reply.ttl
             scope = encode(reply.cache_scope or settings.cache_scope)
@@ -323,9 +404,9 @@ class Session:
     def _error_for(self, error: BaseException, context: Context[Any]) -> ProtocolError:
         """The one place where an exception becomes an error response."""
         error = unwrap(error)
-        if isinstance(error, ProtocolError):
+        if isinstance(error, ProtocolError) and not is_result(error, context.request):
             return error
-        if isinstance(error, PublicError):
+        if isinstance(error, (PublicError, ProtocolError, ElicitationError, ConnectionClosed)):
             self.handler_raised(context.request, error)
             if isinstance(error, ResourceNotFound):
                 return not_found(error, error.uri or "", context.request.revision)
@@ -359,27 +440,26 @@ class Session:
 
     def _listen(self, request: Request) -> None:
         wanted = request.params.get("notifications")
-        if not isinstance(wanted, dict):
+        if not is_object(wanted):
             raise InvalidParams('subscriptions/listen needs "notifications", an object')
         if len(self._listens) >= self.server.settings.max_subscriptions:
             raise InvalidRequest(f"More than {len(self._listens)} subscriptions; end one first")
-        filters = cast("dict[str, Any]", wanted)
         advertised = self.server.registry.advertised
-        uris = filters.get("resourceSubscriptions", [])
-        if not isinstance(uris, list) or not all(
-            isinstance(uri, str) for uri in cast("list[Any]", uris)
-        ):
+        uris = wanted.get("resourceSubscriptions", [])
+        if not is_array(uris) or not all(isinstance(uri, str) for uri in uris):
             raise InvalidParams('"resourceSubscriptions" must be an array of strings')
         find = self.server.registry.find_resource
         honoured: dict[str, Any] = {
             name: True
             for name, kind in _LIST_FILTERS.items()
-            if filters.get(name) is True and kind in advertised
+            if wanted.get(name) is True and kind in advertised
         }
-        known = [uri for uri in cast("list[str]", uris) if find(uri) is not None]
+        known: list[str] = [uri for uri in uris if find(uri) is not None]
         if known:
             honoured["resourceSubscriptions"] = known
-        kinds = frozenset(_LIST_FILTERS[name] for name in honoured if name in _LIST_FILTERS)
+        kinds: frozenset[ListKind] = frozenset(
+            kind for name, kind in _LIST_FILTERS.items() if name in honoured
+        )
         listen = self._listens[request] = _Listen(request, kinds, frozenset(known))
         # SUB-1: the acknowledgement is the first message of a subscription.
         params = {"notifications": honoured, "_meta": listen.tag}
@@ -441,15 +521,121 @@ class Session:
     def _notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         self._channel.send(self._connection.send_notification(method, params))
 
+    # --- asking the client ------------------------------------------------------------------------
+
+    def _replay_of(self, context: Context[Any]) -> Replay:
+        if context.replay is None:
+            context.replay = Replay(
+                context.request,
+                self.server.state_sealer,
+                self.server.steps,
+                lifetime=self.server.settings.state_lifetime,
+            )
+        return context.replay
+
+    async def ask(self, context: Context[Any], ask: Ask[Any]) -> Any:
+        """Ask the client something and wait for the answer, in the way of its revision."""
+        request = context.request
+        self._check_askable(context)
+        if request.revision.client_asks == "result":
+            return await self._replay_of(context).ask(ask)
+        return await self._questions.ask(ask, request.revision, request.client, request)
+
+    @staticmethod
+    def _check_askable(context: Context[Any]) -> None:
+        """Refuse to ask where no answer can arrive."""
+        request = context.request
+        if context.cancelled:
+            # A thread is not stopped when the client gives up.
+            raise AskError("The client gave up on the request")
+        if request.revision.client_asks == "result" and not request.known.asks:  # MRTR-1
+            raise AskError(f"Nothing can be asked in {request.method}")
+
+    async def gather(self, context: Context[Any], asks: Sequence[Ask[Any]]) -> list[Any]:
+        """Ask the client several things at once."""
+        request = context.request
+        self._check_askable(context)
+        if request.revision.client_asks == "result":
+            return await self._replay_of(context).gather(asks)
+        for ask in asks:
+            ask.check(request.revision, request.client)
+            ask.params(request.revision)
+        answers: list[Any] = [None] * len(asks)
+        failures: dict[int, Exception] = {}
+
+        async def fetch(place: int, ask: Ask[Any]) -> None:
+            try:
+                answers[place] = await self._questions.ask(
+                    ask, request.revision, request.client, request
+                )
+            except Exception as error:
+                failures[place] = error
+                group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            for place, ask in enumerate(asks):
+                group.start_soon(fetch, place, ask)
+        if failures:
+            raise failures[min(failures)]
+        return answers
+
+    async def begin_step(self, context: Context[Any], key: str) -> Step | None:
+        """A step of the call by its name; None where handlers do not run again."""
+        if context.request.revision.client_asks == "request":
+            return None
+        return await self._replay_of(context).begin_step(key)
+
+    async def sample_with_tools(
+        self,
+        context: Context[Any],
+        sample: Sample,
+        functions: Sequence[Callable[..., Any]],
+        rounds: int,
+    ) -> SampleResult:
+        """Let the client's model call functions until it has an answer."""
+        return await sample_with_tools(context, sample, functions, rounds)
+
+    def on_roots_changed(self, handler: RootsHandler) -> None:
+        """Call a function whenever this client says that its roots have changed."""
+        if handler not in self._root_handlers:
+            self._root_handlers.append(handler)
+
+    async def _pass_on_roots(self) -> None:
+        revision = self._connection.revision
+        if revision is None:
+            return
+        try:
+            roots = await self._questions.ask(Roots(), revision, self._connection.client)
+        except Exception:
+            log.exception("the changed roots could not be read")
+            return
+        for handler in list(self._root_handlers):
+            try:
+                made = handler(list(roots))
+                if inspect.isawaitable(made):
+                    await made
+            except Exception:
+                log.exception("a handler for changed roots failed")
+
+    def lose_client(self) -> None:
+        """The client will not answer any more: whoever waits for an answer is told."""
+        self._questions.lose()
+
     # --- what a context asks for ------------------------------------------------------------------
 
     def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification that belongs to a request, unless that is over. From any thread."""
         text = self._connection.send_notification(method, params)
+        # A page that was asked for is often completed when the request is long over.
+        send = self._send_anyway if method == _OUTLASTING else self._send_about
         if self._tasks.on_loop():
-            self._send_about(request, text)
+            send(request, text)
         else:
-            self._tasks.soon(lambda: self._send_about(request, text))
+            self._tasks.soon(lambda: send(request, text))
+
+    def _send_anyway(self, request: Request, text: bytes) -> None:
+        if not self._closing:
+            self._channel.send(text)
 
     def _send_about(self, request: Request, text: bytes) -> None:
         if not self._connection.is_in_flight(request):
@@ -509,13 +695,14 @@ class Session:
 
     async def wait_idle(self) -> None:
         """Wait until no handler runs."""
-        while self._running:
+        while self.busy:
             self._idle = anyio.Event()
             await self._idle.wait()
 
     async def aclose(self) -> None:
         """Cancel what runs, wait until it has cleaned up, and stop telling of changes."""
         self._closing = True
+        self._questions.lose()
         self.server.detach(self)
         for request in self._waiting:
             self._give_up(request)
@@ -531,3 +718,14 @@ def _watches(watched: set[str] | frozenset[str], uri: str) -> bool:
     if uri in watched:
         return True
     return any(uri.startswith(each if each.endswith("/") else each + "/") for each in watched)
+
+
+def _is_suspension(error: BaseException) -> bool:
+    """Whether an exception, perhaps out of a task group, says that answers are missing.
+
+    What failed beside it fails again once they are there, if it does not depend on them.
+    """
+    if isinstance(error, Suspended):
+        return True
+    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
+    return any(map(_is_suspension, inner))

@@ -15,22 +15,20 @@ import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeAlias, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args, get_origin
 
-from typing_extensions import get_type_hints
+from typing_extensions import TypeAliasType, get_type_hints
 
 from mcpkit.errors import RegistrationError
-from mcpkit.markers import Complete, Depends
+from mcpkit.markers import Complete, DeclaredAsk, Depends
 from mcpkit.types import UNSET
 
 __all__ = ["Docs", "Parameter", "Signature", "inspect_function"]
 
-Source: TypeAlias = Literal["argument", "context", "depends"]
+Source: TypeAlias = Literal["argument", "context", "depends", "ask"]
 
 
-@dataclass(frozen=True, slots=True)
-class Docs:
+class Docs(NamedTuple):
     """What a docstring says.
 
     Args:
@@ -42,8 +40,7 @@ class Docs:
     parameters: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter.
 
     Args:
@@ -54,6 +51,7 @@ class Parameter:
         source: Who fills it: the client, the context, or a dependency.
         depends: The dependency, if that is the source.
         complete: Where suggestions come from, if the author says so.
+        ask: What the client is asked to fill it, if that is the source.
     """
 
     name: str
@@ -63,6 +61,7 @@ class Parameter:
     source: Source
     depends: Depends | None = None
     complete: Complete | None = None
+    ask: DeclaredAsk | None = None
 
     @property
     def required(self) -> bool:
@@ -70,8 +69,7 @@ class Parameter:
         return self.default is UNSET
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """What registration needs to know of a function.
 
     Args:
@@ -109,12 +107,19 @@ def inspect_function(fn: Callable[..., Any], *, contexts: tuple[type, ...] = ())
     target = underlying(fn)
     where = location(target)
     name = function_name(fn)
+    if isinstance(fn, classmethod):
+        raise RegistrationError(
+            f"{where}: {name}() has no class to be called on yet; mark it with the decorators of "
+            f"mcpkit, and include the class: app.include(...)"
+        )
     try:
         raw = inspect.signature(fn)
     except (TypeError, ValueError):
         raise RegistrationError(f"{name}: has no signature that Python can show; wrap it") from None
     hints = resolve_hints(target, name, where)
-    docs = parse_docstring(inspect.getdoc(target) or "")
+    if isinstance(fn, type):
+        hints["return"] = fn
+    docs = parse_docstring(_docstring(fn, target))
     parameters = tuple(
         _parameter(each, hints, docs, name, where, contexts) for each in raw.parameters.values()
     )
@@ -142,10 +147,18 @@ def _parameter(
         raise RegistrationError(
             f"{at}: {raw.name} is positional-only, arguments arrive by name; remove the /"
         )
+    if raw.name in ("self", "cls") and raw.name not in hints:
+        raise RegistrationError(
+            f"{at}: is a method, and nothing fills {raw.name}; mark it with the decorators of "
+            f"mcpkit, and include the object: app.include(...)"
+        )
     annotation = hints.get(raw.name, Any)
+    named = unalias(annotation)
+    if get_origin(named) is Annotated or _is_context(named, contexts):
+        annotation = named  # a recursive alias has to keep its name
     default: Any = UNSET if raw.default is raw.empty else raw.default
     description = docs.parameters.get(raw.name)
-    if isinstance(default, (Depends, Complete)):
+    if isinstance(default, (Depends, Complete, DeclaredAsk)):
         kind = type(default).__name__
         raise RegistrationError(
             f"{at}: write {raw.name}: Annotated[<type>, {kind}(...)] instead of a default value"
@@ -157,6 +170,9 @@ def _parameter(
     complete = next((m for m in markers if isinstance(m, Complete)), None)
     if depends is not None:
         return Parameter(raw.name, annotation, default, description, "depends", depends=depends)
+    ask = next((m for m in _metadata(annotation) if isinstance(m, DeclaredAsk)), None)
+    if ask is not None:
+        return Parameter(raw.name, annotation, default, description, "ask", ask=ask)
     if raw.name.startswith("_"):
         raise RegistrationError(
             f"{at}: the name {raw.name} begins with an underscore, which hosts refuse; rename it"
@@ -181,35 +197,50 @@ def _is_context(annotation: Any, contexts: tuple[type, ...]) -> bool:
 # --- what a callable really is --------------------------------------------------------------------
 
 
-def underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function whose annotations and docstring describe `fn`."""
+def _without_arguments(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that a `functools.partial` calls in the end; any other as it is."""
     while isinstance(fn, functools.partial):
-        fn = cast("functools.partial[Any]", fn).func
-    fn = inspect.unwrap(fn)
+        fn = fn.func
+    return fn
+
+
+def underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function whose annotations describe `fn`."""
+    fn = inspect.unwrap(_without_arguments(fn))
     if isinstance(fn, types.MethodType):
         fn = fn.__func__
     if not inspect.isroutine(fn) and not isinstance(fn, type):
         call = type(fn).__call__
         return call if inspect.isfunction(call) else fn
+    if isinstance(fn, type):
+        init = cast("Any", fn).__init__
+        return init if inspect.isfunction(init) else fn
     return fn
+
+
+def _docstring(fn: Callable[..., Any], target: Callable[..., Any]) -> str:
+    fn = _without_arguments(fn)
+    if target.__doc__ is None and not inspect.isroutine(fn):
+        # An object with ``__call__``, or a class: they are described where they are defined.
+        return inspect.cleandoc((fn if isinstance(fn, type) else type(fn)).__doc__ or "")
+    return inspect.getdoc(target) or ""
 
 
 def function_name(fn: Callable[..., Any]) -> str:
     """The name a callable goes by: its own, or that of its class."""
-    while isinstance(fn, functools.partial):
-        fn = cast("functools.partial[Any]", fn).func
+    fn = _without_arguments(fn)
     name = getattr(fn, "__name__", None)
     return name if isinstance(name, str) else type(fn).__name__
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
     """Whether calling it gives a coroutine."""
-    while isinstance(fn, functools.partial):
-        fn = cast("functools.partial[Any]", fn).func
+    fn = _without_arguments(fn)
+    if isinstance(fn, staticmethod):
+        fn = fn.__func__
     if inspect.iscoroutinefunction(fn):
         return True
-    call = getattr(type(fn), "__call__", None)
-    return not inspect.isroutine(fn) and inspect.iscoroutinefunction(call)
+    return not inspect.isroutine(fn) and inspect.iscoroutinefunction(type(fn).__call__)
 
 
 def location(fn: Callable[..., Any]) -> str:
@@ -227,7 +258,8 @@ def resolve_hints(fn: Callable[..., Any], name: str, where: str) -> dict[str, An
     """The annotations of a function as types.
 
     Strings (``from __future__ import annotations``) are evaluated in the function's globals and
-    closure; names imported only under ``if TYPE_CHECKING:`` are imported now.
+    closure, and in the functions around it if they are still running; names imported only under
+    ``if TYPE_CHECKING:`` are imported now.
 
     Raises:
         RegistrationError: A name cannot be resolved.
@@ -241,7 +273,9 @@ def resolve_hints(fn: Callable[..., Any], name: str, where: str) -> dict[str, An
             missing = error.name if error.name else str(error)
             if missing not in tried:
                 tried.add(missing)
-                found = _typing_only_import(fn, missing)
+                found = _local_name(fn, missing)
+                if found is UNSET:
+                    found = _typing_only_import(fn, missing)
                 if found is not UNSET:
                     scope[missing] = found
                     continue
@@ -267,6 +301,37 @@ def _closure(fn: Callable[..., Any]) -> dict[str, Any]:
     for parameter in getattr(fn, "__type_params__", ()):
         scope[parameter.__name__] = parameter
     return scope
+
+
+def unalias(annotation: Any) -> Any:
+    """What a ``type X = ...`` statement names; any other annotation as it is."""
+    while isinstance(annotation, TypeAliasType) or type(annotation) in _ALIASES:
+        annotation = annotation.__value__
+    return annotation
+
+
+# From Python 3.12 on there is one of its own.
+_ALIASES: Final = (getattr(typing, "TypeAliasType", TypeAliasType),)
+
+
+def _local_name(fn: Callable[..., Any], wanted: str) -> Any:
+    """A local variable of the running function in which `fn` is defined, or UNSET."""
+    code = getattr(fn, "__code__", None)
+    frame: types.FrameType | None = sys._getframe(1)
+    while code is not None and frame is not None:
+        if wanted in frame.f_locals and _defines(frame.f_code, code):
+            return frame.f_locals[wanted]
+        frame = frame.f_back
+    return UNSET
+
+
+def _defines(outer: types.CodeType, inner: types.CodeType) -> bool:
+    """Whether one function's text is inside another's, also in a class or function in between."""
+    return any(
+        each is inner or _defines(each, inner)
+        for each in outer.co_consts
+        if isinstance(each, types.CodeType)
+    )
 
 
 def _typing_only_import(fn: Callable[..., Any], wanted: str) -> Any:
@@ -317,8 +382,12 @@ _SECTION: Final = re.compile(
 
 
 def parse_docstring(text: str) -> Docs:
-    """What a docstring in the style of Google, NumPy or reST says about a function."""
-    text = inspect.cleandoc(text).strip()
+    """What a docstring in the style of Google, NumPy or reST says about a function.
+
+    Args:
+        text: Without the indentation of the source, as `inspect.getdoc` gives it.
+    """
+    text = text.strip()
     if not text:
         return Docs(None, {})
     if _SECTION.search(text) is None:
@@ -326,13 +395,16 @@ def parse_docstring(text: str) -> Docs:
     # Only docstrings with sections pay for the parser.
     from docstring_parser import parse
 
-    parsed = parse(text)
-    parts = [parsed.short_description, parsed.long_description]
+    # The parser would take a section in the first line for the summary.
+    bare = _SECTION.match(text) is not None
+    parsed = parse(f"-\n\n{text}" if bare else text)
+    parts = [None if bare else parsed.short_description, parsed.long_description]
     gap = "\n\n" if parsed.blank_after_short_description else "\n"
     description = gap.join(part for part in parts if part) or None
     found = {
-        each.arg_name.partition(" ")[0].lstrip("*"): each.description.strip()
+        name.split()[0].lstrip("*"): " ".join(each.description.split())
         for each in parsed.params
-        if each.description
+        for name in each.arg_name.split(",")  # NumPy describes several at once: ``x, y : int``
+        if each.description and name.strip()
     }
-    return Docs(description, {name: " ".join(about.split()) for name, about in found.items()})
+    return Docs(description, found)

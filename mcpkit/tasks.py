@@ -7,13 +7,11 @@ goes into a nursery. Both may be told to do something from another thread.
 from __future__ import annotations
 
 import contextvars
-import functools
 import sys
 import threading
-import types
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 
@@ -68,12 +66,25 @@ class AsyncioTasks:
                 return _nothing_to_cancel
         elif sys.version_info >= (3, 11):
             spare, self._spare = self._spare or _SpareTask(self._loop), None
-            if spare.take_first_step(work):
+            if not spare.fits():
                 self._spare = spare
+                task = self._loop.create_task(_Steps(work))
+            elif not spare.take_first_step(work):
+                task = spare.task
+            else:
+                self._put_back(spare)
                 return _nothing_to_cancel
-            task = spare.task
         else:
-            task = self._loop.create_task(work)
+            task = self._loop.create_task(_Steps(work))
+        return self._keep(task)
+
+    def _put_back(self, spare: _SpareTask) -> None:
+        if self._spare is None:
+            self._spare = spare
+        else:  # the work itself has started work
+            self._keep(spare.task)()
+
+    def _keep(self, task: asyncio.Task[None]) -> Callable[[], object]:
         # The loop itself holds tasks only weakly.
         self._kept.add(task)
         task.add_done_callback(self._kept.discard)
@@ -107,6 +118,86 @@ class AsyncioTasks:
             await asyncio.wait(waiting)
 
 
+class _Steps(Coroutine[Any, Any, None]):
+    """Work, as the task sees it that carries it on: from its start, or from its first step on.
+
+    A bare coroutine that is cancelled before its first step never begins, and so neither answers
+    nor cleans up. This one begins, and is cancelled where it first waits, as on trio.
+    """
+
+    __slots__ = ("_first", "_parked", "_work")
+
+    def __init__(self, work: Work | None = None) -> None:
+        self._work = work
+        self._first: Any = _NOT_TAKEN
+        self._parked: asyncio.Future[None] | None = None
+
+    def carry_on(self, work: Work, first: Any) -> None:
+        """Go on with work that has taken its first step, and now waits for something."""
+        self._work = work
+        self._first = first
+        self.leave()
+
+    def leave(self) -> None:
+        """Be parked no longer: carry on, or end if there is no work."""
+        if self._parked is None:
+            self._parked = _NEVER_PARKED
+        elif not self._parked.done():
+            self._parked.set_result(None)
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether the task may stay parked: nobody has cancelled it."""
+        return self._parked is None or not self._parked.done()
+
+    def send(self, value: Any) -> Any:
+        """Take the next step."""
+        work = self._work
+        if work is None:
+            return self._park()
+        if self._first is _TAKEN:
+            return work.send(value)
+        first, self._first = self._first, _TAKEN
+        return work.send(None) if first is _NOT_TAKEN else first
+
+    def _park(self) -> Any:
+        if self._parked is not None:
+            raise StopIteration
+        import asyncio
+
+        self._parked = asyncio.get_running_loop().create_future()
+        return next(self._parked.__await__())
+
+    def throw(self, error: Any, value: Any = None, traceback: Any = None, /) -> Any:
+        """Be cancelled."""
+        del value, traceback
+        work = self._work
+        if work is None:
+            raise error
+        if self._first is _TAKEN:
+            return work.throw(error)
+        first, self._first = self._first, _TAKEN
+        if first is _NOT_TAKEN:
+            first = work.send(None)
+        # Task.cancel() cancels what a task waits for; of this wait the task does not know yet.
+        if first is not None and first.cancel(*error.args[:1]):
+            return first
+        return work.throw(error)
+
+    def close(self) -> None:
+        """Give up."""
+        if self._work is not None:
+            self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        raise TypeError("driven by a task")
+
+
+_NOT_TAKEN: Final = object()
+_TAKEN: Final = object()
+_NEVER_PARKED: Final[Any] = object()
+
+
 class _SpareTask:
     """A parked task, in whose name the first steps of coroutines run (Python 3.11 only).
 
@@ -116,36 +207,42 @@ class _SpareTask:
     task, the same context.
     """
 
-    __slots__ = ("_carried", "_context", "_loop", "_untouched", "_wake", "task")
+    __slots__ = ("_context", "_loop", "_steps", "_untouched", "task")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._carried: tuple[Work, Any] | None = None
-        self._wake: asyncio.Future[None] | None = None
         self._context = contextvars.copy_context()
         self._untouched = self._context.copy()
+        self._steps = _Steps()
         self.task = self._make()
 
     if sys.version_info >= (3, 11):
 
         def _make(self) -> asyncio.Task[None]:
-            return self._loop.create_task(self._park(), context=self._context)
+            return self._loop.create_task(self._steps, context=self._context)
+
+        def _may_stay(self) -> bool:
+            # What was set or cancelled must not reach the next request.
+            return (
+                self._steps.can_wait
+                and not self.task.cancelling()
+                and _same(self._context, self._untouched)
+            )
 
     else:
 
         def _make(self) -> asyncio.Task[None]:
             raise RuntimeError("needs Python 3.11")
 
-    async def _park(self) -> None:
-        if self._carried is None:
-            self._wake = self._loop.create_future()
-            await self._wake
-        if self._carried is not None:
-            work, yielded = self._carried
-            await _resume(work, yielded)
+        def _may_stay(self) -> bool:
+            return False
+
+    def fits(self) -> bool:
+        """Whether a task that is made here and now would start with the same context variables."""
+        return _same(contextvars.copy_context(), self._untouched)
 
     def take_first_step(self, work: Work) -> bool:
-        """Run a coroutine until it first waits; whether the task is parked again."""
+        """Run a coroutine until it first waits; whether the task stays parked."""
         import asyncio
 
         loop, task = self._loop, self.task
@@ -154,39 +251,25 @@ class _SpareTask:
             asyncio.tasks._leave_task(loop, outer)
         asyncio.tasks._enter_task(loop, task)
         try:
-            yielded = self._context.run(work.send, None)
+            first = self._context.run(work.send, None)
         except StopIteration:
-            # A context variable that was set must not reach the next request.
-            if self._context == self._untouched:
+            if self._may_stay():
                 return True
+            self._steps.leave()
         else:
-            self._carried = (work, yielded)
+            self._steps.carry_on(work, first)
         finally:
             asyncio.tasks._leave_task(loop, task)
             if outer is not None:
                 asyncio.tasks._enter_task(loop, outer)
-        if self._wake is not None:
-            self._wake.set_result(None)
         return False
 
 
-@types.coroutine
-def _resume(work: Work, yielded: Any) -> Generator[Any, Any, None]:
-    """What ``await work`` does, for a coroutine that has already yielded once."""
-    while True:
-        try:
-            sent = yield yielded
-        except GeneratorExit:
-            work.close()
-            raise
-        except BaseException as error:
-            step: Callable[[], Any] = functools.partial(work.throw, error)
-        else:
-            step = functools.partial(work.send, sent)
-        try:
-            yielded = step()
-        except StopIteration:
-            return
+def _same(one: contextvars.Context, other: contextvars.Context) -> bool:
+    """Whether two contexts hold the same objects; equal ones are not enough."""
+    return len(one) == len(other) and all(
+        other.get(variable, _NOT_TAKEN) is one[variable] for variable in one
+    )
 
 
 def _nothing_to_cancel() -> None:
@@ -235,7 +318,7 @@ def _on_trio() -> bool:
 
 
 @asynccontextmanager
-async def open_tasks() -> AsyncIterator[Tasks]:
+async def open_tasks() -> AsyncGenerator[Tasks, None]:
     """Tasks of the running event loop; whatever still runs at the end is cancelled.
 
     On asyncio there is no task group and so no cancel scope, which means that a fixture may enter

@@ -6,12 +6,11 @@ of a message, and back.
 
 from __future__ import annotations
 
-import mimetypes
 import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeGuard
 
 __all__ = [
     "Annotations",
@@ -78,6 +77,21 @@ class Unset:
 
 
 UNSET: Final = Unset()
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a value that came from JSON is an object."""
+    return isinstance(value, dict)
+
+
+def is_binary(value: object) -> TypeGuard[bytes | bytearray | memoryview]:
+    """Whether a value is bytes, in any of their shapes."""
+    return isinstance(value, (bytes, bytearray, memoryview))
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Whether a value that came from JSON is an array."""
+    return isinstance(value, list)
 
 
 @dataclass(slots=True)
@@ -278,8 +292,14 @@ class Media:
         """The bytes; reading them opens the file, if there is one."""
         return self._path.read_bytes() if self._path is not None else self._data or b""
 
+    def block(self) -> ContentBlock:
+        """The content block with the bytes in it; each kind of media has its own."""
+        raise NotImplementedError
+
     def _guess(self) -> str | None:
         if self._path is not None:
+            import mimetypes  # only those who send files pay for it
+
             by_name = mimetypes.guess_type(self._path.name)[0]
             if by_name is not None:
                 return by_name

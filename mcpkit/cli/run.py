@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
 from typing import Annotated, NoReturn
 
 import typer
 
 from mcpkit.cli.target import TargetError, load_app
+from mcpkit.server import log
 from mcpkit.transports import TRANSPORTS
 from mcpkit.transports.stdout_guard import take_over
 
@@ -34,11 +36,6 @@ def run(
 
     Example: mcpkit run server.py
     """
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if debug else logging.WARNING,
-        format="%(levelname)s %(name)s: %(message)s",
-    )
     if transport not in TRANSPORTS:
         fail(f"unknown transport {transport!r}; known: {', '.join(TRANSPORTS)}")
     if transport == "stdio":
@@ -51,8 +48,12 @@ def run(
         app = load_app(target)
     except TargetError as error:
         if debug and error.__cause__ is not None:
-            raise error.__cause__ from None
+            traceback.print_exception(error.__cause__)
         fail(str(error))
+    # After the import: if the server configures logging itself, this changes nothing.
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    if debug:
+        log.setLevel(logging.DEBUG)
     app.run(transport)
 
 

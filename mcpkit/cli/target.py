@@ -8,13 +8,15 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from mcpkit import define
 from mcpkit.app import MCPKit
 from mcpkit.errors import RegistrationError
 
 __all__ = ["TargetError", "load_app"]
+
+_NOT_THE_AUTHORS: Final = ("<frozen", str(Path(define.__file__).parent))
 
 NAMES: Final = ("app", "server", "mcp")
 """Where an app is looked for first."""
@@ -38,7 +40,7 @@ def load_app(target: str) -> MCPKit[Any]:
     module = _import(place)
     if name is not None:
         return _named(module, name, place)
-    apps = {key: value for key, value in vars(module).items() if isinstance(value, MCPKit)}
+    apps = {key: value for key, value in vars(module).items() if _is_app(value)}
     for each in NAMES:
         if each in apps:
             return apps[each]
@@ -62,9 +64,13 @@ def _split(target: str) -> tuple[str, str | None]:
     return place, name
 
 
+def _is_app(value: object) -> TypeGuard[MCPKit[Any]]:
+    return isinstance(value, MCPKit)
+
+
 def _named(module: ModuleType, name: str, place: str) -> MCPKit[Any]:
     found = getattr(module, name, None)
-    if isinstance(found, MCPKit):
+    if _is_app(found):
         return found
     if found is None:
         raise TargetError(f"{place} has nothing named {name!r}")
@@ -72,12 +78,13 @@ def _named(module: ModuleType, name: str, place: str) -> MCPKit[Any]:
 
 
 def _from_marks(module: ModuleType, place: str) -> MCPKit[Any]:
+    name = module.__name__.rpartition(".")[2]
     if not define.marked_in(module):
         raise TargetError(
-            f"{place} has no app: make one, app = MCPKit({module.__name__!r}), "
+            f"{place} has no app: make one, app = MCPKit({name!r}), "
             f"or mark functions with @mcpkit.tool"
         )
-    app: MCPKit[Any] = MCPKit(module.__name__.rpartition(".")[2], instructions=module.__doc__)
+    app: MCPKit[Any] = MCPKit(name, instructions=module.__doc__)
     try:
         app.include(module)
     except RegistrationError as error:
@@ -87,8 +94,8 @@ def _from_marks(module: ModuleType, place: str) -> MCPKit[Any]:
 
 def _import(place: str) -> ModuleType:
     path = Path(place)
-    looks_like_file = path.suffix == ".py" or "/" in place or "\\" in place
-    if looks_like_file and not path.is_file():
+    is_module_name = all(part.isidentifier() for part in place.split("."))
+    if not path.is_file() and (path.suffix == ".py" or not is_module_name):
         raise TargetError(f"there is no file {place}")
     try:
         if path.is_file():
@@ -109,7 +116,7 @@ def _import(place: str) -> ModuleType:
 def _cannot_import(place: str, error: BaseException) -> str:
     where = ""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [each for each in frames if not each.filename.startswith("<frozen")]
+    own = [each for each in frames if not each.filename.startswith(_NOT_THE_AUTHORS)]
     if isinstance(error, SyntaxError):
         where = f" ({Path(error.filename or place).name}:{error.lineno})"
     elif own:
@@ -117,7 +124,8 @@ def _cannot_import(place: str, error: BaseException) -> str:
     said = (str(error).strip().splitlines() or [""])[0]
     if isinstance(error, SyntaxError):
         said = error.msg
-    return f"{place} cannot be imported: {type(error).__name__}: {said}{where}"
+    what = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return f"{place} cannot be imported: {what}{where}"
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -130,7 +138,8 @@ def _import_file(path: Path) -> ModuleType:
     sys.path.insert(0, str(folder))
     if len(parts) > 1:
         return importlib.import_module(".".join(parts))
-    name = path.stem
+    # A server may be called json.py; whoever imports json still wants the other one.
+    name = path.stem if path.stem not in sys.modules else f"served.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise TargetError(f"{path.name} is no Python file")

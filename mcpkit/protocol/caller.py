@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from mcpkit.errors import ProtocolError
 from mcpkit.protocol import messages
 from mcpkit.protocol.connection import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSION_KEY
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Revision
+from mcpkit.types import is_array, is_object
 
 __all__ = ["Answered", "Asked", "Caller", "Told", "Unreadable"]
 
@@ -79,13 +80,12 @@ class Caller:
             message = messages.parse(text)
         except ProtocolError as error:
             return (Unreadable(error),)
-        parts = cast("list[Any]", message) if isinstance(message, list) else [message]
+        parts = message if is_array(message) else [message]
         return [self._one(part) for part in parts]
 
     def _one(self, message: Any) -> Event:
-        if not isinstance(message, dict):
+        if not is_object(message):
             return Unreadable(ProtocolError("Not a message"))
-        message = cast("dict[str, Any]", message)
         error = message.get("error")
         if error is not None and message.get("id") is None:
             return Unreadable(ProtocolError.from_wire(error))
@@ -93,7 +93,7 @@ class Caller:
             messages.check_envelope(message)
         except ProtocolError as wrong:
             return Unreadable(wrong)
-        params = cast("dict[str, Any]", message.get("params") or {})
+        params: Mapping[str, Any] = message.get("params") or {}
         if "method" in message:
             if "id" in message:
                 return Asked(message["id"], message["method"], params)

@@ -11,9 +11,8 @@ Requests that announce themselves (2026-07-28) are served in every state, beside
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from mcpkit.errors import (
     InvalidParams,
@@ -26,7 +25,7 @@ from mcpkit.protocol import messages
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Method, Notice, Revision
 from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISIONS
-from mcpkit.types import LOG_RANK, UNSET, Unset
+from mcpkit.types import LOG_RANK, UNSET, Unset, is_array, is_object
 
 __all__ = [
     "Answer",
@@ -65,8 +64,7 @@ class State(Enum):
     OPEN = "open"
 
 
-@dataclass(frozen=True, slots=True)
-class ClientFacts:
+class ClientFacts(NamedTuple):
     """What a client said of itself, in the handshake or in one request.
 
     Args:
@@ -153,24 +151,21 @@ class Request:
         return f"<Request {self.id!r} {self.method} {self.revision.version}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(NamedTuple):
     """The client tells something."""
 
     notice: Notice
     params: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """The client gave up on a request: its work should stop, and nothing be sent for it (CANC-4)."""
+class Cancelled(NamedTuple):
+    """The client gave up on a request: its work should stop, nothing is sent for it (CANC-4)."""
 
     request: Request
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The client answered a request of ours: a result, or the error it gave instead."""
 
     id: Id
@@ -178,8 +173,7 @@ class Answer:
     error: ProtocolError | None
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """What arrived cannot be served; `text` is the answer, None while a batch is incomplete."""
 
     error: ProtocolError
@@ -187,11 +181,14 @@ class Refused:
     text: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """What arrived can neither be served nor answered; for the server's log."""
+class Dropped(NamedTuple):
+    """What arrived can neither be served nor answered; for the server's log.
+
+    `answers` is the id of our request that it was meant to answer, None if it was no answer.
+    """
 
     reason: str
+    answers: Id | None = None
 
 
 Event: TypeAlias = Request | Notification | Cancelled | Answer | Refused | Dropped
@@ -228,17 +225,15 @@ class Connection:
             return (self._refuse(error, UNSET, None),)
         if type(message) is dict:
             return (self._one(message, None),)
-        if isinstance(message, list) and self.revision is not None and self.revision.batching:
-            return self._batch(cast("list[Any]", message))
-        wrong = (
-            "Batches do not exist in this revision" if type(message) is list else "Not a message"
-        )
+        if is_array(message) and self.revision is not None and self.revision.batching:
+            return self._batch(message)
+        wrong = "Batches do not exist in this revision" if is_array(message) else "Not a message"
         return (self._refuse(InvalidRequest(wrong), UNSET, None),)
 
     def _batch(self, parts: list[Any]) -> Sequence[Event]:
         if not parts:
             return (self._refuse(InvalidRequest("A batch cannot be empty"), UNSET, None),)
-        if any(isinstance(part, dict) and part.get("method") == "initialize" for part in parts):  # pyright: ignore[reportUnknownMemberType]
+        if any(is_object(part) and part.get("method") == "initialize" for part in parts):
             # MSG-10. Each request is refused by itself: without its id there is no shape (MSG-8).
             error = InvalidRequest("initialize cannot be in a batch")
             parts = [part for part in parts if _wants_answer(part)]
@@ -256,7 +251,10 @@ class Connection:
         except InvalidRequest as error:
             if messages.is_answer(message):
                 # Its id is one of ours: under it the client would look for a request of its own.
-                return Dropped(f"A malformed answer: {error}")
+                about = messages.readable_id(message)
+                return Dropped(
+                    f"A malformed answer: {error}", about if messages.is_id(about) else None
+                )
             return self._refuse(error, messages.readable_id(message), batch)
         method = message.get("method")
         if method is None:
@@ -313,17 +311,15 @@ class Connection:
         info = params.get("clientInfo")
         if not isinstance(wanted, str):
             raise InvalidParams('initialize needs "protocolVersion", a string')
-        if not isinstance(capabilities, dict):
+        if not is_object(capabilities):
             raise InvalidParams('initialize needs "capabilities", an object')
-        if not isinstance(info, dict):
+        if not is_object(info):
             raise InvalidParams('initialize needs "clientInfo", an object')
         # LIFE-2: "If the server supports the requested protocol version, it MUST respond with the
         # same version." LIFE-3 and LIFE-4: otherwise the newest that has a handshake.
         found = BY_VERSION.get(wanted)
         self.revision = found if found is not None and found.handshake else HANDSHAKE[-1]
-        self.client = ClientFacts(
-            cast("dict[str, Any]", capabilities), cast("dict[str, Any]", info)
-        )
+        self.client = ClientFacts(capabilities, info)
         self.state = State.OPENING
         known = self.revision.methods["initialize"]
         return Request(id, "initialize", known, params, meta, self.revision, self.client)
@@ -377,7 +373,7 @@ class Connection:
     def _cancelled(self, params: Mapping[str, Any]) -> Event:
         # ERA-3: a cancellation has no mark of its era, so it is looked up among all requests.
         id = params.get("requestId")
-        request = self._in_flight.get(cast("Id", id)) if messages.is_id(id) else None
+        request = self._in_flight.get(id) if messages.is_id(id) else None
         if request is None:
             return Dropped(f"Nothing to cancel under id {id!r}")
         if request.method == "initialize":
@@ -392,13 +388,13 @@ class Connection:
             return Dropped("An answer without an id")
         if "error" in message:
             error = message["error"]
-            if not isinstance(error, dict):
-                return Dropped(f"A malformed error under id {id!r}")
-            return Answer(id, None, ProtocolError.from_wire(cast("dict[str, Any]", error)))
+            if not is_object(error):
+                return Dropped(f"A malformed error under id {id!r}", id)
+            return Answer(id, None, ProtocolError.from_wire(error))
         result = message["result"]
-        if not isinstance(result, dict):
-            return Dropped(f"A malformed result under id {id!r}")
-        return Answer(id, cast("dict[str, Any]", result), None)
+        if not is_object(result):
+            return Dropped(f"A malformed result under id {id!r}", id)
+        return Answer(id, result, None)
 
     def _refuse(self, error: ProtocolError, id: Id | Unset, batch: Batch | None) -> Event:
         revision = self.revision
@@ -471,11 +467,10 @@ class Connection:
 
 def _wants_answer(part: Any) -> bool:
     """Whether a part of a batch is answered: a request, or so broken that it must be refused."""
-    if not isinstance(part, dict):
+    if not is_object(part):
         return True
-    message = cast("dict[str, Any]", part)
     try:
-        messages.check_envelope(message)
+        messages.check_envelope(part)
     except InvalidRequest:
-        return not messages.is_answer(message)
-    return "method" in message and "id" in message
+        return not messages.is_answer(part)
+    return "method" in part and "id" in part

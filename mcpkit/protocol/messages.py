@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from pydantic_core import from_json, to_json
 
 from mcpkit.errors import InvalidRequest, ParseError, ProtocolError
-from mcpkit.types import UNSET, Unset
+from mcpkit.types import UNSET, Unset, is_object
 
 __all__ = ["Id", "encode", "encode_id", "error_text", "parse", "readable_id", "result_text"]
 
@@ -28,7 +28,7 @@ def parse(text: bytes | bytearray) -> Any:
     Raises:
         ParseError: It is not JSON (``NaN`` and ``Infinity`` are not) or UTF-8, or nested too deep.
     """
-    if type(text) is memoryview:
+    if isinstance(text, memoryview):
         text = bytes(text)
     try:
         return from_json(text, allow_inf_nan=False)
@@ -36,18 +36,15 @@ def parse(text: bytes | bytearray) -> Any:
         raise ParseError(f"Not a JSON message: {error}") from None
 
 
-def is_id(value: object) -> bool:
+def is_id(value: object) -> TypeGuard[Id]:
     """Whether a JSON value can be a request id."""
     return type(value) is int or type(value) is str
 
 
 def readable_id(message: object) -> Id | Unset:
     """The id a broken message can still be answered under, or `UNSET`."""
-    if isinstance(message, dict):
-        found: object = message.get("id")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        if isinstance(found, (str, int)) and is_id(found):
-            return found
-    return UNSET
+    found = message.get("id") if is_object(message) else None
+    return found if is_id(found) else UNSET
 
 
 def is_answer(message: Mapping[str, Any]) -> bool:
@@ -62,10 +59,13 @@ def check_envelope(message: Mapping[str, Any]) -> None:
         InvalidRequest: With a sentence that says which member is wrong.
     """
     method = message.get("method")
-    if type(method) is str and type(message.get("id")) in _ID_TYPES and len(message) <= 4:
-        # The shape of almost every message: jsonrpc, id, method and perhaps params.
-        if message.get("jsonrpc") == "2.0" and (len(message) == 3 or "params" in message):
-            return
+    if (
+        type(method) is str
+        and type(message.get("id")) in _ID_TYPES
+        and message.get("jsonrpc") == "2.0"
+        and (len(message) == 3 or (len(message) == 4 and "params" in message))
+    ):
+        return  # the shape of almost every message: jsonrpc, id, method and perhaps params
     if message.get("jsonrpc") != "2.0":
         raise InvalidRequest('The member "jsonrpc" must be "2.0"')
     if "method" in message:

@@ -7,8 +7,7 @@ version: what varies is asked here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 __all__ = ["Capability", "Method", "Notice", "Revision"]
 
@@ -16,8 +15,7 @@ Capability: TypeAlias = Literal["tools", "resources", "prompts", "completions", 
 """A server capability that must be advertised before its methods exist."""
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(NamedTuple):
     """A request that a client may send.
 
     Args:
@@ -37,8 +35,7 @@ Notice: TypeAlias = Literal["initialized", "cancelled", "progress", "roots_chang
 """What a notification from the client means."""
 
 
-@dataclass(frozen=True, slots=True)
-class Revision:
+class Revision(NamedTuple):
     """One dated revision of the protocol, as data.
 
     Args:
@@ -60,6 +57,11 @@ class Revision:
         completion_context: Whether a completion request carries the arguments filled in so far.
         completion_flag: Whether completion is a capability (otherwise it is served when possible).
         stamped: Whether results carry ``resultType``, the server's identity and cache hints.
+        elicitation_modes: How a user may be asked: by a form, by a page to open.
+        elicitation_ids: Whether a page to open has an id that can be reported as completed.
+        elicitation_rich: Whether forms have defaults, titled choices and choices of several.
+        sampling_types: The kinds of content block that a model may be given, and may give.
+        sampling_tools: Whether a model may be given tools, and messages several blocks.
         client_asks: How a handler asks the client: with a request to it, or with a result.
     """
 
@@ -85,6 +87,11 @@ class Revision:
     completion_context: bool
     completion_flag: bool
     stamped: bool
+    elicitation_modes: frozenset[str]
+    elicitation_ids: bool
+    elicitation_rich: bool
+    sampling_types: frozenset[str]
+    sampling_tools: bool
     client_asks: Literal["request", "result"]
 
     def keep(self, members: frozenset[str], value: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from mcpkit.protocol.revision import Revision
 from mcpkit.types import (
@@ -26,6 +26,8 @@ from mcpkit.types import (
     TextContent,
     TextResourceContents,
     ToolAnnotations,
+    is_array,
+    is_object,
 )
 
 __all__ = [
@@ -110,9 +112,8 @@ def icons_to_wire(icons: Sequence[Icon] | None) -> list[Wire] | None:
 
 def icons_from_wire(value: object) -> list[Icon] | None:
     """The ``icons`` of a received description; what is not an icon is left out."""
-    if not isinstance(value, list):
+    if not is_array(value):
         return None
-    icons = (cast("Mapping[str, Any]", icon) for icon in value if isinstance(icon, dict))  # pyright: ignore[reportUnknownVariableType]
     return [
         Icon(
             str(icon.get("src", "")),
@@ -120,7 +121,7 @@ def icons_from_wire(value: object) -> list[Icon] | None:
             sizes=icon.get("sizes"),
             theme=icon.get("theme"),
         )
-        for icon in icons
+        for icon in filter(is_object, value)
     ]
 
 

@@ -7,6 +7,7 @@ the same turn of the loop leave in one write.
 
 from __future__ import annotations
 
+import contextvars
 import errno
 import functools
 import os
@@ -18,7 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 import anyio
 import anyio.to_thread
@@ -39,8 +40,14 @@ _HIGH_WATER: Final = 1024 * 1024
 """Bytes that may wait to be written before reading pauses."""
 
 _LOW_WATER: Final = _HIGH_WATER // 4
+_BATCH: Final = 256 * 1024
+"""Bytes up to which messages are joined into one write."""
+
 _CLEAN_UP: Final = 2.0
-"""Seconds that cancelled handlers have to clean up, and the client to take what is left."""
+"""Seconds that cancelled handlers have to clean up."""
+
+_FINISH: Final = 1.0
+"""Seconds that the client has to take what is left."""
 
 Running = Callable[[], AbstractAsyncContextManager[Server]]
 
@@ -58,31 +65,34 @@ def run(
         running: Enters the app's lifespan.
         max_line: Bytes a line may have; a longer one is refused, and the connection lives on.
         grace: For how many seconds calls that run may still answer after the client has closed
-            its side; they are cancelled then.
+            its side, or SIGTERM; they are cancelled then. SIGINT cancels them at once.
         backend: ``"asyncio"`` or ``"trio"``.
 
     Raises:
-        SystemExit: With 130 after SIGINT, or at once while a thread does not end.
+        SystemExit: With 130 after SIGINT.
     """
     streams = take_over()
     told: list[int] = []
     busy = anyio.run(_main, running, streams, max_line, grace, told, backend=backend)
-    code = 130 if signal.SIGINT in told else 0
     if busy:
         # A thread cannot be stopped, and the interpreter would wait for it.
-        log.warning("leaving while %d handlers still run in threads", busy)
-        _flush_standard_streams()
-        os._exit(code)
-    if code:
+        _leave_at_once(f"{busy} handlers still run in threads", told)
+    if code := _exit_code(told):
         raise SystemExit(code)
 
 
-def _flush_standard_streams() -> None:
+def _exit_code(told: list[int]) -> int:
+    return 130 if signal.SIGINT in told else 0
+
+
+def _leave_at_once(reason: str, told: list[int]) -> NoReturn:
+    log.warning("leaving, although %s", reason)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError, AttributeError):
             continue
+    os._exit(_exit_code(told))
 
 
 async def _main(
@@ -107,7 +117,8 @@ async def serve(
         streams: Where to read and write.
         max_line: Bytes a line may have.
         grace: Seconds that running calls have after the end of input.
-        told: SIGTERM or SIGINT is appended when it ended the service.
+        told: SIGTERM or SIGINT is appended when it ended the service. Given by who owns the
+            process, which is left at once if a handler does not let itself be cancelled.
 
     Returns:
         How many handlers still run in threads.
@@ -116,38 +127,47 @@ async def serve(
     async with open_tasks() as tasks:
         output = Output(streams.writer, tasks, on_broken=ended.set)
         session = Session(server, output, tasks)
-        lines = Lines(session, max_line)
+        lines = Lines(session, max_line, lambda: session.saturated or output.congested)
         reader = make_reader(streams.reader, tasks)
+        context = contextvars.copy_context()
 
         def settle() -> None:
-            """Read on when nothing piles up, pause when something does."""
-            if session.saturated or output.congested:
-                reader.pause()
-            else:
+            """Go on when nothing piles up any more."""
+            if not output.congested:
+                session.begin_waiting()
+            if lines.go_on():
                 reader.resume()
 
-        def take(chunk: bytes) -> None:
-            if chunk:
-                with output:
-                    lines.feed(chunk)
-                if session.saturated or output.congested:
-                    reader.pause()
-            else:
-                ended.set()
+        def relieved() -> None:
+            # It may be a handler that calls this, and what reads on must not have its context.
+            context.copy().run(settle)
 
-        output.on_relief = session.on_relief = settle
+        def take(chunk: bytes) -> None:
+            with output:
+                if chunk:
+                    lines.feed(chunk)
+                else:
+                    lines.end()
+                    ended.set()
+            if lines.blocked():
+                reader.pause()
+
+        output.on_relief = session.on_relief = relieved
         reader.start(take)
         tasks.start(_watch_signals(ended, told))
         await ended.wait()
         reader.stop()
-        if session.busy and not told and not output.broken:
+        session.lose_client()
+        if session.busy and not output.broken and signal.SIGINT not in (told or ()):
             with anyio.move_on_after(grace):
                 await session.wait_idle()
         session.end_listens(announce=True)
         with anyio.move_on_after(_CLEAN_UP):
             await session.aclose()
-        with anyio.move_on_after(_CLEAN_UP):
+        with anyio.move_on_after(_FINISH):
             await output.finish()
+        if session.busy and told is not None:
+            _leave_at_once("a handler does not let itself be cancelled", told)
     output.close()
     return session.busy_threads
 
@@ -165,11 +185,19 @@ async def _watch_signals(ended: anyio.Event, told: list[int] | None) -> None:
 
 
 class Lines:
-    """Cuts what is read into lines, and bounds their length."""
+    """Cuts what is read into lines, bounds their length, and holds them back when asked to.
 
-    def __init__(self, session: Session, max_line: int) -> None:
+    Args:
+        session: Takes the lines.
+        max_line: Bytes a line may have.
+        blocked: Whether no further line should be given now.
+    """
+
+    def __init__(self, session: Session, max_line: int, blocked: Callable[[], bool]) -> None:
+        self.blocked = blocked
         self._session = session
         self._max = max_line
+        self._held: deque[bytes] = deque()
         self._parts: list[bytes] = []
         self._size = 0
         self._skipping = False
@@ -177,18 +205,27 @@ class Lines:
     def feed(self, chunk: bytes) -> None:
         """Give every line that is complete to the session."""
         first, *rest = chunk.split(b"\n")
-        if not rest:
-            self._keep(first)
-            return
         self._keep(first)
+        if not rest:
+            return
         self._end_line()
         last = rest.pop()
-        receive = self._session.receive
-        for line in rest:
-            if line and not line.isspace():
-                receive(line)
-        if last:
-            self._keep(last)
+        self._held.extend(rest)
+        self.go_on()
+        self._keep(last)
+
+    def go_on(self) -> bool:
+        """Give the lines that were held back; whether there are none any more, nor a reason."""
+        held = self._held
+        while not self.blocked():
+            if not held:
+                return True
+            self._give(held.popleft())
+        return False
+
+    def end(self) -> None:
+        """Take what has arrived of a line as a whole one: nothing follows."""
+        self._end_line()
 
     def _keep(self, part: bytes) -> None:
         if self._skipping or not part:
@@ -197,19 +234,25 @@ class Lines:
         if self._size > self._max:
             self._parts.clear()
             self._skipping = True
-            limit = f"A line has more than {self._max} bytes"
-            self._session.refuse(InvalidRequest(limit))
-            return
-        self._parts.append(part)
+            self._refuse()
+        else:
+            self._parts.append(part)
 
     def _end_line(self) -> None:
         if not self._skipping:
-            line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-            if line and not line.isspace():
-                self._session.receive(line)
+            self._give(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
         self._parts.clear()
         self._size = 0
         self._skipping = False
+
+    def _give(self, line: bytes) -> None:
+        if len(line) > self._max:
+            self._refuse()
+        elif line and not line.isspace():
+            self._session.receive(line)
+
+    def _refuse(self) -> None:
+        self._session.refuse(InvalidRequest(f"A line has more than {self._max} bytes"))
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -245,7 +288,7 @@ def make_reader(fd: int, tasks: Tasks) -> Reader:
 
 
 def _can_be_polled(fd: int) -> bool:
-    """Whether the event loop can wait for a descriptor; files and most devices cannot be waited for."""
+    """Whether the event loop can wait for a descriptor; not so for files and most devices."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
 
@@ -449,18 +492,25 @@ class Output:
     def flush(self) -> None:
         """Write as much as goes without waiting."""
         self._scheduled = False
-        if not self._parts or self._waiting or self.broken:
-            return
-        self._parts.append(b"")
-        text = b"\n".join(self._parts)
-        self._parts.clear()
-        rest = self._write(memoryview(text))
-        self._size = len(rest)
-        if rest:
-            self._waiting = True
-            self._tasks.start(self._finish_later(rest))
-        else:
-            self._relieve()
+        while self._parts and not self._waiting and not self.broken:
+            rest = self._write(memoryview(self._batch()))
+            if rest:
+                self._waiting = True
+                self._tasks.start(self._finish_later(rest))
+        self._relieve()
+
+    def _batch(self) -> bytes:
+        """Messages to write together: all, or if that were a large copy, the first few."""
+        parts = self._parts
+        count, size = len(parts), self._size
+        if size > _BATCH:
+            count = size = 0
+            while size < _BATCH and count < len(parts):
+                size += len(parts[count])
+                count += 1
+        text = b"\n".join([*parts[:count], b""])
+        del parts[:count]
+        return text
 
     def _write(self, data: memoryview) -> memoryview:
         """Write without waiting; what is left."""
@@ -470,6 +520,7 @@ class Output:
                 if not written:
                     break
                 data = data[written:]
+                self._size -= written
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ESHUTDOWN, errno.EBADF):
                 log.error("cannot write to the client: %s", error)
@@ -488,13 +539,9 @@ class Output:
         while rest:
             await self._sink.wait()
             rest = self._write(rest)
-            self._size = len(rest) + sum(map(len, self._parts))
-            if self._size < _LOW_WATER:
-                self._relieve()
+            self._relieve()
         self._waiting = False
         self.flush()
-        if not self._waiting:
-            self._relieve()
 
     def _relieve(self) -> None:
         if self._size == 0:
@@ -515,6 +562,7 @@ class Output:
         while self._size and not self.broken:
             self._empty = anyio.Event()
             await self._empty.wait()
+        await self._sink.finish()
 
     def close(self) -> None:
         """Let go of what was opened for writing."""
@@ -534,6 +582,10 @@ class Sink(Protocol):
 
     async def wait(self) -> None:
         """Wait until writing may go on."""
+        ...
+
+    async def finish(self) -> None:
+        """Wait until everything that was taken has left."""
         ...
 
     def close(self) -> None:
@@ -579,6 +631,9 @@ class PipeSink:
         """Wait until the pipe has room."""
         await anyio.wait_writable(self._fd)
 
+    async def finish(self) -> None:
+        """Nothing is kept back."""
+
     def close(self) -> None:
         """Close our own descriptor."""
         os.close(self._fd)
@@ -601,6 +656,9 @@ class SocketSink:
         """Wait until the socket has room."""
         await anyio.wait_writable(self._socket.fileno())
 
+    async def finish(self) -> None:
+        """Nothing is kept back."""
+
     def close(self) -> None:
         """Close our own descriptor."""
         self._socket.close()
@@ -619,12 +677,15 @@ class FileSink:
     async def wait(self) -> None:
         """Nothing to wait for."""
 
+    async def finish(self) -> None:
+        """Nothing is kept back."""
+
     def close(self) -> None:
         """Nothing was opened."""
 
 
 class ThreadSink:
-    """Terminals, pipes that cannot be opened anew, and Windows: a thread that blocks in the write."""
+    """Terminals, pipes that cannot be opened anew, and Windows: a thread blocks in the write."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -670,6 +731,10 @@ class ThreadSink:
     async def wait(self) -> None:
         """Wait until the thread has written what it was given."""
         await anyio.to_thread.run_sync(self._wait_for_thread, abandon_on_cancel=True)
+
+    async def finish(self) -> None:
+        """Wait until the thread has nothing left to do."""
+        await self.wait()
 
     def close(self) -> None:
         """Let the thread end."""

@@ -160,9 +160,10 @@ def _replace_streams() -> None:
                 pass  # Stderr is broken, or the stream is closed: the text has no place left.
 
     # `open` rather than FileIO, because it knows how to write to a Windows console.
-    nothing = open(_STDIN, encoding=encoding, closefd=False)
+    # They stay open for good, and their descriptors are not theirs to close.
+    nothing = open(_STDIN, encoding=encoding, closefd=False)  # noqa: SIM115
     guarded = _GuardedText(
-        _GuardedBuffer(open(_STDOUT, "wb", buffering=0, closefd=False)),
+        _GuardedBuffer(open(_STDOUT, "wb", buffering=0, closefd=False)),  # noqa: SIM115
         encoding=encoding,
         errors="backslashreplace",
         line_buffering=True,
@@ -216,7 +217,7 @@ def _name_offender(encoding: str) -> None:
 def _offender() -> str:
     """Find the nearest line outside the standard library (`logging`), or else the nearest."""
     nearest: FrameType | None = None
-    frame: FrameType | None = sys._getframe()  # pyright: ignore[reportPrivateUsage]
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_globals is not globals():
             nearest = nearest or frame

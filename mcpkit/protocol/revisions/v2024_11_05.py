@@ -46,5 +46,10 @@ REVISION = Revision(
     completion_context=False,
     completion_flag=False,
     stamped=False,
+    elicitation_modes=frozenset(),
+    elicitation_ids=False,
+    elicitation_rich=False,
+    sampling_types=frozenset({"text", "image"}),
+    sampling_tools=False,
     client_asks="request",
 )

@@ -48,5 +48,10 @@ REVISION = Revision(
     completion_context=False,
     completion_flag=True,
     stamped=False,
+    elicitation_modes=frozenset(),
+    elicitation_ids=False,
+    elicitation_rich=False,
+    sampling_types=frozenset({"text", "image", "audio"}),
+    sampling_tools=False,
     client_asks="request",
 )

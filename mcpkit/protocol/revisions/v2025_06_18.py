@@ -54,5 +54,10 @@ REVISION = Revision(
     completion_context=True,
     completion_flag=True,
     stamped=False,
+    elicitation_modes=frozenset({"form"}),
+    elicitation_ids=False,
+    elicitation_rich=False,
+    sampling_types=frozenset({"text", "image", "audio"}),
+    sampling_tools=False,
     client_asks="request",
 )

@@ -57,5 +57,10 @@ REVISION = Revision(
     completion_context=True,
     completion_flag=True,
     stamped=True,
+    elicitation_modes=frozenset({"form", "url"}),
+    elicitation_ids=False,
+    elicitation_rich=True,
+    sampling_types=frozenset({"text", "image", "audio", "tool_use", "tool_result"}),
+    sampling_tools=True,
     client_asks="result",
 )

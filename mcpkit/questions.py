@@ -1,0 +1,164 @@
+"""The questions a session has put to its client, in revisions where a server may send requests."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+
+from mcpkit.asks import Ask, Root, Roots
+from mcpkit.errors import AskError, AskRefused, AskTimeout, ConnectionClosed, InvalidAnswer
+from mcpkit.protocol.connection import Answer, ClientFacts, Connection, Request, State
+from mcpkit.protocol.messages import Id
+from mcpkit.protocol.revision import Revision
+from mcpkit.types import is_object
+
+__all__ = ["Questions", "RootsHandler"]
+
+RootsHandler = Callable[[list[Root]], "Awaitable[object] | object"]
+
+
+class _Question:
+    """A question that waits for its answer."""
+
+    __slots__ = ("answer", "arrived", "cause")
+
+    def __init__(self, cause: Request | None) -> None:
+        self.arrived = anyio.Event()
+        self.answer: Answer | None = None
+        self.cause = cause
+
+
+class Questions:
+    """What was asked and is not answered yet.
+
+    Args:
+        connection: Makes the requests.
+        send: Takes their texts.
+        timeout: Seconds to wait for an answer, unless the ask says otherwise.
+    """
+
+    __slots__ = (
+        "_changes",
+        "_connection",
+        "_held",
+        "_lost",
+        "_open",
+        "_roots",
+        "_send",
+        "_timeout",
+    )
+
+    def __init__(
+        self, connection: Connection, send: Callable[[bytes], None], timeout: float
+    ) -> None:
+        self._connection = connection
+        self._send = send
+        self._timeout = timeout
+        self._open: dict[Id, _Question] = {}
+        self._held: dict[Id, bytes] = {}
+        self._lost = False
+        self._roots: list[Root] | None = None
+        self._changes = 0
+
+    async def ask(
+        self,
+        ask: Ask[Any],
+        revision: Revision,
+        client: ClientFacts,
+        cause: Request | None = None,
+    ) -> Any:
+        """Ask the client, and wait for what it answers.
+
+        Args:
+            ask: The question.
+            revision: Which it is put in.
+            client: Who is asked.
+            cause: The request whose handler asks.
+
+        Raises:
+            MissingClientCapability: It did not declare that it can be asked (S2C-1).
+            AskRefused, AskTimeout, InvalidAnswer: There is no usable answer (S2C-4).
+            AskError: The client gave up on the request that the question belongs to.
+            ConnectionClosed: The client is gone.
+        """
+        ask.check(revision, client)
+        cached = isinstance(ask, Roots) and _announces_roots(client)
+        if cached and self._roots is not None:
+            return list(self._roots)
+        if self._lost:
+            raise ConnectionClosed("The client is gone")
+        changes = self._changes
+        id, text = self._connection.send_request(ask.METHOD, ask.params(revision))
+        question = self._open[id] = _Question(cause)
+        if self._connection.state is State.OPENING:
+            self._held[id] = text  # LIFE-6
+        else:
+            self._send(text)
+        try:
+            with anyio.fail_after(self._timeout if ask.timeout is None else ask.timeout):
+                await question.arrived.wait()
+        except TimeoutError:
+            self._abandon(id, "timeout")
+            raise AskTimeout(f"The client did not answer {ask.METHOD} in time") from None
+        except BaseException:
+            self._abandon(id, "cancelled")
+            raise
+        finally:
+            del self._open[id]
+        answer = question.answer
+        if answer is None:
+            if not self._lost:
+                self._abandon(id, "cancelled")
+                raise AskError("The client gave up on the request that this question belongs to")
+            raise ConnectionClosed("The client left before it answered")
+        if answer.error is not None:
+            raise AskRefused(answer.error.message, answer.error.code)
+        if answer.result is None:
+            raise InvalidAnswer("the client's answer is malformed")
+        value = ask.read(answer.result)
+        if cached and changes == self._changes:
+            self._roots = list(value)
+        return value
+
+    def _abandon(self, id: Id, reason: str) -> None:
+        """Tell the client that nobody waits for its answer any more (CANC-9)."""
+        if self._held.pop(id, None) is None and not self._lost:
+            params = {"requestId": id, "reason": reason}
+            self._send(self._connection.send_notification("notifications/cancelled", params))
+
+    def answered(self, answer: Answer) -> None:
+        """The client answered something; it may be late, or never have been asked."""
+        question = self._open.get(answer.id)
+        if question is not None and question.answer is None:
+            question.answer = answer
+            question.arrived.set()
+
+    def release(self) -> None:
+        """The client is ready for requests."""
+        for text in self._held.values():
+            self._send(text)
+        self._held.clear()
+
+    def forget_roots(self) -> None:
+        """The client's roots have changed."""
+        self._roots = None
+        self._changes += 1
+
+    def give_up(self, cause: Request) -> None:
+        """The client gave up on a request: a thread that serves it must not go on waiting."""
+        for question in self._open.values():
+            if question.cause is cause:
+                question.arrived.set()
+
+    def lose(self) -> None:
+        """The client is gone: nothing will be answered any more."""
+        self._lost = True
+        for question in self._open.values():
+            question.arrived.set()
+
+
+def _announces_roots(client: ClientFacts) -> bool:
+    roots = client.capabilities.get("roots")
+    return is_object(roots) and roots.get("listChanged") is True

@@ -1,0 +1,365 @@
+"""Asking where the server may not send requests: the handler runs again with recorded answers.
+
+A round is one request of the client. An ask whose answer is not known suspends the handler; the
+answer to the request is then what has to be asked, and the state that the next round needs: the
+answers and step results so far, sealed and bound to this very call (MRTR-5, MRTR-7, MRTR-15).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic_core import from_json, to_json
+
+from mcpkit.asks import Ask
+from mcpkit.errors import InvalidAnswer, InvalidParams
+from mcpkit.protocol.connection import Request
+from mcpkit.schema import form_of
+from mcpkit.sealing import SealBroken, Sealer
+from mcpkit.signature import function_name, location, resolve_hints, underlying
+from mcpkit.types import UNSET, is_array, is_object
+
+if TYPE_CHECKING:
+    from anyio import Event
+
+__all__ = ["Replay", "Step", "StepMemory", "Suspended"]
+
+_LAYOUT: Final = 1
+_BAD_STATE: Final = "The request state is not valid; start the request again without it"
+"""One message for every cause, so that it tells an attacker nothing."""
+
+
+_step: ContextVar[str] = ContextVar("mcpkit_step", default="")
+"""The place of the step that runs: what happens inside it has names of its own, because a later
+round does not run it again, and so does not count what it did."""
+
+
+class Suspended(BaseException):
+    """The handler waits for answers that only the next round can bring.
+
+    Not an `Exception`, so that ``except Exception`` in a handler lets it pass.
+    """
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What a call knows of its earlier rounds; what is sealed into the state."""
+
+    call: str
+    round: int = 0
+    answers: dict[str, tuple[str, Any]] = field(default_factory=dict[str, "tuple[str, Any]"])
+    """Key → fingerprint of the question, and the result as it was sent."""
+    asked: dict[str, str] = field(default_factory=dict[str, str])
+    """Key → fingerprint, of what the round before asked."""
+    steps: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class StepMemory:
+    """Results of steps by call, so that a request sent twice does not repeat a side effect.
+
+    The sealed state carries the results of finished rounds; this one also knows of rounds whose
+    answer never arrived. It is bounded, and forgets the oldest first.
+
+    Args:
+        limit: How many steps are remembered at most.
+    """
+
+    def __init__(self, limit: int = 10_000) -> None:
+        self._limit = limit
+        self._done: OrderedDict[tuple[str, str], Any] = OrderedDict()
+        self._running: dict[tuple[str, str], Event] = {}
+
+    async def begin(self, call: str, key: str) -> tuple[bool, Any]:
+        """Whether a step is done, and its result; if not, it is now the caller's to run."""
+        from anyio import Event  # importing an app should not load an event loop
+
+        place = (call, key)
+        while place in self._running:
+            await self._running[place].wait()
+        if place in self._done:
+            return True, self._done[place]
+        self._running[place] = Event()
+        return False, None
+
+    def end(self, call: str, key: str, result: Any = UNSET) -> None:
+        """A step that began is done; or has failed, and may run again, if there is no result."""
+        place = (call, key)
+        if result is not UNSET:
+            self._done[place] = result
+            while len(self._done) > self._limit:
+                self._done.popitem(last=False)
+        self._running.pop(place).set()
+
+
+class Step:
+    """One step of a call, found done or to be run now.
+
+    Args:
+        place: Its name in the call, and different from that of every other step.
+        done: Whether `value` is its result.
+    """
+
+    __slots__ = ("_end", "_name", "_place", "done", "value")
+
+    def __init__(
+        self, name: str, place: str, done: bool, value: Any, end: Callable[[Any], None]
+    ) -> None:
+        self._name = name
+        self._place = place
+        self._end = end
+        self.done = done
+        self.value = value
+
+    @contextmanager
+    def running(self) -> Generator[None, None, None]:
+        """Around the function of the step."""
+        outer = _step.set(self._place)
+        try:
+            yield
+        finally:
+            _step.reset(outer)
+
+    async def finish(self, result: Any) -> Any:
+        """Remember the result; gives it as it will come back.
+
+        Raises:
+            ValueError: It is no JSON value, so it cannot be remembered.
+        """
+        try:
+            self.value = from_json(to_json(result))
+        except ValueError as error:
+            self._end(UNSET)
+            kind = type(result).__name__
+            raise ValueError(
+                f"the step {self._name!r} returned a {kind}, which JSON cannot carry; return what "
+                f"later code needs as JSON values"
+            ) from error
+        self._end(self.value)
+        return self.value
+
+    async def fail(self) -> None:
+        """It raised; it may run again."""
+        self._end(UNSET)
+
+
+def typed(function: Callable[..., Any], value: Any) -> Any:
+    """A JSON value as the type that a function says it returns; as it is if that says nothing."""
+    try:
+        target = underlying(function)
+        returns = resolve_hints(target, function_name(function), location(target)).get("return")
+        return value if returns in (None, Any) else form_of(returns).validate(value)
+    except Exception:
+        return value
+
+
+class Replay:
+    """One round of one call.
+
+    Args:
+        request: As it was received.
+        sealer: For the state.
+        steps: Shared by all calls of the server.
+        principal: Who asks; the state is worth nothing to anybody else.
+        lifetime: Seconds that a state may be used for.
+        now: Seconds since the epoch.
+
+    Raises:
+        InvalidParams: The state is not ours, was changed, has expired, or belongs to another
+            call; or the answers are no object.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        sealer: Sealer,
+        steps: StepMemory,
+        *,
+        principal: str = "",
+        lifetime: float = 3600,
+        now: float | None = None,
+    ) -> None:
+        self._request = request
+        self._sealer = sealer
+        self._steps = steps
+        self._principal = principal
+        self._expires = (time.time() if now is None else now) + lifetime
+        self._now = time.time() if now is None else now
+        self._asks: set[str] = set()
+        self._places: set[str] = set()
+        self.pending: dict[str, Ask[Any]] = {}
+        self._memory = self._open(request.params.get("requestState"))
+        self._take(request.params.get("inputResponses"))
+
+    # --- the state --------------------------------------------------------------------------------
+
+    def _binding(self) -> str:
+        """What the state belongs to: method, name and arguments, and whoever asks."""
+        params = self._request.params
+        bound = {
+            name: value
+            for name, value in params.items()
+            if name not in ("_meta", "inputResponses", "requestState")
+        }
+        text = to_json([self._principal, self._request.method, _sorted(bound)])
+        return hashlib.sha256(text).hexdigest()
+
+    def _open(self, state: Any) -> _Memory:
+        if state is None:
+            return _Memory(call=hashlib.sha256(self._sealer.seal(b"").encode()).hexdigest()[:24])
+        if not isinstance(state, str):
+            raise InvalidParams(_BAD_STATE)
+        try:
+            opened = from_json(self._sealer.open(state))
+        except (SealBroken, ValueError):
+            raise InvalidParams(_BAD_STATE) from None
+        if not is_array(opened) or opened[:1] != [_LAYOUT]:
+            raise InvalidParams(_BAD_STATE)
+        _, binding, expires, call, number, answers, asked, steps = opened
+        if binding != self._binding() or expires < self._now:
+            raise InvalidParams(_BAD_STATE)
+        recorded = {key: (mark, result) for key, (mark, result) in answers.items()}
+        return _Memory(call, number, recorded, asked, steps)
+
+    def _seal(self, asked: Mapping[str, str]) -> str:
+        memory = self._memory
+        state = [
+            _LAYOUT,
+            self._binding(),
+            self._expires,
+            memory.call,
+            memory.round + 1,
+            memory.answers,
+            asked,
+            memory.steps,
+        ]
+        return self._sealer.seal(to_json(state))
+
+    def _take(self, responses: Any) -> None:
+        """Record the answers of this round; those nobody asked for are passed over (MRTR-10)."""
+        if responses is None:
+            return
+        if not is_object(responses):
+            raise InvalidParams('"inputResponses" must be an object')
+        asked = self._memory.asked
+        first_contact = self._request.params.get("requestState") is None
+        for key, result in responses.items():
+            if not is_object(result):
+                continue  # MRTR-11: malformed, so it is asked again
+            if first_contact:
+                # MRTR-13: answers may come before any state; the key is all there is to go by.
+                self._memory.answers[key] = ("", result)
+            elif key in asked:
+                self._memory.answers[key] = (asked[key], result)
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    async def ask(self, ask: Ask[Any]) -> Any:
+        """The answer to a question, or the end of this round.
+
+        Raises:
+            Suspended: The answer is not known yet.
+            MissingClientCapability: The client did not declare that it can be asked.
+        """
+        found, answer = self._look_up(ask)
+        if not found:
+            raise Suspended
+        return answer
+
+    async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
+        """The answers to several questions, which are asked in one round."""
+        for ask in asks:
+            # First of all: what cannot be asked must not leave the others asked in vain.
+            ask.check(self._request.revision, self._request.client)
+            ask.params(self._request.revision)
+        looked_up = [self._look_up(ask) for ask in asks]
+        if not all(found for found, _ in looked_up):
+            raise Suspended
+        return [answer for _, answer in looked_up]
+
+    def _look_up(self, ask: Ask[Any]) -> tuple[bool, Any]:
+        revision = self._request.revision
+        ask.check(revision, self._request.client)
+        mark = ask.fingerprint(revision)
+        key = self._key_of(ask, mark)
+        recorded = self._memory.answers.get(key)
+        if recorded is not None and recorded[0] in ("", mark):
+            try:
+                answer = ask.read(recorded[1])
+            except InvalidAnswer:
+                pass  # MRTR-11: what does not fit never counts as an answer
+            else:
+                # From now on it is an answer to this question, and to no other.
+                self._memory.answers[key] = (mark, recorded[1])
+                return True, answer
+        self._memory.answers.pop(key, None)
+        self.pending[key] = ask
+        return False, None
+
+    def _key_of(self, ask: Ask[Any], mark: str) -> str:
+        key = ask.key
+        if key is None:
+            key = f"{ask.METHOD.replace('/', '_')}_{mark[:8]}"
+        return _unused(key, self._asks)
+
+    async def begin_step(self, key: str) -> Step:
+        """A step by its name: done in an earlier round, or to be run now."""
+        place = _unused(key, self._places)
+        memory, steps = self._memory, self._memory.steps
+        if place not in steps:
+            done, value = await self._steps.begin(memory.call, place)
+            if not done:
+                return Step(key, place, False, None, functools.partial(self._end_step, place))
+            steps[place] = value
+        return Step(key, place, True, steps[place], lambda result: None)
+
+    def _end_step(self, place: str, result: Any) -> None:
+        if result is not UNSET:
+            self._memory.steps[place] = result
+        self._steps.end(self._memory.call, place, result)
+
+    # --- the end of a round -----------------------------------------------------------------------
+
+    @property
+    def used_input(self) -> bool:
+        """Whether the client's answers went into the result, which must not be kept then."""
+        params = self._request.params
+        return "inputResponses" in params or "requestState" in params
+
+    def input_required(self) -> dict[str, Any]:
+        """The members of the result that asks for what is pending (MRTR-2, MRTR-3)."""
+        revision = self._request.revision
+        requests = {
+            key: {"method": ask.METHOD, "params": ask.params(revision)}
+            for key, ask in self.pending.items()
+        }
+        asked = {key: ask.fingerprint(revision) for key, ask in self.pending.items()}
+        return {"inputRequests": requests, "requestState": self._seal(asked)}
+
+
+def _unused(name: str, used: set[str]) -> str:
+    """A name for one more of the same, by its order, which is the same in every round."""
+    outer = _step.get()
+    base = found = f"{outer}/{name}" if outer else name
+    count = 1
+    while found in used:
+        count += 1
+        found = f"{base}#{count}"
+    used.add(found)
+    return found
+
+
+def _sorted(value: Any) -> Any:
+    """A JSON value with its members in order, so that equal values have equal texts."""
+    if is_object(value):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    if is_array(value):
+        return [_sorted(each) for each in value]
+    return value

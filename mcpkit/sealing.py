@@ -1,0 +1,131 @@
+"""Values that travel through someone else's hands: sealed, so that a change is noticed (MRTR-5).
+
+With the package ``cryptography`` they are encrypted as well (AES-256-GCM); without it they are
+readable, but signed (HMAC-SHA-256).
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import hmac
+import os
+import secrets
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final
+
+__all__ = ["SealBroken", "Sealer", "secrets_from_environment"]
+
+_SIGNED: Final = b"\x01"
+_ENCRYPTED: Final = b"\x02"
+_MAC_SIZE: Final = 32
+_NONCE_SIZE: Final = 12
+_MOST_BYTES: Final = 4 * 1024 * 1024
+"""How large an opened value may be: a small sealed text must not unpack into a large one."""
+
+_VARIABLE: Final = "MCPKIT_SECRET"
+
+
+class SealBroken(Exception):
+    """A text was not sealed with one of the secrets for this purpose, or was changed."""
+
+
+def secrets_from_environment() -> list[str]:
+    """The secrets in ``MCPKIT_SECRET``, separated by blanks; the first one seals."""
+    return os.environ.get(_VARIABLE, "").split()
+
+
+class Sealer:
+    """Seals and opens bytes.
+
+    Args:
+        secrets: Texts of any length, the current one first; the others still open what they
+            sealed. Without any, a random one that lives as long as the process.
+        purpose: What is sealed for one purpose cannot be opened for another.
+    """
+
+    def __init__(self, secrets: Sequence[str | bytes], purpose: str) -> None:
+        material = [each.encode() if isinstance(each, str) else each for each in secrets]
+        self._keys = [_derive(each, purpose) for each in material or [os.urandom(32)]]
+        self._aead = _load_aead()
+
+    def seal(self, value: bytes) -> str:
+        """A text of letters, digits, ``-`` and ``_``; a different one each time.
+
+        Raises:
+            ValueError: It is more than `open` would unpack.
+        """
+        if len(value) > _MOST_BYTES:
+            raise ValueError(f"{len(value)} bytes are more than can be sealed ({_MOST_BYTES})")
+        packed = zlib.compress(value, 6)
+        nonce = secrets.token_bytes(_NONCE_SIZE)
+        key = self._keys[0]
+        if self._aead is not None:
+            sealed = _ENCRYPTED + nonce + self._aead(key).encrypt(nonce, packed, _ENCRYPTED)
+        else:
+            body = _SIGNED + nonce + packed
+            sealed = body + hmac.digest(key, body, "sha256")
+        return urlsafe_b64encode(sealed).rstrip(b"=").decode("ascii")
+
+    def open(self, text: str) -> bytes:
+        """What was sealed.
+
+        Raises:
+            SealBroken: The text was not sealed with one of the secrets, or was changed.
+        """
+        try:
+            padding = "=" * (-len(text) % 4)
+            sealed = urlsafe_b64decode((text + padding).encode("ascii"))
+        except (ValueError, binascii.Error):
+            raise SealBroken from None
+        # The decoder passes over what is no base64, and what was sealed has one spelling only.
+        if urlsafe_b64encode(sealed).rstrip(b"=").decode("ascii") != text:
+            raise SealBroken
+        for key in self._keys:
+            packed = self._open_with(key, sealed)
+            if packed is not None:
+                return _unpack(packed)
+        raise SealBroken
+
+    def _open_with(self, key: bytes, sealed: bytes) -> bytes | None:
+        nonce = sealed[1 : 1 + _NONCE_SIZE]
+        if sealed[:1] == _SIGNED and len(sealed) > 1 + _NONCE_SIZE + _MAC_SIZE:
+            body, mac = sealed[:-_MAC_SIZE], sealed[-_MAC_SIZE:]
+            matches = hmac.compare_digest(hmac.digest(key, body, "sha256"), mac)
+            return body[1 + _NONCE_SIZE :] if matches else None
+        if sealed[:1] == _ENCRYPTED and self._aead is not None:
+            try:
+                opened: bytes = self._aead(key).decrypt(
+                    nonce, sealed[1 + _NONCE_SIZE :], _ENCRYPTED
+                )
+            except Exception:  # InvalidTag, or too short for one
+                return None
+            return opened
+        return None
+
+
+def _derive(secret: bytes, purpose: str) -> bytes:
+    """A key for one purpose (HKDF of RFC 5869 with an empty salt, one block)."""
+    extracted = hmac.digest(bytes(32), secret, "sha256")
+    return hmac.digest(extracted, b"mcpkit " + purpose.encode() + b"\x01", hashlib.sha256)
+
+
+def _load_aead() -> Any:
+    try:
+        return import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
+    except ImportError:
+        return None
+
+
+def _unpack(packed: bytes) -> bytes:
+    unpacker = zlib.decompressobj()
+    try:
+        value = unpacker.decompress(packed, _MOST_BYTES)
+    except zlib.error:
+        raise SealBroken from None
+    if unpacker.unconsumed_tail or not unpacker.eof:
+        raise SealBroken
+    return value

@@ -1,0 +1,78 @@
+"""Sampling with tools: the model calls Python functions until it has an answer (SAMP-2, SAMP-4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mcpkit.asks import Sample, SampleMessage, SampleResult, ToolUse, ToolUseResult
+from mcpkit.context import Context
+from mcpkit.define import make_tool
+from mcpkit.errors import PublicError
+from mcpkit.operations import fault, unwrap
+from mcpkit.protocol import wire
+from mcpkit.registry import Tool
+from mcpkit.schema import blocks_of
+
+__all__ = ["sample_with_tools"]
+
+
+async def sample_with_tools(
+    context: Context[Any], sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int
+) -> SampleResult:
+    """Ask the model, run what it wants run, and tell it the results, until it answers.
+
+    Args:
+        context: Of the request that is served.
+        sample: The first question; its tools are added here.
+        functions: The tools: their signatures become schemas, as for ``@app.tool``.
+        rounds: How often the model may want tools; then it has to answer without.
+    """
+    tools = {tool.name: tool for tool in map(make_tool, functions)}
+    revision = context.request.revision
+    described = [tool.to_wire(revision) for tool in tools.values()]
+    messages = list(sample.messages)
+    key = sample.key
+    for number in range(rounds + 1):
+        asked = sample.continued(messages, described, key=f"{key}.{number}" if key else None)
+        if number == rounds:
+            asked.tool_choice = "none"
+        result: SampleResult = await context.peer.ask(context, asked)
+        uses = result.tool_uses
+        if not uses or number == rounds:
+            return result
+        answers = [await _use(context, tools, use) for use in uses]
+        messages.append(SampleMessage(result.content, "assistant"))
+        # SAMP-2: a user message that holds nothing but the results, one for each use.
+        messages.append(SampleMessage(answers, "user"))
+    raise AssertionError("unreachable: the last round returns")
+
+
+async def _use(context: Context[Any], tools: dict[str, Tool], use: ToolUse) -> ToolUseResult:
+    """Run one tool, once, however often the call is replayed."""
+    revision = context.request.revision
+
+    async def run() -> dict[str, Any]:
+        tool = tools.get(use.name)
+        if tool is None:
+            return _failed(f"There is no tool {use.name}")
+        try:
+            values = tool.arguments.validate(use.input)
+            rendered = tool.output.render(await tool.plan.run(values, context))
+        except PublicError as error:
+            return _failed(str(error))
+        except Exception as error:
+            reference = fault(context, unwrap(error), f"the tool {use.name} failed")
+            return _failed(f"The tool failed ({reference}).")
+        content = rendered.content
+        blocks = blocks_of(content) if isinstance(content, str) else content
+        wired = [wire.block_to_wire(block, revision) for block in blocks]
+        return {"content": wired, "isError": rendered.is_error}
+
+    found = await context.step(f"tool {use.name} {use.id}", run)
+    blocks = [wire.block_from_wire(each) for each in found["content"]]
+    return ToolUseResult(use.id, blocks, found["isError"])
+
+
+def _failed(text: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}], "isError": True}

@@ -1,0 +1,192 @@
+"""Short ways from an annotation or a function to what registration makes of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import textwrap
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from mcpkit.asks import Ask, Root, Sample, SampleResult
+from mcpkit.context import Context, ListKind
+from mcpkit.plan import CallPlan, inspect_handler
+from mcpkit.protocol.connection import ClientFacts, Request
+from mcpkit.protocol.revision import Method, Revision
+from mcpkit.protocol.revisions import REVISIONS
+from mcpkit.replay import Step
+from mcpkit.schema import Arguments, JsonSchema, Output
+from mcpkit.types import LOG_RANK, UNSET, LogLevel, ResourceContents, TextResourceContents
+
+T = TypeVar("T")
+
+LATEST = max(REVISIONS, key=lambda each: each.version)
+OLDEST = min(REVISIONS, key=lambda each: each.version)
+
+
+def handler(annotation: Any, default: Any = UNSET, returns: Any = UNSET) -> Callable[..., Any]:
+    """A function with a parameter ``x`` of a type, as its author would have written it."""
+
+    def fn(x: Any) -> Any:
+        return x
+
+    fn.__annotations__ = {"x": annotation}
+    if returns is not UNSET:
+        fn.__annotations__["return"] = returns
+    if default is not UNSET:
+        fn.__defaults__ = (default,)
+    return fn
+
+
+def arguments_of(fn: Callable[..., Any]) -> Arguments:
+    return Arguments(inspect_handler(fn))
+
+
+def schema_of(fn: Callable[..., Any]) -> JsonSchema:
+    """The input schema of a function."""
+    return arguments_of(fn).schema()
+
+
+def schema_for(annotation: Any, default: Any = UNSET) -> JsonSchema:
+    """The schema of a parameter of a type, with ``$defs`` of the root if there are any."""
+    root = schema_of(handler(annotation, default))
+    found: JsonSchema = root["properties"]["x"]
+    return {**found, "$defs": root["$defs"]} if "$defs" in root else found
+
+
+def accepted(annotation: Any, raw: Any) -> Any:
+    """What a parameter of a type becomes when the client sends `raw`."""
+    return arguments_of(handler(annotation)).validate({"x": raw})["x"]
+
+
+def output_of(annotation: Any, structured: bool | None = None) -> Output:
+    """The output of a function with this return annotation."""
+
+    def fn() -> Any: ...
+
+    fn.__annotations__ = {} if annotation is UNSET else {"return": annotation}
+    return Output(inspect_handler(fn), structured)
+
+
+class RecordingPeer:
+    """A peer that notes what a context asks of it, and nothing else."""
+
+    def __init__(self, threshold: LogLevel | None = "debug") -> None:
+        self.threshold = threshold
+        self.sent: list[tuple[str, Mapping[str, Any]]] = []
+        self.announced: list[tuple[str, str]] = []
+        self.drained = 0
+        self.threads = 0
+
+    def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
+        self.sent.append((method, params))
+
+    def log_threshold(self, request: Request) -> int | None:
+        return None if self.threshold is None else LOG_RANK[self.threshold]
+
+    async def drain(self) -> None:
+        self.drained += 1
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        self.threads += 1
+        return await anyio.to_thread.run_sync(function)
+
+    def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        return anyio.from_thread.run(function, *args)
+
+    async def read_resource(self, uri: str, context: Context[Any]) -> Sequence[ResourceContents]:
+        return [TextResourceContents(uri, "contents")]
+
+    async def ask(self, context: Context[Any], ask: Ask[Any]) -> Any:
+        raise NotImplementedError("this peer asks nobody")
+
+    async def gather(self, context: Context[Any], asks: Sequence[Ask[Any]]) -> list[Any]:
+        raise NotImplementedError("this peer asks nobody")
+
+    async def sample_with_tools(
+        self,
+        context: Context[Any],
+        sample: Sample,
+        functions: Sequence[Callable[..., Any]],
+        rounds: int,
+    ) -> SampleResult:
+        raise NotImplementedError("this peer asks nobody")
+
+    async def begin_step(self, context: Context[Any], key: str) -> Step | None:
+        return None
+
+    def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
+        raise NotImplementedError("this peer asks nobody")
+
+    def handler_raised(self, request: Request, error: BaseException) -> None:
+        raise AssertionError("a context does not report exceptions") from error
+
+    def announce_list(self, kind: ListKind) -> None:
+        self.announced.append(("list", kind))
+
+    def announce_resource(self, uri: str) -> None:
+        self.announced.append(("resource", uri))
+
+
+def request_with(
+    *,
+    meta: dict[str, Any] | None = None,
+    revision: Revision = LATEST,
+    capabilities: Mapping[str, Any] | None = None,
+    info: Mapping[str, Any] | None = None,
+) -> Request:
+    return Request(
+        7,
+        "tools/call",
+        Method("call_tool"),
+        {},
+        meta or {},
+        revision,
+        ClientFacts(capabilities or {}, info),
+    )
+
+
+def context_with(
+    peer: RecordingPeer | None = None, state: Any = None, **request: Any
+) -> Context[Any]:
+    return Context(request_with(**request), peer or RecordingPeer(), state)
+
+
+def run(
+    fn: Callable[..., Any],
+    values: Mapping[str, Any] | None = None,
+    *,
+    context: Context[Any] | None = None,
+    inline: bool = False,
+) -> Any:
+    """Call a handler by its plan, as a request would."""
+    plan = CallPlan(fn, inspect_handler(fn), inline=inline)
+    return wait(partial(plan.run, dict(values or {}), context or context_with()))
+
+
+def wait(call: Callable[[], Awaitable[T]]) -> T:
+    """Await something within five seconds."""
+
+    async def main() -> T:
+        with anyio.fail_after(5):
+            return await call()
+
+    return anyio.run(main)
+
+
+def module_from(path: Path, source: str) -> Any:
+    """A module imported from a file that has this text."""
+    path.write_text(textwrap.dedent(source), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module

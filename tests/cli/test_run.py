@@ -1,0 +1,173 @@
+"""``mcpkit run``, and a server that runs itself, as processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.transports.processes import TIMEOUT, call, environment, modern, started
+
+RUN = [sys.executable, "-m", "mcpkit", "run"]
+SERVER = (
+    "from mcpkit import MCPKit\n"
+    "app = MCPKit('hello')\n"
+    "@app.tool\n"
+    "def greet(name: str) -> str:\n"
+    "    return f'Hello, {name}'\n"
+)
+MARKED = "import mcpkit\n@mcpkit.tool\ndef greet(name: str) -> str:\n    return f'Hello, {name}'\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "server.py").write_text(SERVER)
+    (tmp_path / "marked.py").write_text(MARKED)
+    (tmp_path / "itself.py").write_text(SERVER + "if __name__ == '__main__':\n    app.run()\n")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (tmp_path / "package" / "beside.py").write_text(SERVER)
+    (tmp_path / "package" / "main.py").write_text("from .beside import app\n")
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*RUN, *arguments],
+        cwd=folder,
+        env=environment(),
+        input="",
+        capture_output=True,
+        encoding="utf-8",
+        timeout=TIMEOUT,
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [*RUN, "server.py"],
+        [*RUN, "server.py:app"],
+        [*RUN, "server"],
+        [*RUN, "server:app"],
+        [*RUN, "marked.py"],
+        [*RUN, "package/main.py"],
+        [*RUN, "package.main:app"],
+        [*RUN, "itself.py"],
+        [*RUN, "server.py", "--transport", "stdio"],
+        [sys.executable, "itself.py"],
+        [sys.executable, "-m", "itself"],
+    ],
+    ids=lambda command: " ".join(command[1:]),
+)
+def test_a_server_is_served(folder: Path, command: list[str]) -> None:
+    with started(command, cwd=folder) as server:
+        assert server.text(call(1, "greet", name="you")) == "Hello, you"
+        server.close_stdin()
+        assert server.exit_code(within=2) == 0
+        assert server.rest() == []
+        assert server.stderr == ""
+
+
+def test_one_of_two_apps(folder: Path) -> None:
+    (folder / "two.py").write_text(SERVER + "other = MCPKit('other')\n")
+    with started([*RUN, "two.py:other"], cwd=folder) as server:
+        result = server.ask(modern(1, "server/discover"))["result"]
+        assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "other"
+
+
+WRONG = {
+    "no file": ("missing.py", None, "there is no file missing.py"),
+    "no module": ("missing", None, "there is no module or file missing"),
+    "no app": ("wrong.py", "x = 1", "wrong.py has no app"),
+    "two apps": (
+        "wrong.py",
+        SERVER + "b = MCPKit('b')\ndel app\na = MCPKit('a')\n",
+        "wrong.py has 2 apps: b, a; say which, as in wrong.py:b",
+    ),
+    "not an app": ("wrong.py:x", "x = 1", "'x' in wrong.py is a int, not an MCPKit app"),
+    "no such name": ("wrong.py:y", "x = 1", "wrong.py has nothing named 'y'"),
+    "a bad signature": (
+        "wrong.py",
+        SERVER + "@app.tool\ndef bad(*many: int) -> None: ...",
+        "wrong.py:6: bad(): *many has no names",
+    ),
+    "an import error": ("wrong.py", "import nothing_like_it", "No module named 'nothing_like_it'"),
+    "a syntax error": ("wrong.py", "def f(:", "SyntaxError: invalid syntax (wrong.py:1)"),
+    "an exception": ("wrong.py", "1 / 0", "ZeroDivisionError: division by zero (wrong.py:1)"),
+    "an exit": ("wrong.py", "import sys; sys.exit(7)", "SystemExit: 7 (wrong.py:1)"),
+}
+
+
+@pytest.mark.parametrize(("target", "source", "message"), WRONG.values(), ids=WRONG.keys())
+class TestWhatCannotBeServed:
+    def test_one_line_says_why(
+        self, folder: Path, target: str, source: str | None, message: str
+    ) -> None:
+        if source is not None:
+            (folder / "wrong.py").write_text(source)
+        ended = run(folder, target)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert ended.stderr.startswith("mcpkit: ")
+        assert message in ended.stderr
+        assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("source", ["1 / 0", "import nothing_like_it", "def f(:"])
+def test_a_traceback_is_shown_when_debugging(folder: Path, source: str) -> None:
+    (folder / "wrong.py").write_text(source)
+    ended = run(folder, "wrong.py", "--debug")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "Traceback (most recent call last)" in ended.stderr
+    assert "wrong.py" in ended.stderr
+
+
+@pytest.mark.parametrize("arguments", [["server.py", "--nonsense"], ["server.py", "more"], []])
+def test_a_wrong_command_line(folder: Path, arguments: list[str]) -> None:
+    ended = run(folder, *arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+
+
+def test_an_unknown_transport(folder: Path) -> None:
+    ended = run(folder, "server.py", "--transport", "pigeon")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("mcpkit: unknown transport 'pigeon'; known: stdio")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_stdout_closed(folder: Path) -> None:
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$0" "$@" >&-', *RUN, "server.py"],
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        timeout=TIMEOUT,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("mcpkit: stdout is closed")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+class TestLogging:
+    def test_the_authors_own_configuration_counts(self, folder: Path) -> None:
+        """The command configures logging only if the server's module does not."""
+        (folder / "logs.py").write_text(
+            "import logging\nlogging.basicConfig(level='INFO', format='MINE %(message)s')\n"
+            + SERVER
+            + "    \nlogging.info('imported')\n"
+        )
+        with started([*RUN, "logs.py"], cwd=folder) as server:
+            server.wait_for_stderr("MINE imported")
+
+    def test_a_fault_stands_on_stderr_with_its_reference(self, folder: Path) -> None:
+        (folder / "faulty.py").write_text(
+            SERVER + "@app.tool\ndef fail() -> None: raise ValueError('secret')\n"
+        )
+        with started([*RUN, "faulty.py"], cwd=folder) as server:
+            text = server.text(call(1, "fail"))
+            server.wait_for_stderr("ValueError: secret")
+            assert "secret" not in text
+            assert text.split("(")[1].split(")")[0] in server.stderr

@@ -1,0 +1,209 @@
+"""From what is written on the command line to the app object."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mcpkit.cli.target import TargetError, load_app
+
+APP = "from mcpkit import MCPKit\n{name} = MCPKit({title!r})\n"
+
+
+def an_app(name: str = "app", title: str | None = None) -> str:
+    return APP.format(name=name, title=title or name)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working directory; what is imported from it is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = dict(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - set(before):
+        del sys.modules[name]
+    sys.modules.update(before)
+
+
+class TestFound:
+    @pytest.mark.parametrize("name", ["app", "server", "mcp", "anything"])
+    def test_an_app_by_its_usual_name_or_as_the_only_one(self, folder: Path, name: str) -> None:
+        (folder / "main.py").write_text(an_app(name))
+        assert load_app("main.py").name == name
+
+    @pytest.mark.parametrize("usual", ["app", "server", "mcp"])
+    def test_a_usual_name_goes_first(self, folder: Path, usual: str) -> None:
+        (folder / "main.py").write_text(an_app("another") + an_app(usual))
+        assert load_app("main.py").name == usual
+
+    def test_one_app_under_two_names_is_one(self, folder: Path) -> None:
+        (folder / "main.py").write_text(an_app("first", "it") + "second = first\n")
+        assert load_app("main.py").name == "it"
+
+    def test_by_name(self, folder: Path) -> None:
+        (folder / "main.py").write_text(an_app("app") + an_app("other"))
+        assert load_app("main.py:other").name == "other"
+
+    def test_by_an_absolute_path(self, folder: Path) -> None:
+        (folder / "main.py").write_text(an_app())
+        assert load_app(str(folder / "main.py")).name == "app"
+
+    def test_in_another_folder_beside_its_own_modules(self, folder: Path) -> None:
+        (folder / "sub").mkdir()
+        (folder / "sub" / "main.py").write_text("import beside\n" + an_app())
+        (folder / "sub" / "beside.py").write_text("")
+        assert load_app("sub/main.py").name == "app"
+
+    @pytest.mark.parametrize("target", ["main", "main:app", "package.inner", "package.inner:app"])
+    def test_in_a_module(self, folder: Path, target: str) -> None:
+        (folder / "main.py").write_text(an_app())
+        (folder / "package").mkdir()
+        (folder / "package" / "inner.py").write_text(an_app())
+        assert load_app(target).name == "app"
+
+    @pytest.mark.parametrize("target", ["package/inner.py", "package.inner", "package/deep/er.py"])
+    def test_with_relative_imports(self, folder: Path, target: str) -> None:
+        deep = folder / "package" / "deep"
+        deep.mkdir(parents=True)
+        for place in (deep, deep.parent):
+            (place / "__init__.py").write_text("")
+        (folder / "package" / "beside.py").write_text("title = 'found'\n")
+        app = "from mcpkit import MCPKit\napp = MCPKit(title)\n"
+        (folder / "package" / "inner.py").write_text("from .beside import title\n" + app)
+        (deep / "er.py").write_text("from ..beside import title\n" + app)
+        assert load_app(target).name == "found"
+
+    def test_in_a_package_itself(self, folder: Path) -> None:
+        (folder / "package").mkdir()
+        (folder / "package" / "__init__.py").write_text(an_app())
+        assert load_app("package").name == "app"
+
+    @pytest.mark.parametrize("stem", ["json", "typing", "mcpkit", "asyncio"])
+    def test_a_file_named_like_a_module_that_is_in_use(self, folder: Path, stem: str) -> None:
+        taken = __import__(stem)
+        (folder / f"{stem}.py").write_text(an_app())
+        assert load_app(f"{stem}.py").name == "app"
+        assert sys.modules[stem] is taken
+
+    def test_a_dataclass_in_a_file_finds_its_module(self, folder: Path) -> None:
+        """Annotations that are strings are looked up in `sys.modules`."""
+        (folder / "main.py").write_text(
+            "from __future__ import annotations\n"
+            "from dataclasses import dataclass\n"
+            + an_app()
+            + "@dataclass\nclass City:\n    name: str\n"
+            "@app.tool\ndef show(city: City) -> City: return city\n"
+        )
+        assert "show" in load_app("main.py").server.registry.tools
+
+
+class TestMarkedFunctions:
+    MARKED = (
+        '"""How to use it."""\n'
+        "import mcpkit\n"
+        "@mcpkit.tool\n"
+        "def add(a: int, b: int) -> int: return a + b\n"
+    )
+
+    def test_make_an_app(self, folder: Path) -> None:
+        (folder / "sums.py").write_text(self.MARKED)
+        app = load_app("sums.py")
+        assert list(app.server.registry.tools) == ["add"]
+
+    def test_it_has_the_name_and_the_docstring_of_the_module(self, folder: Path) -> None:
+        (folder / "sums.py").write_text(self.MARKED)
+        app = load_app("sums.py")
+        assert (app.name, app.server.instructions) == ("sums", "How to use it.")
+
+    def test_an_app_beside_them_goes_first(self, folder: Path) -> None:
+        (folder / "sums.py").write_text(self.MARKED + an_app())
+        assert load_app("sums.py").name == "app"
+
+
+REFUSED = {
+    "no file": ("missing.py", "", "there is no file missing.py"),
+    "no file in a folder": ("no/such.py", "", "there is no file no/such.py"),
+    "no file, with a name": ("missing.py:app", "", "there is no file missing.py"),
+    "no module": ("missing", "", "there is no module or file missing"),
+    "no module in a package": ("os.missing", "", "there is no module or file os.missing"),
+    "a folder": (".", "", "there is no file ."),
+    "nothing": ("", "", "there is no file"),
+    "no app": ("main.py", "x = 1", "main.py has no app: make one, app = MCPKit('main')"),
+    "the class alone": ("main.py", "from mcpkit import MCPKit", "main.py has no app"),
+    "two apps": (
+        "main.py",
+        an_app("one") + an_app("two"),
+        "main.py has 2 apps: one, two; say which, as in main.py:one",
+    ),
+    "no such name": ("main.py:nope", an_app(), "main.py has nothing named 'nope'"),
+    "no app of this name": ("main.py:x", "x = 1", "'x' in main.py is a int, not an MCPKit app"),
+    "a factory": (
+        "main.py:make",
+        "def make(): ...",
+        "'make' in main.py is a function, not an MCPKit app",
+    ),
+    "an import that fails": (
+        "main.py",
+        "\nimport not_there",
+        "main.py cannot be imported: ModuleNotFoundError: "
+        "No module named 'not_there' (main.py:2)",
+    ),
+    "an import of its own name that fails": (
+        "main.py",
+        "import main.inner",
+        "main.py cannot be imported: ModuleNotFoundError",
+    ),
+    "a syntax error": (
+        "main.py",
+        "\n\ndef f(:\n",
+        "main.py cannot be imported: SyntaxError: invalid syntax (main.py:3)",
+    ),
+    "an exception": (
+        "main.py",
+        "raise ValueError('first\\nsecond')",
+        "main.py cannot be imported: ValueError: first (main.py:1)",
+    ),
+    "an exception without text": (
+        "main.py",
+        "raise KeyError",
+        "main.py cannot be imported: KeyError (main.py:1)",
+    ),
+    "an exit": ("main.py", "raise SystemExit(3)", "main.py cannot be imported: SystemExit: 3"),
+    "bytes that are no text": ("main.py", "\udcff", "main.py cannot be imported: SyntaxError"),
+    "a wrong setting": (
+        "main.py",
+        "from mcpkit import MCPKit\napp = MCPKit('x', page_size=0)",
+        "page_size must be at least 1, or None for a single page (main.py:2)",
+    ),
+    "a bad signature": (
+        "main.py",
+        an_app() + "@app.tool\ndef bad(*args: int) -> None: ...",
+        "bad",
+    ),
+    "a bad signature of a marked function": (
+        "main.py",
+        "import mcpkit\n@mcpkit.tool\ndef bad(*args: int) -> None: ...",
+        "bad",
+    ),
+}
+
+
+@pytest.mark.parametrize(("target", "source", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_refusal_is_one_line(folder: Path, target: str, source: str, message: str) -> None:
+    if source:
+        (folder / "main.py").write_text(source + "\n", errors="surrogateescape")
+    with pytest.raises(TargetError) as refused:
+        load_app(target)
+    assert message in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_a_file_that_is_no_python(folder: Path) -> None:
+    (folder / "server.txt").write_text("hello")
+    with pytest.raises(TargetError, match=r"server\.txt is no Python file"):
+        load_app("server.txt")

@@ -1,0 +1,291 @@
+"""Other people's clients use a server over stdio, on every revision that they speak."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+INSTALLED = ROOT / ".cache" / "peers"
+NODE = INSTALLED / "node"
+FOLDERS = [INSTALLED / "python-1", INSTALLED / "python-2", NODE]
+
+HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+LATEST = "2026-07-28"
+
+
+class Peer(NamedTuple):
+    """A client, and how it is told to connect: a revision, or ``auto``."""
+
+    client: str
+    mode: str
+
+    @property
+    def revision(self) -> str:
+        return LATEST if self.mode == "auto" else self.mode
+
+    @property
+    def modern(self) -> bool:
+        return self.revision == LATEST
+
+
+MODES = {
+    "official_python_1": HANDSHAKES,
+    "official_python_2": (*HANDSHAKES, LATEST, "auto"),
+    "typescript_1": HANDSHAKES,
+    "typescript_2": (*HANDSHAKES, LATEST, "auto"),
+}
+PEERS = [Peer(client, mode) for client, modes in MODES.items() for mode in modes]
+
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.parametrize("peer", PEERS, ids=lambda peer: f"{peer.client}-{peer.mode}"),
+]
+
+
+@functools.cache
+def report_of(peer: Peer) -> dict[str, Any]:
+    """What a client saw, when it tried everything once."""
+    server = [sys.executable, "-m", "mcpkit", "run", str(HERE / "server.py")]
+    if peer.client.startswith("typescript"):
+        # Node looks for packages beside the script only.
+        for script in HERE.glob("*.mjs"):
+            shutil.copy(script, NODE)
+        run = [str(NODE / "node_modules" / ".bin" / "node"), str(NODE / f"{peer.client}.mjs")]
+    else:
+        folder = peer.client.replace("official_python_", "python-")
+        python = INSTALLED / folder / "bin" / "python"
+        run = [str(python), str(HERE / f"{peer.client}.py")]
+    done = subprocess.run(
+        [*run, peer.mode, *server], cwd=ROOT, capture_output=True, text=True, timeout=50
+    )
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+@pytest.fixture
+def report(peer: Peer) -> dict[str, Any]:
+    if not all((folder / "installed-from").is_file() for folder in FOLDERS):
+        reason = "other people's clients are not installed; run .ci/peers"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return report_of(peer)
+
+
+def answer(text: str, structured: Any = None, *, is_error: bool = False) -> dict[str, Any]:
+    return {
+        "content": [{"type": "text", "text": text}],
+        "structured": structured,
+        "is_error": is_error,
+    }
+
+
+def as_structured(peer: Peer, value: Any) -> Any:
+    """What a revision makes of a structured result that is not an object (TOOL-11, TOOL-12)."""
+    if peer.modern:
+        return value
+    return {"result": value} if peer.revision >= "2025-06-18" else None
+
+
+# --- the connection -------------------------------------------------------------------------------
+
+
+def test_revision_is_the_one_the_client_asks_for(peer: Peer, report: dict[str, Any]) -> None:
+    assert report["revision"] == peer.revision
+
+
+def test_server_introduces_itself(peer: Peer, report: dict[str, Any]) -> None:
+    # A client that is told the revision need not ask who the server is.
+    unasked = peer == Peer("official_python_2", LATEST)
+    assert report["server"] == (None if unasked else ["peers", "1.2.3"])
+    assert report["instructions"] == (None if unasked else "Try everything.")
+
+
+def test_capabilities_are_those_of_the_revision(peer: Peer, report: dict[str, Any]) -> None:
+    expected = ["completions", "logging", "prompts", "resources", "tools"]
+    if peer.revision == "2024-11-05":
+        expected.remove("completions")
+    if peer == Peer("official_python_2", LATEST):
+        expected = []
+    assert report["capabilities"] == expected
+
+
+# --- tools ----------------------------------------------------------------------------------------
+
+
+def test_tools_are_listed_with_descriptions(report: dict[str, Any]) -> None:
+    assert report["tools"] == {
+        "add": "Add two numbers.",
+        "shout": "Say it louder.",
+        "locate": "Find a city.",
+        "everywhere": "Find every city.",
+        "picture": "Draw something very small.",
+        "refuse": "Never do it.",
+        "explode": "Fail in a way nobody expected.",
+        "count": "Count, tell how far it is, and wait for `go_on`.",
+        "go_on": "Let `count` end.",
+        "write": "Write the note of today.",
+        "learn": "Offer one more tool.",
+        "decide": "Ask the user two things, one after the other.",
+        "think": "Ask the model.",
+        "look": "Ask for the roots.",
+    }
+
+
+def test_sync_tool_answers(peer: Peer, report: dict[str, Any]) -> None:
+    assert report["sync"] == answer("42", as_structured(peer, 42))
+
+
+def test_async_tool_answers(peer: Peer, report: dict[str, Any]) -> None:
+    assert report["async"] == answer("HEY", None)
+
+
+def test_model_is_structured_content(peer: Peer, report: dict[str, Any]) -> None:
+    place = {"city": "Lisbon", "latitude": 38.7}
+    structured = place if peer.revision >= "2025-06-18" else None
+    assert report["structured"] == answer('{"city":"Lisbon","latitude":38.7}', structured)
+
+
+def test_list_is_structured_content(peer: Peer, report: dict[str, Any]) -> None:
+    places = [{"city": "Lisbon", "latitude": 38.7}, {"city": "Oslo", "latitude": 59.9}]
+    assert report["wrapped"]["structured"] == as_structured(peer, places)
+
+
+def test_image_arrives(report: dict[str, Any]) -> None:
+    block = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
+    assert report["picture"]["content"] == [block]
+
+
+def test_tool_error_is_shown(report: dict[str, Any]) -> None:
+    assert report["refused"] == answer("not today", is_error=True)
+
+
+def test_unexpected_exception_is_hidden(report: dict[str, Any]) -> None:
+    [block] = report["exploded"]["content"]
+    assert report["exploded"]["is_error"]
+    assert re.fullmatch(r"The tool failed \(reference \w+\)\.", block["text"])
+
+
+def test_bad_arguments_are_all_named(report: dict[str, Any]) -> None:
+    text = 'a: expected an integer, got "two"\nb: required, but missing'
+    assert report["bad_arguments"] == answer(text, is_error=True)
+
+
+def test_unknown_tool_is_a_protocol_error(report: dict[str, Any]) -> None:
+    assert report["unknown_tool"] == {"error": -32602}
+
+
+def test_tool_added_while_connected_is_announced_and_works(report: dict[str, Any]) -> None:
+    assert report["grown"] == answer("new")
+
+
+# --- resources ------------------------------------------------------------------------------------
+
+
+def test_resources_are_listed(report: dict[str, Any]) -> None:
+    assert report["resources"] == ["notes://today", "notes://pixel"]
+
+
+def test_templates_are_listed(report: dict[str, Any]) -> None:
+    assert report["templates"] == ["notes://{day}/text"]
+
+
+def test_text_is_read(report: dict[str, Any]) -> None:
+    contents = {"uri": "notes://today", "mimeType": "text/plain", "text": "buy milk"}
+    assert report["text"] == [contents]
+
+
+def test_bytes_are_read(report: dict[str, Any]) -> None:
+    [contents] = report["blob"]
+    assert contents["blob"] == "iVBORw0KGgo="
+
+
+def test_template_is_read(report: dict[str, Any]) -> None:
+    [contents] = report["templated"]
+    assert contents["text"] == "sell milk"
+
+
+def test_unknown_resource_is_a_protocol_error(peer: Peer, report: dict[str, Any]) -> None:
+    # TypeScript 2 shows the new code for the old one.
+    new_code = peer.modern or peer.client == "typescript_2"
+    assert report["unknown_resource"] == {"error": -32602 if new_code else -32002}
+
+
+def test_watched_resource_is_announced_when_it_changes(report: dict[str, Any]) -> None:
+    assert report["updated"] == "notes://today"
+
+
+# --- prompts and completion -----------------------------------------------------------------------
+
+
+def test_prompts_are_listed_with_arguments(report: dict[str, Any]) -> None:
+    assert report["prompts"] == {"travel": ["country", "city", "days"]}
+
+
+def test_prompt_is_filled_in(report: dict[str, Any]) -> None:
+    content = {"type": "text", "text": "Plan 2 days in Oslo, Norway."}
+    assert report["prompt"] == [{"role": "user", "content": content}]
+
+
+def test_prompt_without_a_required_argument_is_a_protocol_error(report: dict[str, Any]) -> None:
+    assert report["incomplete_prompt"] == {"error": -32602}
+
+
+def test_literal_completes_by_itself(report: dict[str, Any]) -> None:
+    assert report["complete_literal"] == ["Norway"]
+
+
+def test_completion_knows_the_other_arguments(peer: Peer, report: dict[str, Any]) -> None:
+    known = peer.revision >= "2025-06-18"
+    assert report["complete_context"] == (["Oslo", "Odda"] if known else ["Oslo", "Odda", "Lisbon"])
+
+
+def test_template_variable_completes(report: dict[str, Any]) -> None:
+    assert report["complete_template"] == ["tomorrow"]
+
+
+# --- asking the client ----------------------------------------------------------------------------
+
+
+def test_user_is_asked_one_thing_after_the_other(peer: Peer, report: dict[str, Any]) -> None:
+    if peer.revision >= "2025-06-18":
+        assert report["decided"] == answer("red in Lisbon")
+    else:
+        text = f"revision {peer.revision} has no elicitation"
+        assert report["decided"] == answer(text, is_error=True)
+
+
+def test_model_is_asked(report: dict[str, Any]) -> None:
+    assert report["thought"] == answer("hot leaf water")
+
+
+def test_roots_are_asked_for(report: dict[str, Any]) -> None:
+    assert report["looked"] == answer("file:///tea")
+
+
+# --- while a tool runs ----------------------------------------------------------------------------
+
+
+def test_call_ends_when_another_lets_it(report: dict[str, Any]) -> None:
+    assert report["counted"] == answer("counted")
+
+
+def test_progress_arrives(peer: Peer, report: dict[str, Any]) -> None:
+    first, second = ("number 1", "number 2") if peer.revision >= "2025-03-26" else (None, None)
+    assert report["progress"] == [[1, 2, first], [2, 2, second]]
+
+
+def test_log_message_of_the_wanted_level_arrives(report: dict[str, Any]) -> None:
+    assert report["logged"] == [["info", "counter", "counting"]]

@@ -1,0 +1,37 @@
+// Drives a server with the official TypeScript client of today; prints what it saw as JSON.
+//
+// Usage: typescript_2.mjs MODE COMMAND [ARGUMENT ...]     MODE is "auto" or a protocol revision.
+
+import { Client } from "@modelcontextprotocol/client";
+import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+import { Inbox, answers, capabilities, drive } from "./drive.mjs";
+
+const [mode, command, ...args] = process.argv.slice(2);
+
+function negotiation() {
+  if (mode === "auto") return { versionNegotiation: { mode: "auto" } };
+  if (mode >= "2026") return { versionNegotiation: { mode: { pin: mode } } };
+  return { supportedProtocolVersions: [mode] };
+}
+
+const client = new Client({ name: "typescript", version: "2" }, { capabilities, ...negotiation() });
+client.setRequestHandler("elicitation/create", answers.elicit);
+client.setRequestHandler("sampling/createMessage", answers.sample);
+client.setRequestHandler("roots/list", answers.roots);
+const arrived = { logged: [], updated: new Inbox(), listed: new Inbox() };
+client.setNotificationHandler("notifications/message", ({ params }) => {
+  arrived.logged.push([params.level, params.logger ?? null, params.data]);
+});
+client.setNotificationHandler("notifications/resources/updated", ({ params }) => {
+  arrived.updated.put(params.uri);
+});
+client.setNotificationHandler("notifications/tools/list_changed", () => {
+  arrived.listed.put("tools");
+});
+await client.connect(new StdioClientTransport({ command, args }));
+await drive(
+  client,
+  (params, options) => client.callTool(params, options),
+  arrived,
+  client.getNegotiatedProtocolVersion(),
+);

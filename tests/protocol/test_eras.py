@@ -1,0 +1,316 @@
+"""Requests that announce themselves, and both eras on one connection (ERA, VER, META)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mcpkit.protocol.connection import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    LOG_LEVEL_KEY,
+    VERSION_KEY,
+    Cancelled,
+    ClientFacts,
+    Connection,
+    Dropped,
+    Event,
+    Notification,
+    Refused,
+    Request,
+    State,
+)
+from mcpkit.types import LOG_LEVELS
+from tests.protocol.talk import (
+    LEGACY,
+    MODERN,
+    NEWEST_LEGACY,
+    VERSIONS,
+    announced,
+    ask,
+    cancellation,
+    initialize,
+    meta,
+    notification,
+    one,
+    opened,
+    refusal,
+    request,
+    revision,
+    started,
+)
+from tests.schemas import check
+
+NEW = "no handshake"
+STARTS = [NEW, *LEGACY]
+REMOVED = ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"]
+ONLY_MODERN = ["server/discover", "subscriptions/listen"]
+
+
+def start(where: str) -> Connection:
+    return Connection() if where == NEW else opened(where)
+
+
+def with_meta(method: str, members: dict[str, Any]) -> dict[str, Any]:
+    return request("m", method, {"_meta": members})
+
+
+def without(key: str) -> dict[str, Any]:
+    return {name: value for name, value in meta().items() if name != key}
+
+
+pytestmark = pytest.mark.parametrize("where", STARTS)
+
+
+# --- a request announces itself -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", MODERN)
+def test_a_request_is_served_by_the_version_it_names(where: str, version: str) -> None:
+    """VER-1, ERA-4."""
+    event = one(start(where), announced(1, "tools/list", version), Request)
+    assert event.revision is revision(version)
+
+
+def test_a_request_that_announces_itself_leaves_the_handshake_alone(where: str) -> None:
+    """META-3."""
+    connection = start(where)
+    before = (connection.state, connection.revision, connection.client)
+    started(connection, MODERN[-1], 1)
+    assert (connection.state, connection.revision, connection.client) == before
+
+
+def test_a_request_has_its_own_client_and_no_other(where: str) -> None:
+    """META-3, ERA-4."""
+    connection = start(where)
+    able = meta() | {CAPABILITIES_KEY: {"roots": {}}, CLIENT_INFO_KEY: {"name": "x"}}
+    first = one(connection, request(1, "tools/list", {"_meta": able}), Request)
+    second = one(connection, announced(2, "tools/list"), Request)
+    assert first.client == ClientFacts({"roots": {}}, {"name": "x"})
+    assert second.client == ClientFacts({}, None)
+
+
+def test_a_client_need_not_say_who_it_is(where: str) -> None:
+    """META-2."""
+    assert one(start(where), with_meta("tools/list", meta()), Request).client.info is None
+
+
+@pytest.mark.parametrize("info", [{}, {"name": 1}, {"invented": []}], ids=repr)
+def test_what_a_client_says_of_itself_is_not_judged(where: str, info: dict[str, Any]) -> None:
+    """META-2, META-4."""
+    event = one(start(where), with_meta("tools/list", meta() | {CLIENT_INFO_KEY: info}), Request)
+    assert event.client.info == info
+
+
+@pytest.mark.parametrize("key", ["roots", "invented"])
+def test_capabilities_that_no_longer_exist_are_tolerated(where: str, key: str) -> None:
+    """MSG-17."""
+    members = meta() | {CAPABILITIES_KEY: {key: {"listChanged": True}}}
+    event = one(start(where), with_meta("tools/list", members), Request)
+    assert event.client.capabilities == {key: {"listChanged": True}}
+
+
+@pytest.mark.parametrize("level", LOG_LEVELS)
+def test_a_request_may_ask_for_log_messages(where: str, level: str) -> None:
+    """LOG-4."""
+    event = one(start(where), with_meta("tools/list", meta() | {LOG_LEVEL_KEY: level}), Request)
+    assert event.log_level == level
+
+
+def test_a_request_asks_for_no_log_messages_by_default(where: str) -> None:
+    """LOG-4."""
+    assert one(start(where), with_meta("tools/list", meta()), Request).log_level is None
+
+
+@pytest.mark.parametrize("level", ["", "warn", "INFO", 1, True, [], {}], ids=repr)
+def test_an_unknown_log_level_is_invalid(where: str, level: object) -> None:
+    """-32602."""
+    members = meta() | {LOG_LEVEL_KEY: level}
+    assert refusal(start(where), with_meta("tools/list", members)) == (-32602, "m")
+
+
+# --- what is missing ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["tools/list", "ping", "initialize", "a/b", *ONLY_MODERN])
+@pytest.mark.parametrize("key", [VERSION_KEY, CAPABILITIES_KEY])
+def test_half_an_announcement_is_invalid(where: str, key: str, method: str) -> None:
+    """META-1, META-3; -32602."""
+    assert refusal(start(where), with_meta(method, without(key))) == (-32602, "m")
+
+
+@pytest.mark.parametrize("params", [None, {}, {"_meta": None}, {"_meta": {}}], ids=repr)
+@pytest.mark.parametrize("method", ONLY_MODERN)
+def test_a_method_of_the_modern_era_must_announce_itself(
+    where: str, method: str, params: object
+) -> None:
+    """META-1; -32602."""
+    assert refusal(start(where), request("m", method, params)) == (-32602, "m")
+
+
+@pytest.mark.parametrize("wrong", [None, 1, [], {}, True], ids=repr)
+def test_a_version_must_be_a_string(where: str, wrong: object) -> None:
+    """META-1; -32602."""
+    members = meta() | {VERSION_KEY: wrong}
+    assert refusal(start(where), with_meta("tools/list", members)) == (-32602, "m")
+
+
+@pytest.mark.parametrize("wrong", [None, 1, [], "x", True], ids=repr)
+def test_capabilities_must_be_an_object(where: str, wrong: object) -> None:
+    """META-1; -32602."""
+    members = meta() | {CAPABILITIES_KEY: wrong}
+    assert refusal(start(where), with_meta("tools/list", members)) == (-32602, "m")
+
+
+@pytest.mark.parametrize("wrong", [1, [], "x", True], ids=repr)
+def test_client_info_must_be_an_object(where: str, wrong: object) -> None:
+    """-32602."""
+    members = meta() | {CLIENT_INFO_KEY: wrong}
+    assert refusal(start(where), with_meta("tools/list", members)) == (-32602, "m")
+
+
+@pytest.mark.parametrize("key", [CLIENT_INFO_KEY, LOG_LEVEL_KEY, "io.modelcontextprotocol/other"])
+def test_other_keys_do_not_make_a_request_modern(where: str, key: str) -> None:
+    """The first line of the table of eras names two keys."""
+    if where == NEW:
+        assert refusal(start(where), with_meta("tools/list", {key: "x"})) == (-32600, "m")
+    else:
+        event = one(start(where), with_meta("tools/list", {key: "x"}), Request)
+        assert (event.revision.version, event.log_level) == (where, None)
+
+
+# --- versions -------------------------------------------------------------------------------------
+
+UNKNOWN = ["1900-01-01", "2099-01-01", "", "latest", "2026-07-28 ", "ü"]
+
+
+@pytest.mark.parametrize("version", UNKNOWN)
+def test_an_unknown_version_is_refused_with_those_that_are_known(where: str, version: str) -> None:
+    """VER-1, ERR-4, DISC-3; -32022."""
+    event = one(start(where), announced("m", "tools/list", version), Refused)
+    assert event.text is not None
+    check(event.text, "2026-07-28")
+    error = json.loads(event.text)["error"]
+    assert error["code"] == -32022
+    assert error["data"] == {"supported": VERSIONS, "requested": version}
+
+
+@pytest.mark.parametrize("method", ["a/b", "initialize", "ping", *ONLY_MODERN])
+def test_an_unknown_version_is_noticed_before_an_unknown_method(where: str, method: str) -> None:
+    """VER-1; -32022."""
+    assert refusal(start(where), announced("m", method, "2099-01-01")) == (-32022, "m")
+
+
+@pytest.mark.parametrize("method", ["tools/list", "initialize", "ping", *ONLY_MODERN])
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_version_with_a_handshake_cannot_be_announced(
+    where: str, version: str, method: str
+) -> None:
+    """ERA-2; -32602, since the list of -32022 would send the client round in circles."""
+    event = one(start(where), announced("m", method, version), Refused)
+    assert (event.error.code, event.id) == (-32602, "m")
+    assert "initialize" in event.error.message
+
+
+@pytest.mark.parametrize("method", REMOVED)
+def test_methods_of_the_handshake_are_gone_from_the_modern_era(where: str, method: str) -> None:
+    """ERA-1; -32601."""
+    connection = start(where)
+    before = connection.state
+    assert refusal(connection, announced("m", method)) == (-32601, "m")
+    assert connection.state is before
+
+
+@pytest.mark.parametrize("method", ["a/b", *REMOVED])
+def test_a_refusal_in_the_modern_era_fits_its_schema(where: str, method: str) -> None:
+    """ERR-5."""
+    event = one(start(where), announced("m", method), Refused)
+    assert event.text is not None
+    check(event.text, MODERN[-1])
+
+
+# --- both eras at once ----------------------------------------------------------------------------
+
+
+def test_discovery_may_come_before_a_handshake(where: str) -> None:
+    """ERA-10, VER-2."""
+    connection = start(where)
+    probe = one(connection, announced("probe", "server/discover"), Request)
+    assert connection.send_result(probe, b"") is not None
+    if where == NEW:
+        one(connection, initialize(1, NEWEST_LEGACY), Request)
+        assert connection.state is State.OPENING
+
+
+def test_a_refused_probe_does_not_prevent_a_handshake(where: str) -> None:
+    """ERA-10."""
+    connection = start(where)
+    refusal(connection, announced("probe", "server/discover", "2099-01-01"))
+    if where == NEW:
+        one(connection, initialize(1, NEWEST_LEGACY), Request)
+    assert connection.revision is not None
+
+
+def test_an_announced_request_is_served_during_the_handshake(where: str) -> None:
+    """ERA-4."""
+    connection = Connection()
+    one(connection, initialize(1, where if where in LEGACY else NEWEST_LEGACY), Request)
+    assert started(connection, MODERN[-1], 2).revision.version == MODERN[-1]
+
+
+def test_an_announced_request_does_not_open_a_session(where: str) -> None:
+    """META-3: nothing is inferred from an earlier request."""
+    connection = start(where)
+    started(connection, MODERN[-1], 1)
+    if where == NEW:
+        assert refusal(connection, request(2, "tools/list")) == (-32600, 2)
+    else:
+        assert started(connection, where, 2).revision.version == where
+
+
+def test_each_era_sees_the_capabilities_of_its_own(where: str) -> None:
+    """ERA-4, META-3."""
+    connection = Connection()
+    version = where if where in LEGACY else NEWEST_LEGACY
+    hello = initialize(1, version, capabilities={"sampling": {}})
+    connection.send_result(one(connection, hello, Request), b"")
+    modern = started(connection, MODERN[-1], 2)
+    legacy = started(connection, version, 3)
+    assert (modern.client.capabilities, legacy.client.capabilities) == ({}, {"sampling": {}})
+
+
+def test_both_eras_share_one_space_of_ids(where: str) -> None:
+    """MSG-4; -32600."""
+    connection = start(where)
+    asked = started(connection, MODERN[-1], 1)
+    other = NEWEST_LEGACY if where == NEW else where
+    second = request(1, "ping") if where == NEW else ask(other, 1)
+    assert refusal(connection, second) == (-32600, 1)
+    assert connection.send_result(asked, b"") is not None
+
+
+def test_a_cancellation_finds_a_request_of_the_modern_era(where: str) -> None:
+    """ERA-3, CANC-4."""
+    connection = start(where)
+    asked = started(connection, MODERN[-1], 1)
+    assert one(connection, cancellation(1), Cancelled).request is asked
+    assert connection.send_result(asked, b"") is None
+
+
+def test_a_cancellation_finds_requests_of_either_era_and_only_those_it_names(where: str) -> None:
+    """ERA-3, CANC-4."""
+    connection = start(where)
+    modern = started(connection, MODERN[-1], "modern")
+    legacy = one(connection, request("legacy", "ping"), Request)
+    assert one(connection, cancellation("legacy"), Cancelled).request is legacy
+    assert connection.is_in_flight(modern)
+    assert connection.send_result(modern, b"") is not None
+    assert connection.send_result(legacy, b"") is None
+
+
+def test_a_notification_of_the_handshake_needs_one(where: str) -> None:
+    """MSG-5."""
+    kind: type[Event] = Dropped if where == NEW else Notification
+    one(start(where), notification("notifications/roots/list_changed"), kind)

@@ -1,0 +1,229 @@
+"""One JSON-RPC message ⇄ text."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpkit.errors import InvalidParams, InvalidRequest, ParseError, ProtocolError
+from mcpkit.protocol import messages
+from mcpkit.types import UNSET
+from tests.protocol.talk import calm, notification, request
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+# --- reading --------------------------------------------------------------------------------------
+
+NOT_JSON = {
+    "nothing": b"",
+    "blanks": b"  \n",
+    "words": b"hello",
+    "half an object": b'{"jsonrpc":"2.0"',
+    "a comma too many": b'{"jsonrpc":"2.0",}',
+    "two values": b'{"a":1}{"b":2}',
+    "single quotes": b"{'a':1}",
+    "NaN": b'{"a":NaN}',
+    "Infinity": b'{"a":Infinity}',
+    "-Infinity": b'{"a":-Infinity}',
+    "a byte that is not UTF-8": b'{"a":"\xff"}',
+    "a surrogate in UTF-8": b'{"a":"\xed\xa0\x80"}',
+    "half a surrogate pair": b'{"a":"\\ud800"}',
+    "UTF-16": '{"a":1}'.encode("utf-16"),
+    "a byte order mark": b'\xef\xbb\xbf{"a":1}',
+    "a bare control character": b'{"a":"\x01"}',
+    "100,000 levels": b"[" * 100_000 + b"]" * 100_000,
+    "100,000 levels of objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    "an integer of 5,000 digits": b"9" * 5_000,
+}
+
+
+@pytest.mark.parametrize("text", NOT_JSON.values(), ids=NOT_JSON)
+def test_what_is_not_json_is_a_parse_error(text: bytes) -> None:
+    """MSG-1; -32700."""
+    with pytest.raises(ParseError):
+        messages.parse(text)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_text_is_read_from_every_kind_of_buffer(kind: Any) -> None:
+    assert messages.parse(kind(b'{"a":[1,"2"]}')) == {"a": [1, "2"]}
+
+
+def test_a_parse_error_says_where() -> None:
+    with pytest.raises(ParseError, match="line 1 column 6"):
+        messages.parse(b'{"a":x}')
+
+
+@calm
+@given(st.binary())
+def test_bytes_are_either_a_value_or_a_parse_error(text: bytes) -> None:
+    try:
+        messages.parse(text)
+    except ParseError:
+        pass
+
+
+@calm
+@given(JSON)
+def test_a_value_survives_the_way_to_text_and_back(value: Any) -> None:
+    assert messages.parse(messages.encode(value)) == value
+
+
+@calm
+@given(JSON)
+def test_text_is_one_line(value: Any) -> None:
+    """STDIO-1."""
+    assert b"\n" not in messages.encode(value)
+
+
+def test_text_is_compact_utf_8() -> None:
+    """MSG-1."""
+    assert messages.encode({"a": ["ü", 1]}) == '{"a":["ü",1]}'.encode()
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_numbers_that_json_lacks_become_null(number: float) -> None:
+    """MSG-1."""
+    assert messages.encode({"a": [number]}) == b'{"a":[null]}'
+    assert messages.members({"a": number}) == b'"a":null'
+    assert b"null" in messages.notification_text("n", {"a": number})
+    assert b"null" in messages.request_text(1, "m", {"a": number})
+    assert b"null" in messages.error_text(1, ProtocolError("no", data=number))
+
+
+# --- the envelope ---------------------------------------------------------------------------------
+
+GOOD: dict[str, dict[str, Any]] = {
+    "a request": request(1, "m"),
+    "a request with params": request("1", "m", {"a": 1}),
+    "a request with a member nobody knows (MSG-17)": request(1, "m") | {"extra": 1},
+    "more of them (MSG-17)": request(1, "m", {}) | {"extra": 1, "more": 2},
+    "a notification": notification("m"),
+    "a notification with params": notification("m", {}),
+    "a result": {"jsonrpc": "2.0", "id": 1, "result": {}},
+    "an error": {"jsonrpc": "2.0", "id": "1", "error": {"code": 1, "message": ""}},
+    "an error without an id": {"jsonrpc": "2.0", "error": {"code": 1, "message": ""}},
+    "the id zero": request(0, "m"),
+    "an empty id": request("", "m"),
+    "a negative id": request(-1, "m"),
+    "a large id": request(2**70, "m"),
+}
+
+
+@pytest.mark.parametrize("message", GOOD.values(), ids=GOOD)
+def test_a_sound_envelope_passes(message: dict[str, Any]) -> None:
+    messages.check_envelope(message)
+
+
+BAD: dict[str, tuple[str, dict[str, Any]]] = {
+    "no jsonrpc (MSG-1)": ("jsonrpc", {"id": 1, "method": "m"}),
+    "jsonrpc 1.0 (MSG-1)": ("jsonrpc", request(1, "m") | {"jsonrpc": "1.0"}),
+    "jsonrpc as a number (MSG-1)": ("jsonrpc", request(1, "m") | {"jsonrpc": 2.0}),
+    "a null id (MSG-2)": ("id", request(None, "m")),
+    "a float id (MSG-2)": ("id", request(1.5, "m")),
+    "a float id without a fraction (MSG-2)": ("id", request(1.0, "m")),
+    "a bool id (MSG-2)": ("id", request(True, "m")),
+    "a list id (MSG-2)": ("id", request([1], "m")),
+    "an object id (MSG-2)": ("id", request({}, "m")),
+    "a number as method": ("method", {"jsonrpc": "2.0", "id": 1, "method": 1}),
+    "a null method": ("method", {"jsonrpc": "2.0", "id": 1, "method": None}),
+    "a request with a result": ("result", request(1, "m") | {"result": {}}),
+    "a request with an error": ("error", request(1, "m", {}) | {"error": {}}),
+    "a notification with a result": ("result", notification("m") | {"result": {}}),
+    "neither method nor result nor error": ("method", {"jsonrpc": "2.0", "id": 1}),
+    "result and error (MSG-6)": ("result", {"jsonrpc": "2.0", "id": 1, "result": {}, "error": {}}),
+    "a result with a null id (MSG-2)": ("id", {"jsonrpc": "2.0", "id": None, "result": {}}),
+}
+
+
+@pytest.mark.parametrize(("named", "message"), BAD.values(), ids=BAD)
+def test_a_broken_envelope_is_refused_with_the_member_that_is_wrong(
+    named: str, message: dict[str, Any]
+) -> None:
+    """-32600."""
+    with pytest.raises(InvalidRequest, match=named):
+        messages.check_envelope(message)
+
+
+@pytest.mark.parametrize("id", [1, 0, -1, 2**70, "1", "", "ü"])
+def test_an_id_can_be_read_from_a_broken_message(id: object) -> None:
+    """ERR-5."""
+    found = messages.readable_id({"id": id})
+    assert found == id
+    assert type(found) is type(id)
+
+
+NO_IDS: list[object] = [None, True, 1.0, [], {}]
+
+
+@pytest.mark.parametrize(
+    "message", [{}, [], 1, None, "id", *({"id": wrong} for wrong in NO_IDS)], ids=repr
+)
+def test_what_is_no_id_cannot_be_read(message: object) -> None:
+    """MSG-2."""
+    assert messages.readable_id(message) is UNSET
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("id", [1, 0, -7, 2**70, "1", "", 'a"b', "ü\n"])
+def test_an_id_keeps_its_json_type(id: int | str) -> None:
+    """MSG-2."""
+    assert json.loads(messages.result_text(id, b"")) == {"jsonrpc": "2.0", "id": id, "result": {}}
+
+
+@calm
+@given(st.integers(-(10**30), 10**30) | st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_id_that_was_read_can_be_written(id: int | str) -> None:
+    """MSG-2."""
+    assert messages.parse(messages.encode_id(id)) == id
+
+
+def test_a_result_is_made_of_encoded_members() -> None:
+    text = messages.result_text(1, messages.members({"a": 1, "b": [2]}))
+    assert text == b'{"jsonrpc":"2.0","id":1,"result":{"a":1,"b":[2]}}'
+
+
+def test_an_error_has_code_and_message_and_no_data_by_default() -> None:
+    """MSG-7."""
+    assert json.loads(messages.error_text("x", InvalidParams("no"))) == {
+        "jsonrpc": "2.0",
+        "id": "x",
+        "error": {"code": -32602, "message": "no"},
+    }
+
+
+def test_an_error_without_an_id_has_no_such_member() -> None:
+    """MSG-8."""
+    assert "id" not in json.loads(messages.error_text(UNSET, ParseError("no")))
+
+
+def test_a_notification_has_no_id() -> None:
+    """MSG-5."""
+    assert json.loads(messages.notification_text("n")) == {"jsonrpc": "2.0", "method": "n"}
+
+
+def test_params_that_are_empty_are_sent() -> None:
+    assert json.loads(messages.notification_text("n", {}))["params"] == {}
+    assert json.loads(messages.request_text(1, "m", {}))["params"] == {}
+
+
+def test_a_request_without_params_has_no_such_member() -> None:
+    assert json.loads(messages.request_text(1, "m")) == {"jsonrpc": "2.0", "id": 1, "method": "m"}

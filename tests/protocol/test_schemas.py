@@ -1,0 +1,307 @@
+"""The helper that holds messages against the official schemas: it must be able to fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.protocol.talk import LEGACY, VERSIONS, WITHOUT_BATCHES
+from tests.schemas import DATA, check, check_value, definitions
+
+MODERN = "2026-07-28"
+EXAMPLES = sorted((DATA / "examples" / MODERN).glob("*/*.json"))
+METHODS = {
+    "CallTool": "tools/call",
+    "Complete": "completion/complete",
+    "Discover": "server/discover",
+    "GetPrompt": "prompts/get",
+    "InputRequired": "tools/call",
+    "ListPrompts": "prompts/list",
+    "ListResourceTemplates": "resources/templates/list",
+    "ListResources": "resources/list",
+    "ListTools": "tools/list",
+    "ReadResource": "resources/read",
+    "SubscriptionsListen": "subscriptions/listen",
+}
+
+
+def named(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def load(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def result(members: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "result": members}
+
+
+def error(code: object, **data: object) -> dict[str, Any]:
+    body = {"code": code, "message": "no"} | ({"data": data} if data else {})
+    return {"jsonrpc": "2.0", "id": 1, "error": body}
+
+
+def whole(path: Path) -> tuple[dict[str, Any], str | None]:
+    """An example as a server would send it, and the method that it answers."""
+    kind, value = path.parent.name, load(path)
+    name = kind.removesuffix("Response").removesuffix("Result")
+    if kind.endswith("Result"):
+        return result(value), METHODS[name]
+    if kind.endswith("Error") and "error" not in value:
+        return {"jsonrpc": "2.0", "id": 1, "error": value}, None
+    return value, METHODS.get(name)
+
+
+# Published without the cache hints that its own schema requires; the schema of the whole response
+# overlooks it, because its union also has a result that is open to any members.
+DEFECTIVE = "ReadResourceResultResponse/read-resource-result-response"
+
+SENT = [
+    path
+    for path in EXAMPLES
+    if named(path) != DEFECTIVE
+    and (
+        path.parent.name.endswith(("Response", "Notification", "Error"))
+        or path.parent.name.removesuffix("Result") in METHODS
+    )
+]
+
+
+# --- what it accepts ------------------------------------------------------------------------------
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) > 100
+    assert len(SENT) > 40
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=named)
+def test_every_official_example_is_what_its_folder_says(path: Path) -> None:
+    check_value(load(path), MODERN, path.parent.name)
+
+
+@pytest.mark.parametrize("path", SENT, ids=named)
+def test_every_official_example_that_a_server_sends_is_accepted(path: Path) -> None:
+    message, method = whole(path)
+    check(json.dumps(message).encode(), MODERN, method)
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_an_empty_result_answers_a_ping(version: str) -> None:
+    check(b'{"jsonrpc":"2.0","id":1,"result":{}}', version, "ping")
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_server_may_ask_a_legacy_client(version: str) -> None:
+    check({"jsonrpc": "2.0", "id": 1, "method": "roots/list"}, version)
+
+
+def test_a_batch_of_responses_is_accepted_where_batches_exist() -> None:
+    check(json.dumps([result({}), error(-32600)]).encode(), "2025-03-26", "ping")
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
+def test_a_form_may_be_answered_with_a_fraction(version: str) -> None:
+    """The published schemas say integer where the specification says number."""
+    check_value({"action": "accept", "content": {"degrees": 95.5}}, version, "ElicitResult")
+
+
+def test_a_call_may_become_a_task_in_2025_11_25() -> None:
+    now = "2025-11-25T10:00:00Z"
+    task = {"taskId": "t", "status": "working", "createdAt": now, "lastUpdatedAt": now, "ttl": None}
+    check(result({"task": task}), "2025-11-25", "tools/call")
+
+
+# --- what it rejects ------------------------------------------------------------------------------
+
+TOOL = {"name": "t", "inputSchema": {"type": "object"}}
+
+BROKEN_TEXT = {
+    "no JSON": b"{",
+    "NaN": b'{"jsonrpc":"2.0","id":1,"result":{"x":NaN}}',
+    "not UTF-8": b'{"jsonrpc":"2.0","id":"\xff","result":{}}',
+    "a name twice": b'{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2}}',
+    "two messages": b'{"jsonrpc":"2.0","id":1,"result":{}}{"jsonrpc":"2.0","id":1,"result":{}}',
+    "a number": b"1",
+    "an empty batch": b"[]",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN_TEXT.values(), ids=BROKEN_TEXT)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_broken_text_is_rejected(version: str, broken: bytes) -> None:
+    with pytest.raises(AssertionError):
+        check(broken, version)
+
+
+BROKEN_EVERYWHERE: dict[str, dict[str, Any]] = {
+    "neither result nor error nor method": {"jsonrpc": "2.0", "id": 1},
+    "no jsonrpc": {"id": 1, "result": {"resultType": "complete"}},
+    "jsonrpc 1.0": {"jsonrpc": "1.0", "id": 1, "result": {"resultType": "complete"}},
+    "a result without an id": {"jsonrpc": "2.0", "result": {"resultType": "complete"}},
+    "a null id": {"jsonrpc": "2.0", "id": None, "result": {"resultType": "complete"}},
+    "a float id": {"jsonrpc": "2.0", "id": 1.0, "result": {"resultType": "complete"}},
+    "a bool id": {"jsonrpc": "2.0", "id": True, "result": {"resultType": "complete"}},
+    "a null id in an error": error(-32600) | {"id": None},
+    "result and error": error(-32600) | result({"resultType": "complete"}),
+    "result and method": result({"resultType": "complete"}) | {"method": "ping"},
+    "a list as the result": {"jsonrpc": "2.0", "id": 1, "result": []},
+    "an error without a code": {"jsonrpc": "2.0", "id": 1, "error": {"message": "no"}},
+    "an error without a message": {"jsonrpc": "2.0", "id": 1, "error": {"code": 1}},
+    "a fractional error code": error(-32600.5),
+    "an error as text": {"jsonrpc": "2.0", "id": 1, "error": "no"},
+    "a list as the method": {"jsonrpc": "2.0", "method": []},
+    "an unknown notification": {"jsonrpc": "2.0", "method": "notifications/invented"},
+    "a client's notification": {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    "a client's request": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+    "progress without a token": {
+        "jsonrpc": "2.0",
+        "method": "notifications/progress",
+        "params": {"progress": 1},
+    },
+    "a log message with an unknown level": {
+        "jsonrpc": "2.0",
+        "method": "notifications/message",
+        "params": {"level": "loud", "data": 1},
+    },
+}
+
+
+@pytest.mark.parametrize("message", BROKEN_EVERYWHERE.values(), ids=BROKEN_EVERYWHERE)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broken_message_is_rejected(version: str, message: dict[str, Any]) -> None:
+    with pytest.raises(AssertionError):
+        check(message, version)
+
+
+def stamped(members: dict[str, Any]) -> dict[str, Any]:
+    return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} | members
+
+
+BROKEN_RESULTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "no list of tools": ("tools/list", {}),
+    "a tool without a schema": ("tools/list", {"tools": [{"name": "t"}]}),
+    "a null cursor": ("tools/list", {"tools": [], "nextCursor": None}),
+    "an unknown kind of content": ("tools/call", {"content": [{"type": "video"}]}),
+    "content that is not base64": (
+        "tools/call",
+        {"content": [{"type": "image", "data": "?!", "mimeType": "image/png"}]},
+    ),
+    "a resource without a URI": ("resources/list", {"resources": [{"name": "r"}]}),
+    "a resource whose URI is none": ("resources/list", {"resources": [{"name": "r", "uri": "r"}]}),
+    "contents that are neither": ("resources/read", {"contents": [{"uri": "a:b"}]}),
+    "a prompt message by nobody": (
+        "prompts/get",
+        {"messages": [{"role": "system", "content": {"type": "text", "text": ""}}]},
+    ),
+    "completions that are numbers": ("completion/complete", {"completion": {"values": [1]}}),
+    "a method that does not exist": ("tools/invented", {}),
+}
+
+
+@pytest.mark.parametrize(("method", "members"), BROKEN_RESULTS.values(), ids=BROKEN_RESULTS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_result_that_does_not_fit_its_method_is_rejected(
+    version: str, method: str, members: dict[str, Any]
+) -> None:
+    with pytest.raises(AssertionError):
+        check(result(stamped(members)), version, method)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_results_above_are_rejected_for_what_is_broken_in_them(version: str) -> None:
+    """The stamp of these tests is itself no fault."""
+    check(result(stamped({"tools": [TOOL]})), version, "tools/list")
+
+
+@pytest.mark.parametrize("version", WITHOUT_BATCHES)
+def test_a_batch_is_rejected_where_batches_do_not_exist(version: str) -> None:
+    with pytest.raises(AssertionError, match="no batches"):
+        check(json.dumps([result({"resultType": "complete"})]).encode(), version)
+
+
+@pytest.mark.parametrize("part", [{"jsonrpc": "2.0"}, 1, [], [result({})]], ids=repr)
+def test_a_broken_part_of_a_batch_is_rejected(part: object) -> None:
+    with pytest.raises(AssertionError):
+        check(json.dumps([result({}), part]).encode(), "2025-03-26")
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18"])
+def test_an_error_without_an_id_is_rejected_where_it_has_no_shape(version: str) -> None:
+    """MSG-8."""
+    with pytest.raises(AssertionError, match="'id' is a required property"):
+        check({"jsonrpc": "2.0", "error": {"code": -32700, "message": "no"}}, version)
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+def test_an_error_without_an_id_is_accepted_where_it_has_a_shape(version: str) -> None:
+    """MSG-8."""
+    check({"jsonrpc": "2.0", "error": {"code": -32700, "message": "no"}}, version)
+
+
+def test_audio_is_rejected_in_2024_11_05() -> None:
+    """CONT-1."""
+    audio = {"type": "audio", "data": "", "mimeType": "audio/wav"}
+    check(result({"content": [audio]}), "2025-03-26", "tools/call")
+    with pytest.raises(AssertionError):
+        check(result({"content": [audio]}), "2024-11-05", "tools/call")
+
+
+BROKEN_MODERN: dict[str, tuple[str | None, dict[str, Any]]] = {
+    "a result without a resultType (MSG-14)": (None, result({})),
+    "an unknown resultType (MSG-15)": ("tools/call", result({"resultType": "x", "content": []})),
+    "a list without cache hints": ("tools/list", result({"resultType": "complete", "tools": []})),
+    "a negative ttlMs": ("tools/list", result(stamped({"tools": [], "ttlMs": -1}))),
+    "a fractional ttlMs": ("tools/list", result(stamped({"tools": [], "ttlMs": 1.0}))),
+    "a shared cache scope": ("tools/list", result(stamped({"tools": [], "cacheScope": "shared"}))),
+    "input for a list": (
+        "tools/list",
+        result({"resultType": "input_required", "requestState": "s"}),
+    ),
+    "input without a question": ("tools/call", result({"resultType": "input_required"})),
+    "an unknown question": (
+        "tools/call",
+        result({"resultType": "input_required", "inputRequests": {"a": {"method": "ping"}}}),
+    ),
+    "a request to the client (MSG-13)": (
+        None,
+        {"jsonrpc": "2.0", "id": 1, "method": "roots/list"},
+    ),
+    "an answer to ping": ("ping", result({"resultType": "complete"})),
+    "a code that is reserved (ERR-1)": (None, error(-32050)),
+    "the code of older revisions": (None, error(-32002, uri="a:b")),
+    "-32022 without its data": (None, error(-32022)),
+    "-32022 with another list": (None, error(-32022, supported="all", requested="x")),
+    "-32021 with a list of names": (None, error(-32021, requiredCapabilities=["sampling"])),
+    "listen results without their stream": (
+        "subscriptions/listen",
+        result({"resultType": "complete"}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("method", "message"), BROKEN_MODERN.values(), ids=BROKEN_MODERN)
+def test_a_message_that_breaks_the_newest_rules_is_rejected(
+    method: str | None, message: dict[str, Any]
+) -> None:
+    with pytest.raises(AssertionError):
+        check(message, MODERN, method)
+
+
+def test_the_message_says_where_and_shows_what() -> None:
+    with pytest.raises(AssertionError, match=r"(?s)tools\[0\].*inputSchema.*\"name\": \"t\""):
+        check(result({"tools": [{"name": "t"}]}), "2025-06-18", "tools/list")
+
+
+def test_an_unknown_definition_is_rejected() -> None:
+    with pytest.raises(AssertionError, match="defines no Invented"):
+        check_value({}, MODERN, "Invented")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_official_schemas_are_read_whole(version: str) -> None:
+    assert len(definitions(version)) > 70

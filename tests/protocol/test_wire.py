@@ -1,0 +1,329 @@
+"""The values of `mcpkit.types` ⇄ the members of messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpkit.protocol import wire
+from mcpkit.protocol.revisions import REVISIONS
+from mcpkit.types import (
+    Annotations,
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    Icon,
+    ImageContent,
+    Implementation,
+    Message,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    ToolAnnotations,
+)
+from tests.protocol.talk import VERSIONS, calm, revision
+from tests.protocol.test_messages import JSON
+from tests.schemas import check_value, definitions
+
+NEWEST = REVISIONS[-1]
+OLDEST = REVISIONS[0]
+SINCE_META = VERSIONS[VERSIONS.index("2025-06-18") :]
+BEFORE_LINKS = VERSIONS[: VERSIONS.index("2025-06-18")]
+SINCE_LINKS = SINCE_META
+SINCE_AUDIO = VERSIONS[1:]
+
+META = {"example.org/note": [1, None]}
+ICON = Icon("https://example.org/i.png", mime_type="image/png", sizes=["48x48"], theme="dark")
+NOTES = Annotations(
+    audience=["user", "assistant"], priority=0.5, last_modified="2026-01-02T03:04:05Z"
+)
+
+BLOCKS: dict[str, ContentBlock] = {
+    "text": TextContent("ü", annotations=NOTES, meta=META),
+    "image": ImageContent(b"\x00\xff", "image/png", annotations=NOTES, meta=META),
+    "audio": AudioContent(b"\x00\xff", "audio/wav", annotations=NOTES, meta=META),
+    "resource with text": EmbeddedResource(
+        TextResourceContents("a:b", "text", mime_type="text/plain", meta=META),
+        annotations=NOTES,
+        meta=META,
+    ),
+    "resource with bytes": EmbeddedResource(
+        BlobResourceContents("a:b", b"\x00\xff", mime_type="x/y", meta=META),
+        annotations=NOTES,
+        meta=META,
+    ),
+    "link": ResourceLink(
+        "a:b",
+        "name",
+        title="Title",
+        description="What it is.",
+        mime_type="text/plain",
+        size=7,
+        icons=[ICON],
+        annotations=NOTES,
+        meta=META,
+    ),
+}
+PLAIN: dict[str, ContentBlock] = {
+    "text": TextContent(""),
+    "image": ImageContent(b"", "image/png"),
+    "audio": AudioContent(b"", "audio/wav"),
+    "resource": EmbeddedResource(TextResourceContents("a:b", "")),
+    "link": ResourceLink("a:b", "name"),
+}
+
+# --- content blocks -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("block", [*BLOCKS.values(), *PLAIN.values()], ids=[*BLOCKS, *PLAIN])
+def test_a_block_fits_the_schema(block: ContentBlock, version: str) -> None:
+    """CONT-1, CONT-4."""
+    result = {"content": [wire.block_to_wire(block, revision(version))]}
+    stamp = {"resultType": "complete"} if revision(version).stamped else {}
+    check_value(result | stamp, version, "CallToolResult")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+def test_a_block_has_no_member_that_the_schema_lacks(block: ContentBlock, version: str) -> None:
+    """CONT-2."""
+    sent = wire.block_to_wire(block, revision(version))
+    by_type = {
+        schema["properties"]["type"]["const"]: set(schema["properties"])
+        for schema in definitions(version).values()
+        if "const" in schema.get("properties", {}).get("type", {})
+    }
+    assert set(sent) <= by_type[sent["type"]]
+
+
+@pytest.mark.parametrize("block", [*BLOCKS.values(), *PLAIN.values()], ids=[*BLOCKS, *PLAIN])
+def test_a_block_comes_back_as_it_was(block: ContentBlock) -> None:
+    assert wire.block_from_wire(wire.block_to_wire(block, NEWEST)) == block
+
+
+@calm
+@given(st.binary())
+def test_any_bytes_come_back(data: bytes) -> None:
+    """CONT-4."""
+    block = ImageContent(data, "image/png")
+    assert wire.block_from_wire(wire.block_to_wire(block, NEWEST)) == block
+
+
+def test_a_block_has_only_the_members_it_was_given() -> None:
+    assert wire.block_to_wire(TextContent("x"), NEWEST) == {"type": "text", "text": "x"}
+    assert wire.block_to_wire(ResourceLink("a:b", "n"), NEWEST) == {
+        "type": "resource_link",
+        "uri": "a:b",
+        "name": "n",
+    }
+
+
+@pytest.mark.parametrize("version", SINCE_AUDIO)
+def test_audio_is_audio_since_2025_03_26(version: str) -> None:
+    """CONT-1."""
+    sent = wire.block_to_wire(AudioContent(b"a", "audio/wav"), revision(version))
+    assert sent == {"type": "audio", "data": "YQ==", "mimeType": "audio/wav"}
+
+
+def test_audio_is_an_embedded_blob_in_2024_11_05() -> None:
+    """CONT-1."""
+    sent = wire.block_to_wire(AudioContent(b"a", "audio/wav"), OLDEST)
+    assert sent == {
+        "type": "resource",
+        "resource": {"uri": "data:,", "mimeType": "audio/wav", "blob": "YQ=="},
+    }
+
+
+@pytest.mark.parametrize("version", SINCE_LINKS)
+def test_a_link_is_a_link_since_2025_06_18(version: str) -> None:
+    """CONT-1."""
+    sent = wire.block_to_wire(BLOCKS["link"], revision(version))
+    assert (sent["type"], sent["uri"], sent["title"]) == ("resource_link", "a:b", "Title")
+    assert ("icons" in sent) == ("icons" in revision(version).resource_members)
+
+
+@pytest.mark.parametrize("version", BEFORE_LINKS)
+def test_a_link_is_text_with_its_uri_before_2025_06_18(version: str) -> None:
+    """CONT-1."""
+    sent = wire.block_to_wire(BLOCKS["link"], revision(version))
+    assert sent["type"] == "text"
+    assert sent["text"] == "Title: a:b\nWhat it is."
+
+
+@pytest.mark.parametrize("version", BEFORE_LINKS)
+def test_a_link_without_a_title_is_text_with_its_name(version: str) -> None:
+    sent = wire.block_to_wire(ResourceLink("a:b", "name"), revision(version))
+    assert sent == {"type": "text", "text": "name: a:b"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+def test_a_block_keeps_its_meta_where_blocks_have_meta(block: ContentBlock, version: str) -> None:
+    """CONT-2."""
+    sent = wire.block_to_wire(block, revision(version))
+    assert sent.get("_meta") == (META if version in SINCE_META else None)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_resource_contents_keep_their_meta_where_blocks_have_meta(version: str) -> None:
+    """CONT-2."""
+    sent = wire.contents_to_wire(TextResourceContents("a:b", "", meta=META), revision(version))
+    assert ("_meta" in sent) == (version in SINCE_META)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_annotations_keep_the_members_that_the_revision_knows(version: str) -> None:
+    """CONT-2."""
+    sent = wire.block_to_wire(TextContent("x", annotations=NOTES), revision(version))
+    assert set(sent["annotations"]) == revision(version).annotation_members
+
+
+def test_annotations_of_which_nothing_is_left_are_left_out() -> None:
+    """CONT-2."""
+    notes = Annotations(last_modified="2026-01-02T03:04:05Z")
+    assert "annotations" not in wire.block_to_wire(TextContent("x", annotations=notes), OLDEST)
+
+
+def test_a_priority_of_zero_is_sent() -> None:
+    sent = wire.block_to_wire(TextContent("x", annotations=Annotations(priority=0)), NEWEST)
+    assert sent["annotations"] == {"priority": 0}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_prompt_message_has_one_block(version: str) -> None:
+    """PROMPT-4."""
+    block = BLOCKS["audio"]
+    sent = wire.message_to_wire(Message("", "assistant"), block, revision(version))
+    check_value(sent, version, "PromptMessage")
+    assert sent["role"] == "assistant"
+
+
+MALFORMED: dict[str, dict[str, Any]] = {
+    "no type": {"text": "x"},
+    "an unknown type": {"type": "video", "data": ""},
+    "a list as type": {"type": ["text"]},
+    "text without text": {"type": "text"},
+    "an image without data": {"type": "image", "mimeType": "x/y"},
+    "an image without a MIME type": {"type": "image", "data": ""},
+    "an image that is not base64": {"type": "image", "data": "!", "mimeType": "x/y"},
+    "an image whose padding is wrong": {"type": "image", "data": "YQ", "mimeType": "x/y"},
+    "an image that is not ASCII": {"type": "image", "data": "ü", "mimeType": "x/y"},
+    "an image that is a number": {"type": "image", "data": 5, "mimeType": "x/y"},
+    "a resource without a resource": {"type": "resource"},
+    "a resource that is text": {"type": "resource", "resource": "x"},
+    "a resource without contents": {"type": "resource", "resource": {"uri": "a:b"}},
+    "a blob that is not base64": {"type": "resource", "resource": {"uri": "a:b", "blob": "!"}},
+    "a blob that is a number": {"type": "resource", "resource": {"uri": "a:b", "blob": 5}},
+    "a link without a name": {"type": "resource_link", "uri": "a:b"},
+    "annotations that are text": {"type": "text", "text": "x", "annotations": "x"},
+}
+
+
+@pytest.mark.parametrize("value", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_block_is_a_value_error(value: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"block|contents|base64|ASCII|padding"):
+        wire.block_from_wire(value)
+
+
+@calm
+@given(
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["text", "image", "audio", "resource", "resource_link"])},
+        optional=dict.fromkeys(
+            ("text", "data", "mimeType", "resource", "uri", "name", "icons", "_meta"), JSON
+        ),
+    )
+)
+def test_any_object_is_a_block_or_a_value_error(value: dict[str, Any]) -> None:
+    try:
+        wire.block_from_wire(value)
+    except ValueError:
+        pass
+
+
+# --- resource contents ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_contents_fit_the_schema(version: str) -> None:
+    text = TextResourceContents("a:b", "x", mime_type="text/plain", meta=META)
+    blob = BlobResourceContents("a:b", b"\xff", mime_type="x/y", meta=META)
+    check_value(wire.contents_to_wire(text, revision(version)), version, "TextResourceContents")
+    check_value(wire.contents_to_wire(blob, revision(version)), version, "BlobResourceContents")
+
+
+def test_contents_come_back_as_they_were() -> None:
+    for contents in (
+        TextResourceContents("a:b", "", meta=META),
+        BlobResourceContents("a:b", b"", mime_type="x/y"),
+    ):
+        assert wire.contents_from_wire(wire.contents_to_wire(contents, NEWEST)) == contents
+
+
+# --- descriptions ---------------------------------------------------------------------------------
+
+SERVER = Implementation(
+    "server",
+    "1.0",
+    title="Server",
+    description="It serves.",
+    website_url="https://example.org/",
+    icons=[ICON],
+)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_implementation_fits_the_schema_and_has_every_member_it_knows(version: str) -> None:
+    """CONT-2."""
+    sent = wire.implementation_to_wire(SERVER, revision(version))
+    check_value(sent, version, "Implementation")
+    assert set(sent) == revision(version).implementation_members
+
+
+def test_an_implementation_comes_back_as_it_was() -> None:
+    assert wire.implementation_from_wire(wire.implementation_to_wire(SERVER, NEWEST)) == SERVER
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{}, {"name": None}, {"name": 1, "version": 2}, {"icons": 5}, {"icons": [1]}, {"icons": {}}],
+    ids=str,
+)
+def test_a_malformed_implementation_is_tolerated(value: dict[str, Any]) -> None:
+    """META-4: nothing depends on it."""
+    found = wire.implementation_from_wire(value)
+    assert isinstance(found.name, str)
+    assert not found.icons
+
+
+@calm
+@given(st.dictionaries(st.sampled_from(["name", "version", "title", "icons"]), JSON))
+def test_any_object_is_an_implementation(value: dict[str, Any]) -> None:
+    """META-4."""
+    assert isinstance(wire.implementation_from_wire(value).version, str)
+
+
+def test_an_empty_list_of_icons_is_left_out() -> None:
+    assert wire.icons_to_wire([]) is None
+    assert wire.icons_to_wire(None) is None
+
+
+@pytest.mark.parametrize("version", SINCE_AUDIO)
+def test_hints_fit_the_schema(version: str) -> None:
+    hints = ToolAnnotations(
+        title="T", read_only=True, destructive=False, idempotent=True, open_world=False
+    )
+    sent = wire.hints_to_wire(hints)
+    check_value(sent, version, "ToolAnnotations")
+    assert set(sent) == set(definitions(version)["ToolAnnotations"]["properties"])
+    assert wire.hints_from_wire(sent) == hints
+
+
+def test_a_hint_that_is_false_is_sent() -> None:
+    """Absent and false differ: a tool is destructive by default."""
+    assert wire.hints_to_wire(ToolAnnotations(destructive=False)) == {"destructiveHint": False}

@@ -1,0 +1,151 @@
+"""A client that keeps what the server sends, and holds it against the official schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+
+from mcpkit.client import Link
+from mcpkit.testing import REVISIONS, AsyncTestClient
+from tests.schemas import check
+
+__all__ = ["HANDSHAKE", "MODERN", "PATIENCE", "TappedClient", "since", "until"]
+
+PATIENCE = 10.0
+"""Seconds to wait for what must arrive."""
+
+HANDSHAKE = REVISIONS[:-1]
+MODERN = REVISIONS[-1]
+
+
+def since(revision: str) -> tuple[str, ...]:
+    """The revisions from this one on."""
+    return tuple(each for each in REVISIONS if each >= revision)
+
+
+def until(revision: str) -> tuple[str, ...]:
+    """The revisions before this one."""
+    return tuple(each for each in REVISIONS if each < revision)
+
+
+class _Tap:
+    """A link that notes which request an answer will be for."""
+
+    def __init__(self, link: Link, client: TappedClient) -> None:
+        self._link = link
+        self._client = client
+
+    async def send_text(self, text: bytes) -> None:
+        self._client.note_sent(text)
+        await self._link.send_text(text)
+
+    async def aclose(self) -> None:
+        await self._link.aclose()
+
+
+class TappedClient(AsyncTestClient):
+    """Keeps every message of the server.
+
+    Attributes:
+        received: All messages, as objects, in order.
+        notifications: Those notifications that no test has taken yet.
+        violations: Where the server broke the schema of the revision.
+    """
+
+    def __init__(self, target: Any, *, revision: str, **options: Any) -> None:
+        super().__init__(target, revision=revision, **options)
+        self.spoken = revision
+        self.forget()
+        self.violations: list[str] = []
+        self._asked: dict[str | int, tuple[str, str]] = {}
+        self._arrived = anyio.Event()
+
+    def forget(self) -> None:
+        """Begin anew, for the next test."""
+        self.received: list[dict[str, Any]] = []
+        self.notifications: list[dict[str, Any]] = []
+
+    async def _open(self) -> Link:
+        return _Tap(await super()._open(), self)
+
+    def note_sent(self, text: bytes) -> None:
+        """Remember method and revision of a request."""
+        try:
+            sent = json.loads(text)
+        except ValueError:
+            return
+        for each in sent if isinstance(sent, list) else [sent]:
+            if isinstance(each, dict) and isinstance(each.get("id"), (str, int)):
+                params = each.get("params")
+                meta = (params.get("_meta") if isinstance(params, dict) else None) or {}
+                version = meta.get("io.modelcontextprotocol/protocolVersion")
+                if version not in REVISIONS:
+                    version = self.spoken
+                self._asked[each["id"]] = (each.get("method", ""), version)
+
+    def _receive(self, text: bytes) -> None:
+        value = json.loads(text)
+        for each in value if isinstance(value, list) else [value]:
+            self._look_at(each)
+        super()._receive(text)
+        self._arrived.set()
+
+    def _look_at(self, message: dict[str, Any]) -> None:
+        self.received.append(message)
+        method, version = self._asked.get(message.get("id", ""), (None, self.spoken))
+        if "method" in message:
+            self.notifications.append(message)
+            meta = message.get("params", {}).get("_meta", {})
+            if "io.modelcontextprotocol/subscriptionId" in meta:
+                version = MODERN
+        try:
+            check(message, version, method if "result" in message else None)
+        except AssertionError as violation:
+            self.violations.append(str(violation))
+
+    # --- waiting ----------------------------------------------------------------------------------
+
+    async def notification(self, method: str) -> dict[str, Any]:
+        """The params of the next notification of this method that has not been taken yet."""
+        with anyio.fail_after(PATIENCE):
+            while True:
+                for message in self.notifications:
+                    if message["method"] == method:
+                        self.notifications.remove(message)
+                        params: dict[str, Any] = message.get("params", {})
+                        return params
+                self._arrived = anyio.Event()
+                await self._arrived.wait()
+
+    def told(self, method: str) -> list[dict[str, Any]]:
+        """The params of all notifications of this method since the test began."""
+        return [
+            message.get("params", {})
+            for message in self.received
+            if message.get("method") == method
+        ]
+
+    async def exchange(self, message: Mapping[str, Any] | list[Any]) -> dict[str, Any]:
+        """Send a message as it is, and wait for the answer under its id (the last one's)."""
+        last = message[-1] if isinstance(message, list) else message
+        await self.send(message)
+        with anyio.fail_after(PATIENCE):
+            while True:
+                for each in self.received:
+                    same = each.get("id") == last["id"] and type(each["id"]) is type(last["id"])
+                    if same and "method" not in each:
+                        return each
+                self._arrived = anyio.Event()
+                await self._arrived.wait()
+
+    async def send(self, message: object) -> None:
+        """Send a message as it is."""
+        await self.link.send_text(json.dumps(message).encode())
+
+    async def settle(self) -> None:
+        """Two round trips: what was on its way before has arrived, if it was sent at all."""
+        for _ in range(2):
+            await self.request("tools/list")

@@ -1,0 +1,104 @@
+"""Cancellation (PROTOCOL §4.11)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.scenarios.tapped import PATIENCE, TappedClient
+
+pytestmark = pytest.mark.anyio
+
+
+async def cancelled(client: TappedClient) -> list[str]:
+    found: list[str] = json.loads((await client.call_tool("cancelled")).text)
+    return found
+
+
+async def start(client: TappedClient, id: str, gate: str) -> None:
+    """Send a call that waits, and wait until it does."""
+    meta: dict[str, Any] = {"progressToken": id}
+    if client.revision > "2026":
+        meta["io.modelcontextprotocol/protocolVersion"] = client.revision
+        meta["io.modelcontextprotocol/clientCapabilities"] = {}
+    params = {"name": "hold", "arguments": {"gate": gate}, "_meta": meta}
+    await client.send({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+    await client.notification("notifications/progress")
+
+
+async def cancel(client: TappedClient, id: object) -> None:
+    await client.notify("notifications/cancelled", {"requestId": id, "reason": "enough"})
+
+
+async def test_the_work_stops_and_nothing_more_is_sent(client: TappedClient) -> None:
+    """CANC-1, CANC-4: neither an answer, nor the progress that the handler reports at its end."""
+    await start(client, "c1", "one")
+    client.forget()
+    await cancel(client, "c1")
+    await client.settle()
+    assert "one" in await cancelled(client)
+    assert not [each for each in client.received if each.get("id") == "c1"]
+    assert client.told("notifications/progress") == []
+
+
+@pytest.mark.parametrize("id", ["nobody", 987654, None, [1], {}])
+async def test_an_unknown_or_malformed_id_is_ignored(client: TappedClient, id: object) -> None:
+    """CANC-2."""
+    await cancel(client, id)
+    assert (await client.call_tool("echo", {"text": "alive"})).text == "alive"
+    assert len(client.received) == 1
+
+
+async def test_an_answered_request_is_ignored(client: TappedClient) -> None:
+    """CANC-2, CANC-3: answer and cancellation may cross."""
+    meta: dict[str, Any] = {}
+    if client.revision > "2026":
+        meta["io.modelcontextprotocol/protocolVersion"] = client.revision
+        meta["io.modelcontextprotocol/clientCapabilities"] = {}
+    params = {"name": "silence", "_meta": meta}
+    message = {"jsonrpc": "2.0", "id": "crossed", "method": "tools/call", "params": params}
+    await client.send(message)
+    await cancel(client, "crossed")
+    await client.settle()
+    assert len([each for each in client.received if each.get("id") == "crossed"]) <= 1
+    assert (await client.call_tool("echo", {"text": "alive"})).text == "alive"
+
+
+async def test_other_requests_go_on(client: TappedClient) -> None:
+    await start(client, "c2", "two")
+    await start(client, "c3", "three")
+    await cancel(client, "c2")
+    await client.call_tool("release", {"gate": "three"})
+    await client.settle()
+    answers = {each["id"] for each in client.received if "result" in each}
+    assert "c3" in answers
+    assert "c2" not in answers
+
+
+async def test_a_timeout_of_the_client_cancels(client: TappedClient) -> None:
+    """CANC-7."""
+    with pytest.raises(TimeoutError):
+        await client.call_tool("hold", {"gate": "late"}, timeout=0.05)
+    await client.settle()
+    assert "late" in await cancelled(client)
+
+
+async def test_leaving_the_call_cancels(client: TappedClient) -> None:
+    """CANC-7."""
+    started = anyio.Event()
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as group:
+
+            async def call() -> None:
+                await client.call_tool(
+                    "hold", {"gate": "left"}, on_progress=lambda *seen: started.set()
+                )
+
+            group.start_soon(call)
+            await started.wait()
+            group.cancel_scope.cancel()
+    await client.settle()
+    assert "left" in await cancelled(client)

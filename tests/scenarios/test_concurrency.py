@@ -1,0 +1,85 @@
+"""Many calls at once, and large ones."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from tests.scenarios.tapped import MODERN, PATIENCE, TappedClient
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_two_hundred_calls_at_once_are_each_answered(client: TappedClient) -> None:
+    answers: dict[int, str] = {}
+
+    async def call(number: int) -> None:
+        result = await client.call_tool("echo", {"text": f"call {number}"})
+        answers[number] = result.text
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as group:
+            for number in range(200):
+                group.start_soon(call, number)
+    assert answers == {number: f"call {number}" for number in range(200)}
+
+
+async def test_threads_and_tasks_side_by_side(client: TappedClient) -> None:
+    answers: list[str] = []
+
+    async def call(name: str) -> None:
+        answers.append((await client.call_tool(name, {"a": 1, "b": 2})).text)
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as group:
+            for _ in range(50):
+                group.start_soon(call, "add")
+    assert answers == ["3"] * 50
+
+
+async def test_a_call_that_waits_does_not_hold_up_others(client: TappedClient) -> None:
+    """STDIO-5."""
+    order: list[str] = []
+
+    async def hold() -> None:
+        order.append((await client.call_tool("hold", {"gate": "slow"})).text)
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as group:
+            group.start_soon(hold)
+            order.append((await client.call_tool("echo", {"text": "quick"})).text)
+            await client.call_tool("release", {"gate": "slow"})
+    assert order == ["quick", "released slow"]
+
+
+async def test_a_large_payload_arrives_whole_both_ways(client: TappedClient) -> None:
+    text = "0123456789abcdé" * 340_000
+    result = await client.call_tool("echo", {"text": text})
+    assert len(result.text) == len(text)
+    assert result.text == text
+
+
+@pytest.mark.revisions("2025-03-26")
+async def test_a_batch_is_answered_with_a_batch(client: TappedClient) -> None:
+    """MSG-9, MSG-12."""
+    calls = [
+        {
+            "jsonrpc": "2.0",
+            "id": f"b{number}",
+            "method": "tools/call",
+            "params": {"name": "echo", "arguments": {"text": str(number)}},
+        }
+        for number in range(3)
+    ]
+    await client.exchange(calls)
+    found = {each["id"]: each["result"]["content"][0]["text"] for each in client.received}
+    assert found == {"b0": "0", "b1": "1", "b2": "2"}
+
+
+@pytest.mark.revisions(MODERN)
+async def test_the_server_sends_no_requests(client: TappedClient) -> None:
+    """MSG-13, STDIO-7."""
+    for name in ("facts", "everything", "crash", "speak"):
+        await client.call_tool(name, {"level": "error"} if name == "speak" else {})
+    await client.settle()
+    assert not [each for each in client.received if "method" in each and "id" in each]

@@ -1,0 +1,226 @@
+"""Changes of resources, and streams of changes (PROTOCOL §4.4, §4.13)."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpkit.errors import InvalidParams, ProtocolError
+from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, TappedClient
+
+pytestmark = pytest.mark.anyio
+
+handshake = pytest.mark.revisions(*HANDSHAKE)
+modern = pytest.mark.revisions(MODERN)
+
+UPDATED = "notifications/resources/updated"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+TAG = "io.modelcontextprotocol/subscriptionId"
+
+
+# --- handshake revisions --------------------------------------------------------------------------
+
+
+@handshake
+async def test_a_subscriber_is_told_until_it_unsubscribes(client: TappedClient) -> None:
+    """RES-10."""
+    await client.subscribe("note://hello")
+    await client.call_tool("touch", {"uri": "note://hello"})
+    assert await client.notification(UPDATED) == {"uri": "note://hello"}
+    await client.unsubscribe("note://hello")
+    await client.call_tool("touch", {"uri": "note://hello"})
+    await client.settle()
+    assert len(client.told(UPDATED)) == 1
+
+
+@handshake
+async def test_only_what_was_subscribed_to_is_told(client: TappedClient) -> None:
+    """RES-10."""
+    await client.subscribe("note://json")
+    await client.call_tool("touch", {"uri": "note://hello"})
+    await client.call_tool("touch", {"uri": "note://json"})
+    await client.notification(UPDATED)
+    await client.unsubscribe("note://json")
+    assert client.told(UPDATED) == [{"uri": "note://json"}]
+
+
+@handshake
+async def test_a_part_of_what_is_watched(client: TappedClient) -> None:
+    """The notification may name a resource below the one that is watched."""
+    await client.subscribe("lib://files/sub/inner.md")
+    await client.call_tool("touch", {"uri": "lib://files/sub/inner.md/heading"})
+    assert await client.notification(UPDATED) == {"uri": "lib://files/sub/inner.md/heading"}
+    await client.unsubscribe("lib://files/sub/inner.md")
+
+
+@handshake
+async def test_an_unknown_resource_cannot_be_watched(client: TappedClient) -> None:
+    """RES-4."""
+    with pytest.raises(ProtocolError) as caught:
+        await client.subscribe("note://nowhere")
+    assert (caught.value.code, caught.value.data) == (-32002, {"uri": "note://nowhere"})
+
+
+@handshake
+@pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
+async def test_a_subscription_needs_a_uri(client: TappedClient, method: str) -> None:
+    with pytest.raises(InvalidParams):
+        await client.request(method, {})
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+class Heard:
+    """What one stream told."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[str, Any]] = []
+        self._heard = anyio.Event()
+
+    def __call__(self, method: str, params: Any) -> None:
+        self.changes.append((method, params))
+        self._heard.set()
+
+    async def wait(self, count: int = 1) -> None:
+        with anyio.fail_after(PATIENCE):
+            while len(self.changes) < count:
+                self._heard = anyio.Event()
+                await self._heard.wait()
+
+    @property
+    def methods(self) -> list[str]:
+        return [method for method, _ in self.changes]
+
+
+async def start_listening(
+    client: TappedClient, id: str | int, notifications: dict[str, Any]
+) -> dict[str, Any]:
+    """Send a listen request as it is; the params of its acknowledgement."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params = {"notifications": notifications, "_meta": meta}
+    message = {"jsonrpc": "2.0", "id": id, "method": "subscriptions/listen", "params": params}
+    await client.send(message)
+    return await client.notification(ACKNOWLEDGED)
+
+
+@modern
+async def test_the_acknowledgement_comes_first(client: TappedClient) -> None:
+    """SUB-1."""
+    heard = Heard()
+    async with client.listen(heard, tools=True):
+        await client.call_tool("grow", {"kind": "tool", "name": "fresh"})
+        await heard.wait()
+        await client.call_tool("shrink", {"kind": "tool", "name": "fresh"})
+        await heard.wait(2)
+    tagged = [each for each in client.received if TAG in each.get("params", {}).get("_meta", {})]
+    assert tagged[0]["method"] == ACKNOWLEDGED
+
+
+@modern
+@pytest.mark.parametrize(
+    ("wanted", "honoured"),
+    [
+        ({}, {}),
+        ({"toolsListChanged": True}, {"toolsListChanged": True}),
+        ({"toolsListChanged": False}, {}),
+        (
+            {"promptsListChanged": True, "resourcesListChanged": True},
+            {"promptsListChanged": True, "resourcesListChanged": True},
+        ),
+        (
+            {"resourceSubscriptions": ["note://hello", "note://nowhere"]},
+            {"resourceSubscriptions": ["note://hello"]},
+        ),
+        ({"invented": True}, {}),
+    ],
+)
+async def test_the_acknowledgement_has_what_will_be_honoured(
+    client: TappedClient, wanted: dict[str, Any], honoured: dict[str, Any]
+) -> None:
+    """SUB-2."""
+    acknowledged = await start_listening(client, "listen", wanted)
+    await client.notify("notifications/cancelled", {"requestId": "listen"})
+    assert acknowledged["notifications"] == honoured
+
+
+@modern
+@pytest.mark.parametrize("id", [0, "0", "a stream"])
+async def test_every_message_carries_the_id_with_its_type(
+    client: TappedClient, id: str | int
+) -> None:
+    """SUB-4."""
+    acknowledged = await start_listening(client, id, {"resourceSubscriptions": ["note://hello"]})
+    await client.call_tool("touch", {"uri": "note://hello"})
+    updated = await client.notification(UPDATED)
+    await client.notify("notifications/cancelled", {"requestId": id})
+    for params in (acknowledged, updated):
+        assert params["_meta"][TAG] == id
+        assert type(params["_meta"][TAG]) is type(id)
+
+
+@modern
+async def test_only_what_was_asked_for_is_told(client: TappedClient) -> None:
+    """SUB-3."""
+    heard = Heard()
+    async with client.listen(heard, tools=True, uris=["note://hello"]):
+        await client.call_tool("grow", {"kind": "prompt", "name": "fresh"})
+        await client.call_tool("shrink", {"kind": "prompt", "name": "fresh"})
+        await client.call_tool("touch", {"uri": "note://json"})
+        await client.call_tool("touch", {"uri": "note://hello"})
+        await heard.wait()
+    assert heard.methods == [UPDATED]
+
+
+@modern
+async def test_neither_progress_nor_logs_are_carried(client: TappedClient) -> None:
+    """SUB-5, LOG-5, PROG-4."""
+    heard = Heard()
+    async with client.listen(heard, tools=True):
+        await client.call_tool(
+            "speak", {"level": "error"}, log_level="debug", on_progress=lambda *seen: None
+        )
+        await client.call_tool("march", {"steps": [1]}, on_progress=lambda *seen: None)
+    assert heard.changes == []
+
+
+@modern
+async def test_several_streams_run_at_once(client: TappedClient) -> None:
+    """SUB-8."""
+    first, second = Heard(), Heard()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(client.listen(first, uris=["note://hello"]))
+        await stack.enter_async_context(client.listen(second, uris=["note://hello"]))
+        await client.call_tool("touch", {"uri": "note://hello"})
+        await first.wait()
+        await second.wait()
+    tags = {heard.changes[0][1]["_meta"][TAG] for heard in (first, second)}
+    assert len(tags) == 2
+
+
+@modern
+async def test_a_stream_that_ended_is_forgotten(client: TappedClient) -> None:
+    """SUB-9."""
+    heard = Heard()
+    async with client.listen(heard, uris=["note://hello"]):
+        pass
+    await client.call_tool("touch", {"uri": "note://hello"})
+    await client.settle()
+    assert heard.changes == []
+    assert client.told(UPDATED) == []
+
+
+@modern
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"notifications": []}, {"notifications": {"resourceSubscriptions": "note://hello"}}],
+)
+async def test_a_malformed_wish(client: TappedClient, params: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParams):
+        await client.request("subscriptions/listen", params)

@@ -1,0 +1,426 @@
+"""The roof: decorators, including, adding and removing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import mcpkit
+from mcpkit import MCPKit
+from mcpkit.errors import RegistrationError
+from mcpkit.registry import Registry
+from mcpkit.server import Server
+from tests.authoring import run, wait
+
+
+@pytest.fixture
+def app() -> MCPKit:
+    return MCPKit("test")
+
+
+def registry(app: MCPKit[Any]) -> Registry:
+    return app.server.registry
+
+
+def plain() -> str:
+    """Plain."""
+    return "plain"
+
+
+async def coroutine() -> str:
+    return "coroutine"
+
+
+def named(name: str) -> str:
+    return name
+
+
+class TestDecorators:
+    """Each works bare and called, and gives the function back as it was."""
+
+    @pytest.mark.parametrize("fn", [plain, coroutine])
+    @pytest.mark.parametrize("kind", ["tool", "resource", "prompt"])
+    def test_bare(self, app: MCPKit, kind: str, fn: Callable[..., Any]) -> None:
+        assert getattr(app, kind)(fn) is fn
+
+    @pytest.mark.parametrize("fn", [plain, coroutine])
+    @pytest.mark.parametrize("kind", ["tool", "resource", "prompt"])
+    def test_called(self, app: MCPKit, kind: str, fn: Callable[..., Any]) -> None:
+        assert getattr(app, kind)(title="T")(fn) is fn
+
+    def test_a_decorated_function_is_still_called_as_before(self, app: MCPKit) -> None:
+        @app.tool
+        def add(a: int, b: int = 1) -> int:
+            return a + b
+
+        assert add(1, 2) == 3
+
+    def test_tools(self, app: MCPKit) -> None:
+        app.tool(plain)
+        app.tool(name="other")(plain)
+        assert list(registry(app).tools) == ["plain", "other"]
+
+    def test_resources(self, app: MCPKit) -> None:
+        app.resource(plain)
+        app.resource("a://b")(plain)
+        app.resource("a://{name}")(named)
+        app.resource(title="T")(coroutine)
+        assert list(registry(app).resources) == [
+            "resource://plain",
+            "a://b",
+            "resource://coroutine",
+        ]
+        assert list(registry(app).templates) == ["a://{name}"]
+
+    def test_prompts(self, app: MCPKit) -> None:
+        app.prompt(plain)
+        app.prompt(name="other")(plain)
+        assert list(registry(app).prompts) == ["plain", "other"]
+
+    def test_one_function_may_be_everything(self, app: MCPKit) -> None:
+        app.tool(app.prompt(app.resource("a://b")(plain)))
+        assert registry(app).advertised == {"tools", "prompts", "resources"}
+
+    def test_a_bad_signature_is_refused_at_once(self, app: MCPKit) -> None:
+        def fn(*names: str) -> None: ...
+
+        with pytest.raises(RegistrationError, match=r"test_app\.py:\d+: fn\(\): \*names"):
+            app.tool(fn)
+        assert registry(app).tools == {}
+
+    def test_a_static_method_in_its_class_body(self, app: MCPKit) -> None:
+        class Holder:
+            @app.tool
+            @staticmethod
+            async def fn() -> str:
+                return "static"
+
+        assert run(registry(app).tools["fn"].plan.fn) == "static"
+        assert Holder is not None
+
+    def test_a_method_in_its_class_body_is_refused(self, app: MCPKit) -> None:
+        with pytest.raises(RegistrationError, match=r"fn\(\): is a method, and nothing fills self"):
+
+            class Holder:
+                @app.tool
+                def fn(self) -> str:
+                    return ""
+
+
+class Greeter:
+    """Everything that can be marked in a class."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    @mcpkit.tool
+    def method(self) -> str:
+        return self.word
+
+    @mcpkit.tool
+    async def coroutine(self) -> str:
+        return self.word
+
+    @mcpkit.tool
+    @classmethod
+    def of_class(cls) -> str:
+        return cls.__name__
+
+    @mcpkit.tool(title="S")
+    @staticmethod
+    def static() -> str:
+        return "static"
+
+    @mcpkit.prompt
+    def prompted(self) -> str:
+        return self.word
+
+    @mcpkit.resource("a://b")
+    def read(self) -> str:
+        return self.word
+
+    @mcpkit.resource("a://{name}")
+    def read_one(self, name: str) -> str:
+        return self.word + name
+
+    def unmarked(self) -> str:
+        return self.word
+
+
+class Statics:
+    @mcpkit.tool
+    @staticmethod
+    def static() -> str:
+        return "static"
+
+    @classmethod
+    @mcpkit.tool
+    def of_class(cls) -> str:
+        return cls.__name__
+
+
+class Louder(Greeter):
+    def method(self) -> str:
+        return super().method().upper()
+
+    @mcpkit.tool
+    def added(self) -> str:
+        return self.word
+
+
+def module_of(*fns: Any, **more: Any) -> ModuleType:
+    module = ModuleType("some")
+    vars(module).update({fn.__name__: fn for fn in fns}, **more)
+    return module
+
+
+class TestModuleLevelDecorators:
+    @pytest.mark.parametrize("kind", ["tool", "resource", "prompt"])
+    def test_bare(self, app: MCPKit, kind: str) -> None:
+        def fn() -> str:
+            return ""
+
+        assert getattr(mcpkit, kind)(fn) is fn
+        app.include(module_of(fn))
+        assert registry(app).advertised == {f"{kind}s"}
+
+    @pytest.mark.parametrize("kind", ["tool", "resource", "prompt"])
+    def test_called(self, app: MCPKit, kind: str) -> None:
+        def fn() -> str:
+            return ""
+
+        assert getattr(mcpkit, kind)(title="T")(fn) is fn
+        app.include(module_of(fn))
+        assert registry(app).advertised == {f"{kind}s"}
+
+    def test_a_marked_function_is_still_called_as_before(self) -> None:
+        assert Greeter("hi").method() == "hi"
+
+
+class TestInclude:
+    def test_a_module_in_its_order(self, app: MCPKit) -> None:
+        @mcpkit.tool
+        def b() -> str:
+            return ""
+
+        @mcpkit.tool
+        def a() -> str:
+            return ""
+
+        app.include(module_of(b, a, plain))
+        assert list(registry(app).tools) == ["b", "a"]
+
+    def test_an_object(self, app: MCPKit) -> None:
+        app.include(Greeter("hi"))
+        assert list(registry(app).tools) == ["method", "coroutine", "of_class", "static"]
+        assert list(registry(app).prompts) == ["prompted"]
+        assert list(registry(app).resources) == ["a://b"]
+        assert list(registry(app).templates) == ["a://{name}"]
+
+    @pytest.mark.parametrize(
+        ("name", "result"),
+        [("method", "hi"), ("coroutine", "hi"), ("of_class", "Greeter"), ("static", "static")],
+    )
+    def test_methods_are_bound(self, app: MCPKit, name: str, result: str) -> None:
+        app.include(Greeter("hi"))
+        assert run(registry(app).tools[name].plan.fn) == result
+
+    def test_a_class(self, app: MCPKit) -> None:
+        app.include(Statics)
+        assert run(registry(app).tools["static"].plan.fn) == "static"
+        assert run(registry(app).tools["of_class"].plan.fn) == "Statics"
+
+    def test_a_class_with_methods_wants_an_instance(self, app: MCPKit) -> None:
+        with pytest.raises(RegistrationError, match=r"include an instance: Greeter\(\.\.\.\)"):
+            app.include(Greeter)
+
+    def test_inherited_methods(self, app: MCPKit) -> None:
+        app.include(Louder("hi"))
+        assert "coroutine" in registry(app).tools
+        assert "added" in registry(app).tools
+
+    def test_options_are_kept(self, app: MCPKit) -> None:
+        app.include(Statics)
+        app.include(Greeter("hi"), prefix="g")
+        assert registry(app).tools["g_static"].title == "S"
+
+    def test_a_prefix(self, app: MCPKit) -> None:
+        app.include(Greeter("hi"), prefix="en")
+        assert next(iter(registry(app).tools)) == "en_method"
+        assert list(registry(app).prompts) == ["en_prompted"]
+        assert list(registry(app).resources) == ["a://en/b"]
+        assert list(registry(app).templates) == ["a://en/{name}"]
+
+    def test_twice_with_prefixes(self, app: MCPKit) -> None:
+        app.include(Greeter("hi"), prefix="en")
+        app.include(Greeter("hei"), prefix="no")
+        assert run(registry(app).tools["no_method"].plan.fn) == "hei"
+
+    @pytest.mark.parametrize("source", [object(), ModuleType("empty"), int])
+    def test_nothing(self, app: MCPKit, source: object) -> None:
+        with pytest.raises(RegistrationError, match=r"nothing in .* is marked; decorate functions"):
+            app.include(source)
+
+
+class TestAdding:
+    @pytest.mark.parametrize(
+        ("fn", "name"),
+        [
+            (functools.partial(named, "x"), "named"),
+            (Greeter("hi").unmarked, "unmarked"),
+            (lambda: "x", None),
+        ],
+    )
+    def test_any_callable(self, app: MCPKit, fn: Callable[..., Any], name: str | None) -> None:
+        app.add_tool(fn, name=name or "short")
+        assert list(registry(app).tools) == [name or "short"]
+
+    def test_a_resource(self, app: MCPKit) -> None:
+        app.add_resource(plain, "a://b", mime_type="text/html")
+        assert registry(app).resources["a://b"].mime_type == "text/html"
+
+    def test_a_prompt(self, app: MCPKit) -> None:
+        app.add_prompt(plain, title="T")
+        assert registry(app).prompts["plain"].title == "T"
+
+    def test_the_same_twice(self, app: MCPKit) -> None:
+        app.tool(plain)
+        with pytest.raises(RegistrationError, match="a tool 'plain' is registered already"):
+            app.tool(plain)
+
+
+class TestRemoving:
+    def test_a_tool(self, app: MCPKit) -> None:
+        app.tool(plain)
+        app.remove_tool("plain")
+        assert registry(app).tools == {}
+
+    def test_a_resource(self, app: MCPKit) -> None:
+        app.resource("a://b")(plain)
+        app.remove_resource("a://b")
+        assert registry(app).resources == {}
+
+    def test_a_template(self, app: MCPKit) -> None:
+        app.resource("a://{name}")(named)
+        app.remove_resource("a://{name}")
+        assert registry(app).templates == {}
+
+    def test_a_prompt(self, app: MCPKit) -> None:
+        app.prompt(plain)
+        app.remove_prompt("plain")
+        assert registry(app).prompts == {}
+
+    @pytest.mark.parametrize("what", ["tool", "resource", "prompt"])
+    def test_what_is_not_there(self, app: MCPKit, what: str) -> None:
+        with pytest.raises(KeyError, match="nothing is registered as 'a'"):
+            getattr(app, f"remove_{what}")("a")
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def list_changed(self, kind: str) -> None:
+        self.heard.append(kind)
+
+    def resource_changed(self, uri: str) -> None:
+        self.heard.append(uri)
+
+
+class TestChanges:
+    def test_reach_those_who_listen(self, app: MCPKit) -> None:
+        listener = Listener()
+        app.server.attach(listener)
+        app.tool(plain)
+        app.changed("a://b")
+        app.list_changed("prompts")
+        app.remove_tool("plain")
+        assert listener.heard == ["tools", "a://b", "prompts", "tools"]
+
+    def test_reach_nobody_who_left(self, app: MCPKit) -> None:
+        listener = Listener()
+        app.server.attach(listener)
+        app.server.detach(listener)
+        app.tool(plain)
+        assert listener.heard == []
+
+
+class TestFiles:
+    def test_a_directory_is_listed_and_read(self, app: MCPKit, tmp_path: Path) -> None:
+        (tmp_path / "a.txt").write_text("a")
+        app.files(tmp_path, "notes://all")
+        assert list(registry(app).templates) == ["notes://all/{+path}"]
+        assert b"notes://all/a.txt" in registry(app).page("resources", _latest(), None, None)
+
+    def test_a_file_is_a_resource(self, app: MCPKit, tmp_path: Path) -> None:
+        (tmp_path / "a.txt").write_text("a")
+        app.files(tmp_path / "a.txt", mime_type="text/x-own")
+        assert registry(app).resources["files://a.txt"].mime_type == "text/x-own"
+
+    def test_what_is_neither_is_refused(self, app: MCPKit, tmp_path: Path) -> None:
+        with pytest.raises(RegistrationError, match="is neither a file nor a directory"):
+            app.files(tmp_path / "no-such-file")
+
+
+def _latest() -> Any:
+    from tests.authoring import LATEST
+
+    return LATEST
+
+
+class TestIdentity:
+    def test_it_has_a_name(self, app: MCPKit) -> None:
+        assert app.name == "test"
+
+    def test_it_shows_what_it_has(self, app: MCPKit) -> None:
+        app.tool(plain)
+        app.resource("a://{name}")(named)
+        assert repr(app) == "<MCPKit 'test': 1 tools, 1 resources, 0 prompts>"
+
+    def test_it_says_who_it_is(self) -> None:
+        app = MCPKit("test", version="1.2", title="T", instructions="Do.")
+        assert (app.server.info.version, app.server.info.title) == ("1.2", "T")
+        assert app.server.instructions == "Do."
+
+    @pytest.mark.parametrize("size", [0, -1])
+    def test_a_page_has_at_least_one_entry(self, size: int) -> None:
+        with pytest.raises(ValueError, match="page_size must be at least 1"):
+            MCPKit("test", page_size=size)
+
+    def test_an_unknown_transport_is_refused(self, app: MCPKit) -> None:
+        with pytest.raises(ValueError, match="pigeon"):
+            app.run("pigeon")
+
+
+class TestLifespan:
+    def test_what_it_yields_is_the_state(self) -> None:
+        seen: list[Any] = []
+
+        @asynccontextmanager
+        async def lifespan(app: MCPKit[str]) -> AsyncGenerator[str, None]:
+            seen.append(app.name)
+            yield "state"
+            seen.append("left")
+
+        app = MCPKit("test", lifespan=lifespan)
+
+        async def serve() -> None:
+            async with app.running() as server:
+                seen.append(server.state)
+
+        wait(serve)
+        assert seen == ["test", "state", "left"]
+        assert app.server.state is None
+
+    def test_there_may_be_none(self, app: MCPKit) -> None:
+        async def serve() -> Server:
+            async with app.running() as server:
+                return server
+
+        assert wait(serve) is app.server

@@ -1,0 +1,783 @@
+"""The client, against servers that behave in every way a server may, or may not."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpkit import Client, MCPKit
+from mcpkit.client import command_of
+from mcpkit.errors import (
+    ConnectionClosed,
+    InternalError,
+    MethodNotFound,
+    ProtocolError,
+    UnsupportedProtocolVersion,
+)
+from mcpkit.testing import REVISIONS
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE = 10.0
+ROOT = Path(__file__).resolve().parents[1]
+HANDSHAKE, MODERN = REVISIONS[:-1], REVISIONS[-1]
+
+PRELUDE = """
+import json, os, signal, sys, time
+
+def send(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+def result(message, **members):
+    send(id=message["id"], result=members)
+
+def error(message, code, **members):
+    send(id=message["id"], error={"code": code, "message": "no", **members})
+
+def welcome(message, version="2025-11-25"):
+    info = {"name": "fake", "version": "1"}
+    result(message, protocolVersion=version, capabilities={}, serverInfo=info)
+
+def discovered(message):
+    result(message, resultType="complete", supportedVersions=["2026-07-28"], capabilities={},
+           ttlMs=0, cacheScope="private")
+
+seen = []
+
+def report(message):
+    "What has arrived so far, as the result of a tool."
+    content = [{"type": "text", "text": json.dumps(seen)}]
+    result(message, content=content, resultType="complete")
+
+def methods():
+    for line in sys.stdin:
+        message = json.loads(line)
+        seen.append(message)
+        yield message.get("method"), message
+"""
+
+Fake = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Fake:
+    """Writes a server whose loop has the given body; its command."""
+
+    def write(body: str) -> list[str]:
+        script = tmp_path / "fake.py"
+        lines = "\n".join(f"    {line}" for line in body.strip("\n").splitlines())
+        script.write_text(f"{PRELUDE}\nfor method, message in methods():\n{lines}\n")
+        return [sys.executable, str(script)]
+
+    return write
+
+
+HANDSHAKES = """
+if method == "initialize":
+    welcome(message)
+"""
+
+DISCOVERS = """
+if method == "server/discover":
+    discovered(message)
+"""
+
+
+# --- which revision (ERA-10) ----------------------------------------------------------------------
+
+
+async def test_a_server_that_can_be_discovered_needs_no_handshake(fake: Fake) -> None:
+    """ERA-10."""
+    async with Client(fake(DISCOVERS)) as client:
+        assert client.revision == MODERN
+
+
+@pytest.mark.parametrize("code", [-32601, -32602, -32600, -32000, -32603, 1])
+async def test_any_other_error_leads_to_the_handshake(fake: Fake, code: int) -> None:
+    """ERA-10: the fallback is not keyed to one code."""
+    body = f"""
+if method == "server/discover":
+    error(message, {code})
+{HANDSHAKES}
+"""
+    async with Client(fake(body)) as client:
+        assert client.revision == HANDSHAKE[-1]
+
+
+async def test_an_answer_that_makes_no_sense_leads_to_the_handshake(fake: Fake) -> None:
+    """ERA-10."""
+    body = f"""
+if method == "server/discover":
+    send(id=message["id"], result="hello")
+{HANDSHAKES}
+"""
+    async with Client(fake(body)) as client:
+        assert client.revision == HANDSHAKE[-1]
+
+
+async def test_silence_leads_to_the_handshake(fake: Fake) -> None:
+    """ERA-10."""
+    async with Client(fake(HANDSHAKES), probe_timeout=0.3) as client:
+        assert client.revision == HANDSHAKE[-1]
+        assert client.server_info is not None
+        assert client.server_info.name == "fake"
+
+
+async def test_an_error_that_lists_a_shared_version_is_tried_again(fake: Fake) -> None:
+    """ERA-10."""
+    body = """
+if method == "server/discover":
+    if len(seen) == 1:
+        error(message, -32022, data={"supported": ["2026-07-28"], "requested": "x"})
+    else:
+        discovered(message)
+"""
+    async with Client(fake(body)) as client:
+        assert client.revision == MODERN
+
+
+async def test_an_error_that_lists_older_versions_only_leads_to_the_handshake(fake: Fake) -> None:
+    """ERA-10."""
+    body = f"""
+if method == "server/discover":
+    error(message, -32022, data={{"supported": ["2025-11-25"], "requested": "x"}})
+{HANDSHAKES}
+"""
+    async with Client(fake(body)) as client:
+        assert client.revision == HANDSHAKE[-1]
+
+
+@pytest.mark.parametrize("version", HANDSHAKE)
+async def test_the_server_decides_the_version_of_a_handshake(fake: Fake, version: str) -> None:
+    """LIFE-3."""
+    body = f"""
+if method == "initialize":
+    welcome(message, "{version}")
+"""
+    async with Client(fake(body), revision=HANDSHAKE[-1]) as client:
+        assert client.revision == version
+
+
+async def test_a_version_that_nobody_knows_is_refused(fake: Fake) -> None:
+    body = """
+if method == "initialize":
+    welcome(message, "2031-01-01")
+"""
+    with pytest.raises(UnsupportedProtocolVersion):
+        async with Client(fake(body), revision=HANDSHAKE[-1]):
+            pytest.fail("nothing was agreed upon")
+
+
+async def test_a_revision_that_was_asked_for_is_insisted_on(fake: Fake) -> None:
+    body = """
+if method == "server/discover":
+    error(message, -32601)
+"""
+    with pytest.raises(MethodNotFound):
+        async with Client(fake(body), revision=MODERN):
+            pytest.fail("nothing was agreed upon")
+
+
+async def test_an_unknown_revision_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="2025-11-25"):
+        Client(MCPKit("a"), revision="2031-01-01")
+
+
+async def test_initialized_follows_the_handshake(fake: Fake) -> None:
+    body = f"""
+{HANDSHAKES}
+if method == "tools/call":
+    report(message)
+"""
+    async with Client(fake(body), revision=HANDSHAKE[-1]) as client:
+        seen = json.loads((await client.call_tool("report")).text)
+    assert [each["method"] for each in seen[:2]] == ["initialize", "notifications/initialized"]
+
+
+# --- servers that fail ----------------------------------------------------------------------------
+
+
+async def test_a_server_that_ends_at_once(fake: Fake) -> None:
+    with pytest.raises(ConnectionClosed):
+        async with Client([sys.executable, "-c", "pass"]):
+            pytest.fail("nobody is there")
+
+
+async def test_a_server_that_ends_during_a_request(fake: Fake) -> None:
+    body = f"""
+{DISCOVERS}
+if method == "tools/call":
+    sys.exit(1)
+"""
+    async with Client(fake(body)) as client:
+        with pytest.raises(ConnectionClosed):
+            await client.call_tool("any")
+        with pytest.raises(ConnectionClosed):
+            await client.call_tool("again")
+
+
+async def test_a_server_whose_lifespan_fails(tmp_path: Path) -> None:
+    server = tmp_path / "server.py"
+    server.write_text(
+        "from contextlib import asynccontextmanager\n"
+        "from mcpkit import MCPKit\n"
+        "@asynccontextmanager\n"
+        "async def lifespan(app):\n"
+        "    raise LookupError('no database')\n"
+        "    yield\n"
+        "app = MCPKit('stillborn', lifespan=lifespan)\n"
+    )
+    log = tmp_path / "log"
+    with log.open("w") as file, pytest.raises(ConnectionClosed):
+        async with Client(server, stderr=file.fileno(), env={"PYTHONPATH": str(ROOT)}):
+            pytest.fail("it cannot have started")
+    assert "no database" in log.read_text()
+
+
+async def test_a_program_that_does_not_exist() -> None:
+    with pytest.raises(OSError, match="no-such-program"):
+        async with Client(["/no-such-program"]):
+            pytest.fail("nobody is there")
+
+
+async def test_garbage_is_survived(fake: Fake, caplog: pytest.LogCaptureFixture) -> None:
+    body = f"""
+print("hello, I am a server")
+print("\\n  \\n[]")
+print('{{"jsonrpc": "2.0"}}', flush=True)
+sys.stdout.buffer.write(b"\\xff\\xfe\\n7\\nnull\\n")
+sys.stdout.buffer.flush()
+send(id=99, result={{}})
+send(error={{"code": -32700, "message": "no id"}})
+{DISCOVERS}
+"""
+    async with Client(fake(body)) as client:
+        assert client.revision == MODERN
+    assert "unreadable" in caplog.text
+
+
+MALFORMED = {
+    "error that is text": {"id": 99, "error": "no"},
+    "error without an id": {"error": ["no"]},
+    "params that are an array": {"method": "notifications/message", "params": [1]},
+    "token that is an array": {
+        "method": "notifications/progress",
+        "params": {"progressToken": [1], "progress": 1},
+    },
+    "meta that is text": {"method": "notifications/message", "params": {"_meta": "x"}},
+}
+
+
+@pytest.mark.parametrize("message", MALFORMED.values(), ids=list(MALFORMED))
+async def test_a_malformed_message_does_not_end_the_reading(
+    fake: Fake, message: dict[str, Any]
+) -> None:
+    body = f"""
+send(**{message!r})
+{DISCOVERS}
+"""
+    async with Client(fake(body), timeout=5) as client:
+        assert client.revision == MODERN
+
+
+async def test_a_callback_that_fails_does_not_end_the_reading(
+    fake: Fake, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*message: Any) -> None:
+        raise LookupError("in a callback")
+
+    body = f"""
+{DISCOVERS}
+if method == "tools/call":
+    send(method="notifications/message", params={{"level": "info", "data": 1}})
+    result(message, content=[])
+"""
+    async with Client(fake(body), on_log=fail) as client:
+        assert (await client.call_tool("any")).content == []
+    assert "in a callback" in caplog.text
+
+
+async def test_a_line_without_an_end_is_not_a_message(fake: Fake) -> None:
+    body = """
+sys.stdout.write('{"jsonrpc": "2.0", "id": 1, "result"')
+sys.exit()
+"""
+    with pytest.raises(ConnectionClosed):
+        async with Client(fake(body)):
+            pytest.fail("nothing was agreed upon")
+
+
+async def test_batches_are_read(fake: Fake) -> None:
+    """MSG-9: a server of 2025-03-26 may send them."""
+    body = """
+if method == "initialize":
+    welcome(message, "2025-03-26")
+if method == "ping":
+    progress = {"jsonrpc": "2.0", "method": "notifications/message",
+                "params": {"level": "info", "data": "beside"}}
+    print(json.dumps([progress, {"jsonrpc": "2.0", "id": message["id"], "result": {}}]), flush=True)
+"""
+    told: list[Any] = []
+    async with Client(
+        fake(body), revision="2025-03-26", on_log=lambda level, data, logger: told.append(data)
+    ) as client:
+        await client.ping()
+    assert told == ["beside"]
+
+
+async def test_a_malformed_result_is_an_error_with_a_name(fake: Fake) -> None:
+    body = f"""
+{DISCOVERS}
+if method == "tools/call":
+    result(message, resultType="complete")
+"""
+    async with Client(fake(body)) as client:
+        with pytest.raises(ValueError, match="tools/call"):
+            await client.call_tool("any")
+
+
+@pytest.mark.parametrize("answer", ['"text"', "7", "[]", "null"])
+async def test_a_result_that_is_no_object_is_an_error(fake: Fake, answer: str) -> None:
+    body = f"""
+{DISCOVERS}
+if method == "tools/call":
+    print('{{"jsonrpc": "2.0", "id": %d, "result": {answer}}}' % message["id"], flush=True)
+"""
+    async with Client(fake(body), timeout=1) as client:
+        with pytest.raises((ValueError, ProtocolError)):
+            await client.call_tool("any")
+
+
+LISTS = {"tools": "list_tools", "resources": "list_resources", "prompts": "list_prompts"}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+@pytest.mark.parametrize("sent", ["[{}]", "[7]", "7", "None"])
+async def test_a_malformed_list_is_an_error_with_a_name(fake: Fake, kind: str, sent: str) -> None:
+    body = f"""
+{DISCOVERS}
+if method == "{kind}/list":
+    result(message, resultType="complete", {kind}={sent})
+"""
+    async with Client(fake(body)) as client:
+        with pytest.raises(ValueError, match=f"{kind}/list"):
+            await getattr(client, LISTS[kind])()
+
+
+async def test_malformed_contents_are_an_error_with_a_name(fake: Fake) -> None:
+    body = f"""
+{DISCOVERS}
+if method == "resources/read":
+    result(message, resultType="complete", contents=[{{"uri": "a://b"}}])
+"""
+    async with Client(fake(body)) as client:
+        with pytest.raises(ValueError, match="resources/read"):
+            await client.read_resource("a://b")
+
+
+async def test_an_endless_list_is_noticed(fake: Fake) -> None:
+    body = f"""
+{DISCOVERS}
+if method == "tools/list":
+    result(message, resultType="complete", tools=[], nextCursor="again", ttlMs=0,
+           cacheScope="private")
+"""
+    async with Client(fake(body)) as client:
+        with pytest.raises(ValueError, match="again"):
+            await client.list_tools()
+
+
+async def test_an_empty_cursor_is_a_cursor(fake: Fake) -> None:
+    """PAGE-1."""
+    body = f"""
+{DISCOVERS}
+if method == "tools/list":
+    more = {{}} if "cursor" in message["params"] else {{"nextCursor": ""}}
+    tool = {{"name": f"t{{len(seen)}}", "inputSchema": {{"type": "object"}}}}
+    result(message, resultType="complete", tools=[tool], **more)
+"""
+    async with Client(fake(body)) as client:
+        assert len(await client.list_tools()) == 2
+
+
+# --- timeouts and cancellation --------------------------------------------------------------------
+
+
+async def test_a_timeout_tells_the_server(fake: Fake) -> None:
+    """CANC-7, LIFE-10."""
+    body = f"""
+{DISCOVERS}
+if method == "tools/call" and message["params"]["name"] == "report":
+    report(message)
+"""
+    async with Client(fake(body)) as client:
+        with pytest.raises(TimeoutError):
+            await client.call_tool("silent", timeout=0.2)
+        seen = json.loads((await client.call_tool("report")).text)
+    silent = next(each for each in seen if each["method"] == "tools/call")
+    cancelled = next(each for each in seen if each["method"] == "notifications/cancelled")
+    assert cancelled["params"]["requestId"] == silent["id"]
+
+
+async def test_a_handshake_that_times_out_is_not_cancelled(fake: Fake, tmp_path: Path) -> None:
+    """LIFE-9."""
+    notes = tmp_path / "notes"
+    body = f"""
+open({str(notes)!r}, "a").write(str(method) + "\\n")
+"""
+    with pytest.raises(TimeoutError):
+        async with Client(fake(body), revision=HANDSHAKE[-1], timeout=1):
+            pytest.fail("nothing was agreed upon")
+    assert notes.read_text() == "initialize\n"
+
+
+# --- what servers ask -----------------------------------------------------------------------------
+
+ASKS = """
+if method == "initialize":
+    welcome(message)
+elif method == "tools/call":
+    asked = message
+    send(id="s1", method=message["params"]["name"], params=message["params"]["arguments"])
+elif message.get("id") == "s1":
+    report(asked)
+"""
+
+
+async def ask(client: Client, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Let the server ask; the client's answer as it arrived there."""
+    seen = json.loads((await client.call_tool(method, params)).text)
+    answer: dict[str, Any] = next(each for each in seen if each.get("id") == "s1")
+    return answer
+
+
+async def test_elicitation_is_answered(fake: Fake) -> None:
+    asked: list[Any] = []
+
+    def handler(params: Any) -> Any:
+        asked.append(params)
+        return {"action": "accept", "content": {"name": "Ada"}}
+
+    async with Client(fake(ASKS), revision=HANDSHAKE[-1], elicitation=handler) as client:
+        answer = await ask(client, "elicitation/create", {"message": "Who?"})
+    assert asked == [{"message": "Who?"}]
+    assert answer["result"] == {"action": "accept", "content": {"name": "Ada"}}
+
+
+async def test_sampling_is_answered_by_an_async_handler(fake: Fake) -> None:
+    async def handler(params: Any) -> Any:
+        await anyio.sleep(0)
+        return {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
+
+    async with Client(fake(ASKS), revision=HANDSHAKE[-1], sampling=handler) as client:
+        answer = await ask(client, "sampling/createMessage", {"messages": [], "maxTokens": 1})
+    assert answer["result"]["model"] == "m"
+
+
+async def test_roots_are_paths_or_uris(fake: Fake, tmp_path: Path) -> None:
+    roots: list[str | os.PathLike[str]] = [tmp_path, "https://example.com/a"]
+    async with Client(fake(ASKS), revision=HANDSHAKE[-1], roots=roots) as client:
+        answer = await ask(client, "roots/list", {})
+    uris = [each["uri"] for each in answer["result"]["roots"]]
+    assert uris == [tmp_path.as_uri(), "https://example.com/a"]
+
+
+async def test_ping_is_answered(fake: Fake) -> None:
+    """PING-1."""
+    async with Client(fake(ASKS), revision=HANDSHAKE[-1]) as client:
+        assert (await ask(client, "ping", {}))["result"] == {}
+
+
+async def test_what_was_not_declared_is_refused(fake: Fake) -> None:
+    async with Client(fake(ASKS), revision=HANDSHAKE[-1]) as client:
+        answer = await ask(client, "sampling/createMessage", {})
+    assert answer["error"]["code"] == MethodNotFound.CODE
+
+
+async def test_a_handler_that_fails_is_an_error(fake: Fake) -> None:
+    def handler(params: Any) -> Any:
+        raise LookupError("no such model")
+
+    async with Client(fake(ASKS), revision=HANDSHAKE[-1], sampling=handler) as client:
+        answer = await ask(client, "sampling/createMessage", {})
+    assert answer["error"]["code"] == InternalError.CODE
+
+
+async def test_a_handler_may_refuse(fake: Fake) -> None:
+    def handler(params: Any) -> Any:
+        raise ProtocolError("The user said no", code=-1)
+
+    async with Client(fake(ASKS), revision=HANDSHAKE[-1], sampling=handler) as client:
+        answer = await ask(client, "sampling/createMessage", {})
+    assert answer["error"] == {"code": -1, "message": "The user said no"}
+
+
+@pytest.mark.parametrize("revision", [HANDSHAKE[-1], MODERN])
+async def test_capabilities_are_declared_for_what_is_answered(fake: Fake, revision: str) -> None:
+    """META-1."""
+    body = f"""
+{HANDSHAKES}
+{DISCOVERS}
+if method == "tools/call":
+    report(message)
+"""
+    async with Client(
+        fake(body),
+        revision=revision,
+        sampling=lambda params: params,
+        roots=[],
+        capabilities={"experimental": {"x": {}}},
+    ) as client:
+        first = json.loads((await client.call_tool("report")).text)[0]
+    params = first["params"]
+    declared = (
+        params.get("capabilities") or params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+    )
+    assert declared == {"sampling": {}, "roots": {}, "experimental": {"x": {}}}
+
+
+# --- what servers ask inside a result -------------------------------------------------------------
+
+WANTS_INPUT = f"""
+{DISCOVERS}
+if method == "tools/call":
+    params = message["params"]
+    if len(params.get("inputResponses", {{}})) == 1:
+        report(message)
+    else:
+        wish = {{"method": "elicitation/create", "params": {{"message": "Who?"}}}}
+        result(message, resultType="input_required", inputRequests={{"who": wish}},
+               requestState="opaque é")
+"""
+
+
+async def test_input_is_given_and_the_state_comes_back_as_it_was(fake: Fake) -> None:
+    """MRTR-16."""
+    async with Client(
+        fake(WANTS_INPUT), elicitation=lambda params: {"action": "accept", "content": {}}
+    ) as client:
+        seen = json.loads((await client.call_tool("any", {"a": 1})).text)
+    first, again = seen[-2:]
+    assert again["params"]["requestState"] == "opaque é"
+    assert again["params"]["inputResponses"] == {"who": {"action": "accept", "content": {}}}
+    assert again["params"]["arguments"] == first["params"]["arguments"] == {"a": 1}
+    assert again["id"] != first["id"]
+
+
+async def test_as_many_rounds_as_allowed_are_answered(fake: Fake) -> None:
+    """MRTR-17: the limit is the number of times the server may ask."""
+    async with Client(
+        fake(WANTS_INPUT), elicitation=lambda params: {"action": "accept"}, max_rounds=1
+    ) as client:
+        assert (await client.call_tool("any")).text
+
+
+async def test_input_that_was_not_declared_fails_the_call(fake: Fake) -> None:
+    async with Client(fake(WANTS_INPUT)) as client:
+        with pytest.raises(MethodNotFound):
+            await client.call_tool("any")
+
+
+async def test_a_server_that_never_has_enough_is_given_up(fake: Fake) -> None:
+    """MRTR-17."""
+    body = f"""
+{DISCOVERS}
+if method == "tools/call":
+    result(message, resultType="input_required", requestState=str(len(seen)))
+"""
+    async with Client(fake(body), max_rounds=3) as client:
+        with pytest.raises(ProtocolError, match="3"):
+            await client.call_tool("any")
+
+
+@pytest.mark.parametrize("kind", ["task", "invented"])
+async def test_an_unknown_type_of_result_is_an_error(fake: Fake, kind: str) -> None:
+    """MSG-15."""
+    body = f"""
+{DISCOVERS}
+if method == "tools/call":
+    result(message, resultType="{kind}", content=[])
+"""
+    async with Client(fake(body)) as client:
+        with pytest.raises((ProtocolError, ValueError), match=kind):
+            await client.call_tool("any")
+
+
+async def test_a_missing_type_means_complete(fake: Fake) -> None:
+    """MSG-15."""
+    body = f"""
+{DISCOVERS}
+if method == "tools/call":
+    result(message, content=[])
+"""
+    async with Client(fake(body)) as client:
+        assert (await client.call_tool("any")).content == []
+
+
+# --- leaving --------------------------------------------------------------------------------------
+
+
+def noted(path: Path) -> list[str]:
+    return path.read_text().split()
+
+
+async def test_a_server_is_asked_to_leave_by_the_end_of_its_input(
+    fake: Fake, tmp_path: Path
+) -> None:
+    """STDIO-4: no signal is needed."""
+    notes = tmp_path / "notes"
+    body = f"""
+if len(seen) == 1:
+    import atexit
+    signal.signal(signal.SIGTERM, lambda *a: open({str(notes)!r}, "a").write("SIGTERM "))
+    atexit.register(lambda: open({str(notes)!r}, "a").write("EOF "))
+{DISCOVERS}
+"""
+    async with Client(fake(body)):
+        pass
+    assert noted(notes) == ["EOF"]
+
+
+STUBBORN = f"""
+if len(seen) == 1:
+    notes = os.environ["NOTES"]
+    def told(*args):
+        open(notes, "a").write("SIGTERM ")
+        if os.environ["HEEDS"] == "yes":
+            os._exit(0)
+    signal.signal(signal.SIGTERM, told)
+    open(notes, "a").write(str(os.getpid()) + " ")
+{DISCOVERS}
+if method == "notifications/stay":
+    sys.stdin.close()
+    while True:
+        time.sleep(0.05)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="uses POSIX signals")
+@pytest.mark.parametrize("heeds", ["yes", "no"])
+async def test_a_server_that_stays_is_terminated_and_then_killed(
+    fake: Fake, tmp_path: Path, heeds: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """STDIO-4."""
+    monkeypatch.setattr("mcpkit.transports.process._PATIENCE", 0.3)
+    notes = tmp_path / "notes"
+    env = {"NOTES": str(notes), "HEEDS": heeds}
+    async with Client(fake(STUBBORN), env=env) as client:
+        await client.notify("notifications/stay")
+    pid, *told = noted(notes)
+    assert told == ["SIGTERM"]
+    assert not alive(int(pid))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="uses POSIX process ids")
+async def test_no_process_stays_behind_when_the_client_is_cancelled(
+    fake: Fake, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    env = {"NOTES": str(notes), "HEEDS": "no"}
+    with anyio.fail_after(PATIENCE), anyio.CancelScope() as scope:
+        async with Client(fake(STUBBORN), env=env):
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert not alive(int(noted(notes)[0]))
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_a_client_must_be_entered_first() -> None:
+    with pytest.raises(RuntimeError, match="async with"):
+        await Client(MCPKit("a")).request("tools/list")
+
+
+# --- what is started ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "command"),
+    [
+        (["node", "server.js"], ["node", "server.js"]),
+        (("node", "server.js"), ["node", "server.js"]),
+        ("node 'my server.js'", ["node", "my server.js"]),
+        ("server.py", [sys.executable, "-m", "mcpkit", "run", "server.py"]),
+        (Path("server.py"), [sys.executable, "-m", "mcpkit", "run", "server.py"]),
+        ("server.py:app", [sys.executable, "-m", "mcpkit", "run", "server.py:app"]),
+    ],
+)
+async def test_targets_and_their_commands(target: Any, command: list[str]) -> None:
+    assert command_of(target) == command
+
+
+async def test_the_environment_is_added_to(fake: Fake) -> None:
+    body = f"""
+{DISCOVERS}
+if method == "tools/call":
+    text = os.environ["ADDED"] + ("PATH" in os.environ) * " and PATH"
+    result(message, content=[{{"type": "text", "text": text}}])
+"""
+    async with Client(fake(body), env={"ADDED": "added"}) as client:
+        assert (await client.call_tool("any")).text == "added and PATH"
+
+
+async def test_stderr_may_be_sent_elsewhere(fake: Fake, tmp_path: Path) -> None:
+    body = f"""
+print("a word", file=sys.stderr, flush=True)
+{DISCOVERS}
+"""
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        async with Client(fake(body), stderr=file.fileno()):
+            pass
+    assert log.read_text() == "a word\n"
+
+
+# --- calling --------------------------------------------------------------------------------------
+
+
+async def test_completion_needs_a_prompt_or_a_template() -> None:
+    async with Client(MCPKit("a")) as client:
+        with pytest.raises(ValueError, match="prompt="):
+            await client.complete("a", "b")
+        with pytest.raises(ValueError, match="template="):
+            await client.complete("a", "b", prompt="p", template="t")
+
+
+async def test_every_notification_is_passed_on(fake: Fake) -> None:
+    body = f"""
+{DISCOVERS}
+if method == "tools/call":
+    send(method="notifications/tools/list_changed")
+    result(message, content=[])
+"""
+    told: list[Any] = []
+    async with Client(
+        fake(body), on_notification=lambda method, params: told.append((method, params))
+    ) as client:
+        await client.call_tool("any")
+    assert told == [("notifications/tools/list_changed", {})]
+
+
+async def test_listening_fails_if_the_server_refuses(fake: Fake) -> None:
+    body = f"""
+{DISCOVERS}
+if method == "subscriptions/listen":
+    error(message, -32601)
+"""
+    async with Client(fake(body)) as client:
+        with pytest.raises(MethodNotFound):
+            async with client.listen(lambda *change: None, tools=True):
+                pytest.fail("nothing was agreed upon")

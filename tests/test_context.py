@@ -1,0 +1,276 @@
+"""What a handler may ask of its request, with a peer that only records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, get_args
+
+import anyio.to_thread
+import pytest
+
+from mcpkit.context import Client, Context, SyncContext
+from mcpkit.protocol.connection import ClientFacts
+from mcpkit.protocol.revision import Revision
+from mcpkit.protocol.revisions import REVISIONS
+from mcpkit.types import (
+    LOG_LEVELS,
+    LOG_RANK,
+    Implementation,
+    LogLevel,
+    TextResourceContents,
+)
+from tests.authoring import LATEST, OLDEST, RecordingPeer, context_with, wait
+
+TOKEN = {"progressToken": "t"}
+
+
+@pytest.fixture(params=[Context, SyncContext], ids=["async", "sync"])
+def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Makes a context of either kind: what they have in common is tested for both."""
+    if request.param is Context:
+        return context_with
+
+    def sync(*args: Any, **kwargs: Any) -> SyncContext[Any]:
+        return SyncContext(context_with(*args, **kwargs))
+
+    return sync
+
+
+class TestFacts:
+    def test_the_request(self, make: Callable[..., Any]) -> None:
+        ctx = make(meta={"a": 1})
+        assert (ctx.request_id, ctx.method, ctx.meta) == (7, "tools/call", {"a": 1})
+
+    @pytest.mark.parametrize("revision", REVISIONS, ids=str)
+    def test_the_revision(self, make: Callable[..., Any], revision: Revision) -> None:
+        assert make(revision=revision).revision == revision.version
+
+    def test_the_state(self, make: Callable[..., Any]) -> None:
+        assert make(state="s").state == "s"
+
+    def test_the_client(self, make: Callable[..., Any]) -> None:
+        ctx = make(info={"name": "me", "version": "1"})
+        assert ctx.client.info == Implementation("me", "1")
+
+
+class TestLog:
+    @pytest.mark.parametrize("level", LOG_LEVELS)
+    @pytest.mark.parametrize("threshold", LOG_LEVELS)
+    def test_only_what_the_client_wants_is_sent(
+        self, make: Callable[..., Any], level: LogLevel, threshold: LogLevel
+    ) -> None:
+        """LOG-2"""
+        peer = RecordingPeer(threshold)
+        make(peer).log(level, "x")
+        assert bool(peer.sent) is (LOG_RANK[level] >= LOG_RANK[threshold])
+
+    def test_nothing_is_sent_to_a_client_that_wants_nothing(self, make: Callable[..., Any]) -> None:
+        """LOG-4"""
+        peer = RecordingPeer(None)
+        make(peer).emergency("x")
+        assert peer.sent == []
+
+    def test_the_message(self, make: Callable[..., Any]) -> None:
+        peer = RecordingPeer()
+        make(peer).log("info", {"a": 1}, logger="db")
+        assert peer.sent == [
+            ("notifications/message", {"level": "info", "logger": "db", "data": {"a": 1}})
+        ]
+
+    @pytest.mark.parametrize("level", get_args(LogLevel))
+    def test_each_level_has_a_method(self, make: Callable[..., Any], level: LogLevel) -> None:
+        peer = RecordingPeer()
+        getattr(make(peer), level)("x", logger="db")
+        assert peer.sent == [
+            ("notifications/message", {"level": level, "logger": "db", "data": "x"})
+        ]
+
+    @pytest.mark.parametrize(
+        ("data", "sent"), [(ValueError("no"), "no"), (b"\xfb", "-w=="), ({1}, [1]), (None, None)]
+    )
+    def test_anything_can_be_logged(self, make: Callable[..., Any], data: Any, sent: Any) -> None:
+        peer = RecordingPeer()
+        make(peer).info(data)
+        assert peer.sent[0][1]["data"] == sent
+
+
+class TestDelivery:
+    def test_awaiting_waits_for_the_client(self) -> None:
+        peer = RecordingPeer()
+
+        async def handler() -> None:
+            await context_with(peer).info("x")
+
+        wait(handler)
+        assert peer.drained == 1
+
+    def test_not_awaiting_is_fine(self) -> None:
+        peer = RecordingPeer()
+        context_with(peer).info("x")
+        assert (len(peer.sent), peer.drained) == (1, 0)
+
+    def test_awaiting_what_was_not_sent_waits_for_nothing(self) -> None:
+        peer = RecordingPeer(None)
+
+        async def handler() -> None:
+            await context_with(peer).info("x")
+            await context_with(peer).progress(1)
+
+        wait(handler)
+        assert peer.drained == 0
+
+
+class TestProgress:
+    def test_the_notification(self, make: Callable[..., Any]) -> None:
+        peer = RecordingPeer()
+        make(peer, meta=TOKEN).progress(1, 4, "one")
+        assert peer.sent == [
+            (
+                "notifications/progress",
+                {"progressToken": "t", "progress": 1, "total": 4, "message": "one"},
+            )
+        ]
+
+    @pytest.mark.parametrize("token", ["t", 7, 0, ""])
+    def test_the_token_is_echoed_with_its_type(self, make: Callable[..., Any], token: Any) -> None:
+        """PROG-1"""
+        peer = RecordingPeer()
+        make(peer, meta={"progressToken": token}).progress(1)
+        sent = peer.sent[0][1]["progressToken"]
+        assert (sent, type(sent)) == (token, type(token))
+
+    def test_nothing_is_sent_without_a_token(self, make: Callable[..., Any]) -> None:
+        """PROG-1"""
+        peer = RecordingPeer()
+        make(peer).progress(1)
+        assert peer.sent == []
+
+    @pytest.mark.parametrize(
+        ("reported", "sent"),
+        [
+            ([1, 2, 3], [1, 2, 3]),
+            ([1, 1, 2], [1, 2]),
+            ([3, 2, 1, 4], [3, 4]),
+            ([0, 0.5, 0.5, 1], [0, 0.5, 1]),
+            ([-1, 0], [-1, 0]),
+            ([math.nan, 1, math.inf, 2, -math.inf], [1, 2]),
+        ],
+    )
+    def test_it_only_grows(
+        self, make: Callable[..., Any], reported: list[float], sent: list[float]
+    ) -> None:
+        """PROG-2"""
+        peer = RecordingPeer()
+        ctx = make(peer, meta=TOKEN)
+        for value in reported:
+            ctx.progress(value)
+        assert [params["progress"] for _, params in peer.sent] == sent
+
+    def test_it_only_grows_whoever_reports_it(self) -> None:
+        """PROG-2"""
+        peer = RecordingPeer()
+        ctx = context_with(peer, meta=TOKEN)
+        for each in (SyncContext(ctx), SyncContext(ctx), ctx):
+            each.progress(1)
+        assert len(peer.sent) == 1
+
+    @pytest.mark.parametrize("revision", REVISIONS, ids=str)
+    def test_a_message_is_sent_where_there_is_one(
+        self, make: Callable[..., Any], revision: Revision
+    ) -> None:
+        peer = RecordingPeer()
+        make(peer, meta=TOKEN, revision=revision).progress(1, message="one")
+        assert ("message" in peer.sent[0][1]) is (revision is not OLDEST)
+
+    def test_an_unknown_total_is_left_out(self, make: Callable[..., Any]) -> None:
+        peer = RecordingPeer()
+        make(peer, meta=TOKEN, revision=LATEST).progress(1)
+        assert peer.sent[0][1] == {"progressToken": "t", "progress": 1}
+
+
+class TestChanges:
+    def test_of_a_list(self, make: Callable[..., Any]) -> None:
+        peer = RecordingPeer()
+        make(peer).list_changed("tools")
+        assert peer.announced == [("list", "tools")]
+
+    def test_of_a_resource(self, make: Callable[..., Any]) -> None:
+        peer = RecordingPeer()
+        make(peer).changed("a:b")
+        assert peer.announced == [("resource", "a:b")]
+
+
+class TestReading:
+    def test_it_can_be_awaited(self) -> None:
+        found = wait(lambda: context_with().read_resource("a:b"))
+        assert found == [TextResourceContents("a:b", "contents")]
+
+    def test_it_blocks_a_thread(self) -> None:
+        ctx = SyncContext(context_with())
+        found = wait(lambda: anyio.to_thread.run_sync(ctx.read_resource, "a:b"))
+        assert found == [TextResourceContents("a:b", "contents")]
+
+
+def double(x: int) -> int:
+    return 2 * x
+
+
+async def double_soon(x: int) -> int:
+    return 2 * x
+
+
+class TestStep:
+    @pytest.mark.parametrize("function", [double, double_soon])
+    def test_it_runs(self, function: Callable[[int], Any]) -> None:
+        assert wait(lambda: context_with().step("double", function, 2)) == 4
+
+    def test_it_runs_in_a_thread(self) -> None:
+        step = partial(SyncContext(context_with()).step, "double", double, x=2)
+        assert wait(lambda: anyio.to_thread.run_sync(step)) == 4
+
+
+class TestCancelled:
+    def test_it_is_false_at_first(self, make: Callable[..., Any]) -> None:
+        assert make().cancelled is False
+
+    def test_a_thread_sees_it(self) -> None:
+        context = context_with()
+        sync = SyncContext(context)
+        context.cancelled = True
+        assert sync.cancelled
+
+
+class TestClient:
+    def test_it_may_not_say_who_it_is(self) -> None:
+        assert Client(ClientFacts({}, None)).info is None
+
+    def test_its_capabilities_are_as_declared(self) -> None:
+        assert Client(ClientFacts({"roots": {}}, None)).capabilities == {"roots": {}}
+
+    @pytest.mark.parametrize(
+        ("capabilities", "path", "supported"),
+        [
+            ({}, ("sampling",), False),
+            ({"sampling": {}}, ("sampling",), True),
+            ({"sampling": {}}, ("sampling", "tools"), False),
+            ({"sampling": {"tools": {}}}, ("sampling", "tools"), True),
+            ({"sampling": None}, ("sampling",), False),
+            ({"sampling": False}, ("sampling",), False),
+            ({"sampling": True}, ("sampling", "tools"), False),
+            ({"roots": {"listChanged": True}}, ("roots", "listChanged"), True),
+            ({"roots": {"listChanged": False}}, ("roots", "listChanged"), False),
+            pytest.param({"elicitation": {}}, ("elicitation", "form"), True, id="ELIC-1"),
+            ({"elicitation": {}}, ("elicitation", "url"), False),
+            ({"elicitation": {"url": {}}}, ("elicitation", "form"), False),
+            ({"elicitation": {"url": {}}}, ("elicitation", "url"), True),
+            ({"elicitation": {"form": {}}}, ("elicitation", "form"), True),
+            ({}, ("elicitation", "form"), False),
+            ({"sampling": {}}, ("sampling", "form"), False),
+        ],
+    )
+    def test_what_it_supports(
+        self, capabilities: dict[str, Any], path: tuple[str, ...], supported: bool
+    ) -> None:
+        assert Client(ClientFacts(capabilities, None)).supports(*path) is supported

@@ -1,0 +1,523 @@
+"""Functions and options become tools, resources and prompts, or are refused."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Annotated, Any, Literal, Optional
+
+import pytest
+from pydantic import BaseModel, Field
+from typing_extensions import TypeAliasType
+
+from mcpkit.context import Context
+from mcpkit.define import (
+    choices_of,
+    make_prompt,
+    make_resource,
+    make_tool,
+    mark,
+    marked_in,
+)
+from mcpkit.errors import RegistrationError
+from mcpkit.markers import Complete, Depends
+from mcpkit.registry import Prompt, Resource, ResourceTemplate
+from mcpkit.types import Annotations, Icon, Image, ToolAnnotations, ToolResult
+from tests.authoring import LATEST, context_with, run, wait
+
+
+def greet(name: str = "you") -> str:
+    """Greet somebody."""
+    return f"Hello, {name}!"
+
+
+def still() -> str:
+    return ""
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Point(BaseModel):
+    x: int
+
+
+MAKERS: list[Callable[..., Any]] = [
+    make_tool,
+    make_prompt,
+    lambda fn, **options: make_resource("a://{?name}" if fn is greet else "a://b", fn, **options),
+]
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=["tool", "prompt", "resource"])
+class TestCommonOptions:
+    def test_name_and_description_are_the_functions(self, make: Callable[..., Any]) -> None:
+        made = make(greet)
+        assert (made.name, made.description, made.title) == ("greet", "Greet somebody.", None)
+
+    @pytest.mark.parametrize(
+        ("option", "value"),
+        [
+            ("name", "hello"),
+            ("title", "Say hello"),
+            ("description", "Says hello."),
+            ("icons", [Icon("https://example.com/a.png")]),
+            ("meta", {"example.com/a": 1}),
+        ],
+    )
+    def test_may_be_given(self, make: Callable[..., Any], option: str, value: Any) -> None:
+        assert getattr(make(greet, **{option: value}), option) == value
+
+    def test_tags_are_a_set(self, make: Callable[..., Any]) -> None:
+        assert make(greet, tags=["a", "b", "a"]).tags == {"a", "b"}
+
+    def test_a_prefix_goes_before_the_name(self, make: Callable[..., Any]) -> None:
+        assert make(greet, prefix="en").name == "en_greet"
+
+    def test_a_prefix_goes_before_a_given_name(self, make: Callable[..., Any]) -> None:
+        assert make(greet, prefix="en", name="hello").name == "en_hello"
+
+    def test_a_lambda_needs_a_name(self, make: Callable[..., Any]) -> None:
+        with pytest.raises(RegistrationError, match=r"a lambda has no name; pass name=\.\.\."):
+            make(lambda: "x")
+
+    def test_a_lambda_with_a_name_is_fine(self, make: Callable[..., Any]) -> None:
+        assert make(lambda: "x", name="short").name == "short"
+
+    def test_it_runs_inline_when_told_to(self, make: Callable[..., Any]) -> None:
+        assert (make(greet).plan.inline, make(greet, inline=True).plan.inline) == (False, True)
+
+    def test_it_reaches_the_wire(self, make: Callable[..., Any]) -> None:
+        wire = make(greet, title="T", icons=[Icon("data:,")], meta={"a": 1}).to_wire(LATEST)
+        assert (wire["title"], wire["icons"], wire["_meta"]) == ("T", [{"src": "data:,"}], {"a": 1})
+
+
+class TestToolOptions:
+    @pytest.mark.parametrize("hint", ["read_only", "destructive", "idempotent", "open_world"])
+    @pytest.mark.parametrize("value", [True, False])
+    def test_a_hint_by_itself(self, hint: Any, value: bool) -> None:
+        options: Any = {hint: value}
+        assert make_tool(greet, **options).annotations == ToolAnnotations(**options)
+
+    def test_no_hints(self) -> None:
+        assert make_tool(greet).annotations is None
+
+    def test_all_hints_together(self) -> None:
+        hints = ToolAnnotations(title="Hello", read_only=True)
+        assert make_tool(greet, annotations=hints).annotations == hints
+
+    def test_a_hint_beside_others(self) -> None:
+        hints = ToolAnnotations(open_world=False)
+        made = make_tool(greet, annotations=hints, read_only=True)
+        assert made.annotations == ToolAnnotations(open_world=False, read_only=True)
+
+    def test_hints_may_be_shared_between_tools(self) -> None:
+        shared = ToolAnnotations(open_world=False)
+        make_tool(greet, annotations=shared, read_only=True)
+        assert shared == ToolAnnotations(open_world=False)
+
+    def test_the_output_schema_is_that_of_the_annotation(self) -> None:
+        def fn() -> Point: ...  # type: ignore[empty-body]
+
+        assert make_tool(fn).to_wire(LATEST)["outputSchema"] == {
+            "type": "object",
+            "properties": {"x": {"type": "integer"}},
+            "required": ["x"],
+        }
+
+    def test_structured_output_may_be_turned_off(self) -> None:
+        def fn() -> Point: ...  # type: ignore[empty-body]
+
+        assert "outputSchema" not in make_tool(fn, structured_output=False).to_wire(LATEST)
+
+    def test_structured_output_may_be_insisted_on(self) -> None:
+        wire = make_tool(greet, structured_output=True).to_wire(LATEST)
+        assert wire["outputSchema"] == {"type": "string"}
+
+    def test_another_input_schema_may_be_advertised(self) -> None:
+        schema = {"type": "object", "properties": {"name": {"enum": ["you"]}}}
+        assert make_tool(greet, input_schema=schema).to_wire(LATEST)["inputSchema"] == schema
+
+
+class TestResource:
+    def test_a_uri_without_variables_is_a_resource(self) -> None:
+        assert isinstance(make_resource("a://b", still), Resource)
+
+    def test_a_uri_with_variables_is_a_template(self) -> None:
+        assert isinstance(make_resource("a://{name}", greet), ResourceTemplate)
+
+    def test_the_uri_is_the_functions_name_if_none_is_given(self) -> None:
+        made = make_resource(None, still)
+        assert made.key == "resource://still"
+
+    def test_its_arguments_are_segments_of_that(self) -> None:
+        def fn(city: str, day: str) -> str:
+            return city + day
+
+        assert make_resource(None, fn).key == "resource://fn/{city}/{day}"
+
+    @pytest.mark.parametrize(
+        ("uri", "prefixed"), [("a://b/c", "a://en/b/c"), ("a://{name}", "a://en/{name}")]
+    )
+    def test_a_prefix_follows_the_scheme(self, uri: str, prefixed: str) -> None:
+        assert make_resource(uri, greet if "{" in uri else still, prefix="en").key == prefixed
+
+    @pytest.mark.parametrize("uri", ["urn:isbn:123", "mailto:me@example.com", "a+b:c", "data:,x"])
+    def test_a_uri_needs_no_slashes(self, uri: str) -> None:
+        assert make_resource(uri, still).key == uri
+
+    def test_its_size_is_sent(self) -> None:
+        assert make_resource("a://b", still, size=3).to_wire(LATEST)["size"] == 3
+
+    @pytest.mark.parametrize(
+        ("options", "annotations"),
+        [
+            ({}, None),
+            ({"audience": ["user"]}, Annotations(audience=["user"])),
+            ({"priority": 0.0}, Annotations(priority=0.0)),
+            ({"annotations": Annotations(priority=1.0)}, Annotations(priority=1.0)),
+            (
+                {"annotations": Annotations(audience=["user"]), "priority": 1.0},
+                Annotations(audience=["user"], priority=1.0),
+            ),
+        ],
+    )
+    def test_annotations(self, options: Any, annotations: Annotations | None) -> None:
+        assert make_resource("a://b", still, **options).annotations == annotations
+
+    def test_annotations_may_be_shared(self) -> None:
+        shared = Annotations(audience=["user"])
+        make_resource("a://b", still, annotations=shared, priority=1.0)
+        assert shared == Annotations(audience=["user"])
+
+    @pytest.mark.parametrize(
+        ("returns", "mime_type"),
+        [
+            (str, "text/plain"),
+            (Annotated[str, "x"], "text/plain"),
+            (bytes, "application/octet-stream"),
+            (dict[str, int], "application/json"),
+            (list[Point], "application/json"),
+            (Point, "application/json"),
+            (int, "application/json"),
+            (Any, None),
+            (None, None),
+            (Image, None),
+            (ToolResult, None),
+        ],
+        ids=str,
+    )
+    def test_its_mime_type_is_that_of_the_annotation(
+        self, returns: Any, mime_type: str | None
+    ) -> None:
+        def fn() -> Any: ...
+
+        fn.__annotations__["return"] = returns
+        assert make_resource("a://b", fn).mime_type == mime_type
+
+    def test_its_mime_type_may_be_given(self) -> None:
+        assert make_resource("a://b", still, mime_type="text/html").mime_type == "text/html"
+
+
+def named(name: str) -> str:
+    return name
+
+
+def optional(name: str = "x") -> str:
+    return name
+
+
+def required_field(name: str = Field(description="Who.")) -> str:
+    return name
+
+
+def aliased(kind: Annotated[str, Field(alias="sort")]) -> str:
+    return kind
+
+
+class TestVariables:
+    @pytest.mark.parametrize(
+        ("uri", "fn"),
+        [
+            ("a://{name}", named),
+            ("a://{+name}", named),
+            ("a://b{/name}", optional),
+            ("a://b{?name}", optional),
+            ("a://{sort}", aliased),
+        ],
+    )
+    def test_fit(self, uri: str, fn: Callable[..., Any]) -> None:
+        assert make_resource(uri, fn).key == uri
+
+    def test_an_alias_reaches_its_parameter(self) -> None:
+        made = make_resource("a://{sort}", aliased)
+        assert isinstance(made, ResourceTemplate)
+        assert run(aliased, made.arguments.validate({"sort": "b"})) == "b"
+
+    @pytest.mark.parametrize(
+        ("uri", "fn", "message"),
+        [
+            (
+                "a://b",
+                named,
+                "has no variables, so nothing fills name; write them into the URI as {name}",
+            ),
+            ("a://{nome}", named, "has a variable {nome}, but no parameter takes it"),
+            ("a://{x}", still, "has a variable {x}, but no parameter takes it"),
+            (
+                "a://b{?name}",
+                named,
+                "{name} may be missing from a URI; give the parameter a default",
+            ),
+            ("a://b{?name}", required_field, "give the parameter a default"),
+            ("a://{name", named, "never closed"),
+            ("b", still, "'b' has no scheme; write \"resource://b\""),
+            ("b/{name}", named, "has no scheme"),
+            ("/b", still, "has no scheme"),
+            ("1a:b", still, "has no scheme"),
+        ],
+    )
+    def test_that_do_not_fit(self, uri: str, fn: Callable[..., Any], message: str) -> None:
+        with pytest.raises(RegistrationError) as caught:
+            make_resource(uri, fn)
+        line = fn.__code__.co_firstlineno
+        assert str(caught.value).startswith(f"test_define.py:{line}: {fn.__name__}(): ")
+        assert message in str(caught.value)
+
+    def test_that_are_not_all_filled(self) -> None:
+        def fn(city: str, day: str) -> str:
+            return city + day
+
+        with pytest.raises(
+            RegistrationError, match=r"nothing in the URI fills day; add {day} to it"
+        ):
+            make_resource("a://{city}", fn)
+
+    def test_dependencies_are_none(self) -> None:
+        def fn(city: str, more: Annotated[str, Depends(still)]) -> str:
+            return city + more
+
+        assert make_resource("a://{city}", fn).key == "a://{city}"
+
+
+PROMPT_ARGUMENTS: list[tuple[Any, str, Any]] = [
+    (str, "3", "3"),
+    (int, "3", 3),
+    (float, "1.5", 1.5),
+    (bool, "true", True),
+    (int | None, "3", 3),
+    (list[int], "[1, 2]", [1, 2]),
+    (dict[str, int], '{"a": 1}', {"a": 1}),
+    (Point, '{"x": 1}', Point(x=1)),
+    (Literal["a", "b"], "a", "a"),
+    (Literal[1, 2], "2", 2),
+    (Color, "red", Color.RED),
+    (Level, "1", Level.LOW),
+]
+
+
+@pytest.mark.parametrize(("annotation", "text", "value"), PROMPT_ARGUMENTS, ids=str)
+def test_prompt_arguments_are_made_from_text(annotation: Any, text: str, value: Any) -> None:
+    """PROMPT-3"""
+
+    def fn(x: Any) -> Any:
+        return x
+
+    fn.__annotations__ = {"x": annotation}
+    assert make_prompt(fn).arguments.validate({"x": text}) == {"x": value}
+
+
+CHOICES: list[tuple[Any, list[str]]] = [
+    (Literal["a", "b"], ["a", "b"]),
+    (Literal[1, 2], ["1", "2"]),
+    (Literal[Color.RED], ["red"]),
+    (Color, ["red", "blue"]),
+    (Level, ["1"]),
+    (bool, ["true", "false"]),
+    (Annotated[bool, Field(description="x")], ["true", "false"]),
+    (Optional[Color], ["red", "blue"]),  # noqa: UP045 - the old spelling is the point
+    (Color | None, ["red", "blue"]),
+    (int | Literal["auto"], ["auto"]),
+    (Annotated[Literal["a"], "x"] | None, ["a"]),
+    (TypeAliasType("Mode", Literal["a"]), ["a"]),
+    (str, []),
+    (int, []),
+    (list[Color], []),
+    (dict[Literal["a"], int], []),
+    (Any, []),
+]
+
+
+@pytest.mark.parametrize(("annotation", "choices"), CHOICES, ids=str)
+def test_choices_of_a_type(annotation: Any, choices: list[str]) -> None:
+    assert choices_of(annotation) == choices
+
+
+def suggestions(
+    annotation: Any,
+    typed: str = "",
+    others: dict[str, str] | None = None,
+    context: Context[Any] | None = None,
+) -> list[str] | None:
+    """What is suggested for ``city``; None if nobody is asked."""
+
+    def fn(city: Any, country: str = "") -> str:
+        return f"{city}{country}"
+
+    fn.__annotations__["city"] = annotation
+    completer = make_prompt(fn).completers.get("city")
+    if completer is None:
+        return None
+    found = wait(lambda: completer(typed, others, context or context_with()))
+    return list(found)
+
+
+CITIES = ["Oslo", "Lisbon", "Rome"]
+
+
+class TestComplete:
+    @pytest.mark.parametrize(
+        ("typed", "found"),
+        [
+            ("", CITIES),
+            ("o", ["Oslo", "Lisbon", "Rome"]),
+            ("L", ["Lisbon", "Oslo"]),
+            ("ROME", ["Rome"]),
+            ("x", []),
+        ],
+    )
+    def test_a_list_is_searched_from_the_start_first(self, typed: str, found: list[str]) -> None:
+        assert suggestions(Annotated[str, Complete(CITIES)], typed) == found
+
+    def test_a_generator_may_be_asked_again(self) -> None:
+        def fn(city: Any) -> str:
+            return str(city)
+
+        fn.__annotations__["city"] = Annotated[str, Complete(each for each in CITIES)]
+        completer = make_prompt(fn).completers["city"]
+        for _ in range(2):
+            assert list(wait(lambda: completer("", None, context_with()))) == CITIES
+
+    @pytest.mark.parametrize("annotation", [Color, Color | None, Literal["red", "blue"]], ids=str)
+    def test_a_type_with_choices_needs_none(self, annotation: Any) -> None:
+        assert suggestions(annotation, "b") == ["blue"]
+
+    def test_others_have_none(self) -> None:
+        assert suggestions(str) is None
+
+    def test_a_function_gets_what_was_typed(self) -> None:
+        def find(typed: str) -> list[str]:
+            return [typed + "!"]
+
+        assert suggestions(Annotated[str, Complete(find)], "os") == ["os!"]
+
+    def test_a_function_may_be_async(self) -> None:
+        async def find(typed: str) -> Iterable[str]:
+            return (typed + end for end in "ab")
+
+        assert suggestions(Annotated[str, Complete(find)], "x") == ["xa", "xb"]
+
+    def test_a_function_gets_other_arguments_by_name(self) -> None:
+        def find(typed: str, country: str) -> list[str]:
+            return [f"{typed}/{country}"]
+
+        found = suggestions(Annotated[str, Complete(find)], "os", {"country": "no", "odd": "x"})
+        assert found == ["os/no"]
+
+    @pytest.mark.parametrize("others", [None, {}])
+    def test_what_is_not_known_is_none(self, others: dict[str, str] | None) -> None:
+        def find(typed: str, country: str | None) -> list[str]:
+            return [repr(country)]
+
+        assert suggestions(Annotated[str, Complete(find)], "", others) == ["None"]
+
+    def test_what_is_not_known_has_its_default(self) -> None:
+        def find(typed: str, country: str = "no") -> list[str]:
+            return [country]
+
+        assert suggestions(Annotated[str, Complete(find)]) == ["no"]
+
+    def test_a_function_gets_the_context(self) -> None:
+        async def find(typed: str, ctx: Context) -> list[str]:
+            return [ctx.state]
+
+        found = suggestions(Annotated[str, Complete(find)], context=context_with(state="s"))
+        assert found == ["s"]
+
+    def test_a_function_that_takes_nothing_is_refused(self) -> None:
+        def find() -> list[str]:
+            return CITIES
+
+        with pytest.raises(RegistrationError, match="takes what was typed as its argument"):
+            suggestions(Annotated[str, Complete(find)])
+
+    def test_a_function_that_wants_a_stranger_is_refused(self) -> None:
+        def find(typed: str, planet: str) -> list[str]:
+            return [typed, planet]
+
+        with pytest.raises(RegistrationError, match=r"find\(\): planet is no argument of fn\(\)"):
+            suggestions(Annotated[str, Complete(find)])
+
+    def test_template_variables_have_suggestions_too(self) -> None:
+        def fn(on: bool) -> str:
+            return str(on)
+
+        made = make_resource("a://{on}", fn)
+        assert isinstance(made, ResourceTemplate)
+        assert list(made.completers) == ["on"]
+
+    def test_the_name_on_the_wire_counts(self) -> None:
+        def fn(kind: Annotated[Color, Field(alias="class")]) -> str:
+            return kind.value
+
+        assert list(make_prompt(fn).completers) == ["class"]
+
+
+class TestMarks:
+    def test_are_found_in_order(self) -> None:
+        module = ModuleType("some")
+        for name in ("b", "a"):
+
+            def fn() -> str:
+                return ""
+
+            mark(fn, "tool", None, {"name": name})
+            setattr(module, name, fn)
+        assert [options["name"] for _, _, _, options in marked_in(module)] == ["b", "a"]
+
+    def test_one_function_may_have_several(self) -> None:
+        def fn() -> str:
+            return ""
+
+        mark(fn, "tool", None, {})
+        mark(fn, "resource", "a://b", {})
+        module = ModuleType("some")
+        vars(module)["fn"] = fn
+        assert [(kind, uri) for _, kind, uri, _ in marked_in(module)] == [
+            ("tool", None),
+            ("resource", "a://b"),
+        ]
+
+    def test_one_function_with_two_names_is_found_once(self) -> None:
+        def fn() -> str:
+            return ""
+
+        mark(fn, "tool", None, {})
+        module = ModuleType("some")
+        vars(module).update(a=fn, b=fn)
+        assert len(marked_in(module)) == 1
+
+    def test_what_cannot_be_marked(self) -> None:
+        with pytest.raises(RegistrationError, match=r"len cannot be marked; use app\.tool"):
+            mark(len, "tool", None, {})
+
+
+def test_a_prompt_is_a_prompt() -> None:
+    assert isinstance(make_prompt(greet), Prompt)

@@ -1,0 +1,116 @@
+"""The exception tree, and what it becomes at the border."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcpkit import errors
+from mcpkit.errors import (
+    InvalidArguments,
+    MCPKitError,
+    MissingClientCapability,
+    ProtocolError,
+    PublicError,
+    RegistrationError,
+    ResourceError,
+    ResourceNotFound,
+    UnsupportedProtocolVersion,
+)
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_everything_has_one_root(name: str) -> None:
+    assert issubclass(getattr(errors, name), MCPKitError)
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [errors.ToolError, errors.PromptError, ResourceError, ResourceNotFound, InvalidArguments],
+)
+def test_what_a_client_may_read_is_public(cls: type[Exception]) -> None:
+    assert issubclass(cls, PublicError)
+
+
+@pytest.mark.parametrize("cls", [ProtocolError, RegistrationError, errors.ConnectionClosed])
+def test_what_a_client_may_not_read_is_not_public(cls: type[Exception]) -> None:
+    assert not issubclass(cls, PublicError)
+
+
+def test_a_bad_signature_is_a_type_error_too() -> None:
+    assert issubclass(RegistrationError, TypeError)
+
+
+@pytest.mark.parametrize(
+    ("cls", "code"),
+    [
+        (errors.ParseError, -32700),
+        (errors.InvalidRequest, -32600),
+        (errors.MethodNotFound, -32601),
+        (errors.InvalidParams, -32602),
+        (errors.InternalError, -32603),
+        (ProtocolError, -32603),
+    ],
+)
+class TestCodes:
+    def test_a_class_has_its_code(self, cls: type[ProtocolError], code: int) -> None:
+        assert cls("no").to_wire() == {"code": code, "message": "no"}
+
+    def test_the_code_finds_its_class(self, cls: type[ProtocolError], code: int) -> None:
+        found = ProtocolError.from_wire({"code": code, "message": "no"})
+        assert isinstance(found, cls)
+        assert found.code == code
+
+
+def test_a_code_may_be_given() -> None:
+    assert ProtocolError("no", code=-32002).to_wire()["code"] == -32002
+
+
+def test_data_goes_along() -> None:
+    assert ProtocolError("no", data={"uri": "a:b"}).to_wire()["data"] == {"uri": "a:b"}
+
+
+def test_data_comes_along() -> None:
+    received = ProtocolError.from_wire({"code": -32602, "message": "no", "data": [1]})
+    assert received.data == [1]
+
+
+def test_a_foreign_code_is_kept() -> None:
+    received = ProtocolError.from_wire({"code": 17, "message": "odd"})
+    assert (type(received), received.code, received.message) == (ProtocolError, 17, "odd")
+
+
+def test_an_error_without_members_is_an_internal_error() -> None:
+    assert ProtocolError.from_wire({}).code == -32603
+
+
+def test_a_missing_capability_names_it() -> None:
+    error = MissingClientCapability({"elicitation": {"url": {}}})
+    assert error.to_wire() == {
+        "code": -32021,
+        "message": "This request needs client capabilities that were not declared: elicitation",
+        "data": {"requiredCapabilities": {"elicitation": {"url": {}}}},
+    }
+
+
+def test_an_unsupported_version_names_the_supported_ones() -> None:
+    wire = UnsupportedProtocolVersion("1999-01-01", ["2026-07-28"]).to_wire()
+    assert wire["code"] == -32022
+    assert wire["data"] == {"supported": ["2026-07-28"], "requested": "1999-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ResourceNotFound(), "Resource not found"),
+        (ResourceNotFound("a:b"), "Resource not found: a:b"),
+        (ResourceNotFound("a:b", "Gone."), "Gone."),
+    ],
+)
+def test_a_missing_resource_says_so(error: ResourceNotFound, text: str) -> None:
+    assert str(error) == text
+
+
+def test_invalid_arguments_have_a_line_for_each_problem() -> None:
+    error = InvalidArguments(["a: x", "b: y"])
+    assert str(error) == "a: x\nb: y"
+    assert error.problems == ["a: x", "b: y"]

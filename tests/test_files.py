@@ -1,0 +1,233 @@
+"""Files and directories: what is offered, and that nothing else can be reached (RES-9)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mcpkit.errors import RegistrationError, ResourceNotFound
+from mcpkit.files import Directory, file_resource
+from mcpkit.registry import Registry
+from mcpkit.types import File
+from tests.authoring import run
+
+SECRET = b"not for you"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A directory beside a secret, with a bit of everything in it."""
+    (tmp_path / "secret.txt").write_bytes(SECRET)
+    (tmp_path / "docs-private").mkdir()
+    (tmp_path / "docs-private" / "plan.txt").write_bytes(SECRET)
+    root = tmp_path / "docs"
+    (root / "deep" / "er").mkdir(parents=True)
+    (root / ".git").mkdir()
+    (root / "a.txt").write_text("a")
+    (root / "deep" / "er" / "b.json").write_text("{}")
+    (root / ".env").write_bytes(SECRET)
+    (root / ".git" / "config").write_bytes(SECRET)
+    (root / "deep" / ".hidden").write_bytes(SECRET)
+    return root
+
+
+def listed(directory: Directory) -> list[str]:
+    return [each.uri for each in directory.resources()]
+
+
+def read(directory: Directory, uri: str) -> bytes:
+    """What a client gets for a URI, found by the template as a server would find it."""
+    registry = Registry()
+    registry.add(directory.template())
+    found = registry.find_resource(uri)
+    if found is None:
+        raise ResourceNotFound(uri)
+    resource, values = found
+    file = run(resource.plan.fn, values)
+    assert isinstance(file, File)
+    return file.data
+
+
+class TestDirectory:
+    def test_lists_its_files(self, root: Path) -> None:
+        assert listed(Directory(root)) == ["files://docs/a.txt", "files://docs/deep/er/b.json"]
+
+    def test_lists_them_as_they_are_at_the_moment(self, root: Path) -> None:
+        directory = Directory(root)
+        (root / "c.txt").write_text("c")
+        (root / "a.txt").unlink()
+        assert listed(directory) == ["files://docs/c.txt", "files://docs/deep/er/b.json"]
+
+    def test_describes_them(self, root: Path) -> None:
+        first, second = Directory(root).resources()
+        assert (first.name, first.mime_type, first.size) == ("a.txt", "text/plain", 1)
+        assert (second.name, second.mime_type) == ("deep/er/b.json", "application/json")
+
+    @pytest.mark.parametrize(
+        ("uri", "data"), [("files://docs/a.txt", b"a"), ("files://docs/deep/er/b.json", b"{}")]
+    )
+    def test_reads_them(self, root: Path, uri: str, data: bytes) -> None:
+        assert read(Directory(root), uri) == data
+
+    @pytest.mark.parametrize(
+        "name", ["a b.txt", "ü.txt", "50%.txt", "%41.txt", "%2e%2e", "a#b.txt", "a?b", "a+b", "{x}"]
+    )
+    def test_reads_what_it_lists_whatever_the_name(self, root: Path, name: str) -> None:
+        directory = Directory(root, pattern="new/*")
+        (root / "new").mkdir()
+        (root / "new" / name).write_text(name)
+        (uri,) = listed(directory)
+        assert read(directory, uri) == name.encode()
+
+    def test_may_have_another_uri(self, root: Path) -> None:
+        assert listed(Directory(root, "notes://all/"))[0] == "notes://all/a.txt"
+
+    def test_may_have_a_name_that_a_uri_cannot(self, tmp_path: Path) -> None:
+        (tmp_path / "my {docs}").mkdir()
+        (tmp_path / "my {docs}" / "a.txt").write_text("a")
+        directory = Directory(tmp_path / "my {docs}")
+        (uri,) = listed(directory)
+        assert uri == "files://my%20%7Bdocs%7D/a.txt"
+        assert read(directory, uri) == b"a"
+
+    def test_a_bad_uri_is_refused(self, root: Path) -> None:
+        with pytest.raises(RegistrationError, match="never closed"):
+            Directory(root, "notes://{all")
+
+    def test_may_have_one_type(self, root: Path) -> None:
+        directory = Directory(root, mime_type="text/x-own")
+        assert {each.mime_type for each in directory.resources()} == {"text/x-own"}
+        assert directory.read("a.txt").mime_type == "text/x-own"
+
+    def test_a_type_nobody_knows_is_bytes(self, root: Path) -> None:
+        (root / "odd.zzz").write_text("?")
+        assert Directory(root).read("odd.zzz").mime_type == "application/octet-stream"
+
+    def test_may_offer_hidden_files(self, root: Path) -> None:
+        directory = Directory(root, hidden=True)
+        assert "files://docs/.env" in listed(directory)
+        assert read(directory, "files://docs/.env") == SECRET
+
+    def test_a_pattern_selects(self, root: Path) -> None:
+        assert listed(Directory(root, pattern="*.txt")) == ["files://docs/a.txt"]
+
+    def test_what_a_pattern_leaves_out_cannot_be_read(self, root: Path) -> None:
+        with pytest.raises(ResourceNotFound):
+            Directory(root, pattern="*.txt").read("deep/er/b.json")
+
+    def test_a_pattern_reaches_nothing_outside(self, root: Path) -> None:
+        assert listed(Directory(root, pattern="../*.txt")) == []
+
+    def test_a_missing_file_is_named_by_its_uri(self, root: Path) -> None:
+        with pytest.raises(ResourceNotFound, match="Resource not found: files://docs/no%20such"):
+            Directory(root).read("no such")
+
+
+OUTSIDE = [
+    "../secret.txt",
+    "..%2fsecret.txt",
+    "%2e%2e%2fsecret.txt",
+    "%2E%2E/secret.txt",
+    "%252e%252e%252fsecret.txt",
+    "../docs-private/plan.txt",
+    "deep/../../secret.txt",
+    "deep/%2e%2e/%2e%2e/secret.txt",
+    "..\\secret.txt",
+    "..%5csecret.txt",
+    "deep\\..\\..\\secret.txt",
+    "{absolute}",
+    "/{absolute}",
+    "%2f{absolute}",
+    "file://{absolute}",
+    "a.txt%00",
+    "a.txt%00.png",
+    "%00",
+    "~/secret.txt",
+    "./a.txt",
+    "deep//er/b.json",
+    "deep/",
+    "deep",
+    "",
+    ".",
+    "..",
+    ".env",
+    "%2eenv",
+    ".git/config",
+    "deep/.hidden",
+    "a.txt/",
+    "a.txt/../a.txt",
+    "no-such-file",
+    "x" * 5000,
+]
+
+
+class TestTraversal:
+    """RES-9"""
+
+    @pytest.mark.parametrize("tail", OUTSIDE, ids=lambda each: each[:40] or "empty")
+    def test_a_uri_that_leads_elsewhere_names_nothing(self, root: Path, tail: str) -> None:
+        absolute = root.parent / "secret.txt"
+        uri = f"files://docs/{tail.replace('{absolute}', absolute.as_posix())}"
+        with pytest.raises(ResourceNotFound):
+            read(Directory(root), uri)
+
+    @pytest.mark.parametrize("tail", OUTSIDE, ids=lambda each: each[:40] or "empty")
+    def test_nor_does_the_path_itself(self, root: Path, tail: str) -> None:
+        absolute = root.parent / "secret.txt"
+        with pytest.raises(ResourceNotFound):
+            Directory(root).read(tail.replace("{absolute}", absolute.as_posix()))
+
+    def test_a_link_to_a_file_outside(self, root: Path) -> None:
+        (root / "link.txt").symlink_to(root.parent / "secret.txt")
+        with pytest.raises(ResourceNotFound):
+            read(Directory(root), "files://docs/link.txt")
+
+    def test_a_link_to_a_directory_outside(self, root: Path) -> None:
+        (root / "out").symlink_to(root.parent)
+        with pytest.raises(ResourceNotFound):
+            read(Directory(root), "files://docs/out/secret.txt")
+
+    def test_links_that_lead_outside_are_not_listed(self, root: Path) -> None:
+        before = listed(Directory(root))
+        (root / "link.txt").symlink_to(root.parent / "secret.txt")
+        (root / "out").symlink_to(root.parent)
+        assert listed(Directory(root)) == before
+
+    def test_links_in_a_circle(self, root: Path) -> None:
+        (root / "one").symlink_to(root / "two")
+        (root / "two").symlink_to(root / "one")
+        with pytest.raises(ResourceNotFound):
+            read(Directory(root), "files://docs/one")
+
+    def test_a_link_that_stays_inside_is_fine(self, root: Path) -> None:
+        (root / "link.txt").symlink_to(root / "a.txt")
+        assert read(Directory(root), "files://docs/link.txt") == b"a"
+
+    def test_a_directory_that_is_a_link_itself_is_fine(self, root: Path) -> None:
+        (root.parent / "alias").symlink_to(root)
+        assert Directory(root.parent / "alias").read("a.txt").data == b"a"
+
+
+class TestFile:
+    def test_is_described(self, root: Path) -> None:
+        resource = file_resource(root / "a.txt", None, mime_type=None)
+        assert (resource.uri, resource.name) == ("files://a.txt", "a.txt")
+        assert (resource.mime_type, resource.size) == ("text/plain", 1)
+
+    def test_is_read_anew_each_time(self, root: Path) -> None:
+        resource = file_resource(root / "a.txt", None, mime_type=None)
+        (root / "a.txt").write_text("new")
+        assert run(resource.plan.fn).data == b"new"
+
+    def test_may_have_another_uri_and_type(self, root: Path) -> None:
+        resource = file_resource(root / "a.txt", "note:a", mime_type="text/x-own")
+        assert (resource.uri, resource.mime_type) == ("note:a", "text/x-own")
+
+    def test_has_an_encoded_uri(self, root: Path) -> None:
+        (root / "a b.txt").write_text("a")
+        assert file_resource(root / "a b.txt", None, mime_type=None).uri == "files://a%20b.txt"
+
+    def test_has_to_exist(self, root: Path) -> None:
+        with pytest.raises(RegistrationError, match="is neither a file nor a directory"):
+            file_resource(root / "no-such-file", None, mime_type=None)

@@ -1,0 +1,281 @@
+"""The plan of the house, kept true: who may import whom, and what `import mcpkit` loads."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PACKAGE: Final = ROOT / "mcpkit"
+
+FLOORS: Final[dict[str, int]] = {
+    # 1: values that everybody may know
+    "errors": 1,
+    "types": 1,
+    "uri_template": 1,
+    "markers": 1,
+    # 2: what functions look like, and what the wire looks like; neither knows the other
+    "signature": 2,
+    "schema": 2,
+    "sealing": 2,
+    "protocol": 2,
+    # 3: what a server offers, and what a handler may ask
+    "elicitation": 3,
+    "asks": 3,
+    "replay": 3,
+    "declared": 3,
+    "context": 3,
+    "plan": 3,
+    "registry": 3,
+    "define": 3,
+    "files": 3,
+    "server": 3,
+    "operations": 3,
+    "results": 3,
+    "toolloop": 3,
+    # 4: conversations
+    "tasks": 4,
+    "questions": 4,
+    "session": 4,
+    # 5: ways of moving messages
+    "transports": 5,
+    # 6: the roof
+    "app": 6,
+    "client": 6,
+    "testing": 6,
+    "pytest_plugin": 6,
+    "": 6,  # mcpkit itself: the public names
+    # 7: the command line
+    "cli": 7,
+    "__main__": 7,
+}
+
+DEFERRED: Final = {
+    ("", "client"): "so that a server does not load an event loop to be imported",
+    ("client", "app"): "so that a client of processes does not load what serves",
+    ("pytest_plugin", "testing"): "so that pytest starts quickly where mcpkit is merely installed",
+}
+"""Imports inside functions that point upwards or sideways on purpose."""
+
+
+class Import(NamedTuple):
+    """One import of one of our own modules."""
+
+    importer: str
+    imported: str
+    deferred: bool
+    line: int
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    """``protocol.wire`` for mcpkit/protocol/wire.py; empty for the package itself."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def floor_of(module: str) -> int:
+    return FLOORS[module.partition(".")[0]]
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    names = {name_of(each) for each in modules()}
+    yield from _imports(tree_of(path).body, name_of(path), names, deferred=False)
+
+
+def _imports(
+    body: list[ast.stmt], importer: str, names: set[str], *, deferred: bool
+) -> Iterator[Import]:
+    for node in body:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from _imports(node.orelse, importer, names, deferred=deferred)
+            continue
+        for found in _own(node, names):
+            yield Import(importer, found, deferred, node.lineno)
+        inside = deferred or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for field in ("body", "orelse", "finalbody"):
+            yield from _imports(getattr(node, field, []), importer, names, deferred=inside)
+        for handler in getattr(node, "handlers", []):
+            yield from _imports(handler.body, importer, names, deferred=inside)
+
+
+def _own(node: ast.stmt, names: set[str]) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            if alias.name.partition(".")[0] == "mcpkit":
+                yield alias.name.partition(".")[2]
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"relative import in line {node.lineno}"
+        root, _, module = (node.module or "").partition(".")
+        if root == "mcpkit":
+            for alias in node.names:
+                whole = f"{module}.{alias.name}" if module else alias.name
+                yield whole if whole in names else module
+
+
+def every_import() -> list[Import]:
+    return [found for path in modules() for found in imports_of(path)]
+
+
+# --- the drawing ----------------------------------------------------------------------------------
+
+
+def test_every_module_has_a_floor() -> None:
+    assert {name_of(path).partition(".")[0] for path in modules()} <= set(FLOORS)
+
+
+def test_every_floor_in_the_table_is_inhabited() -> None:
+    assert {name_of(path).partition(".")[0] for path in modules()} >= set(FLOORS)
+
+
+def test_imports_never_point_upwards() -> None:
+    wrong = [
+        each
+        for each in every_import()
+        if not each.deferred and floor_of(each.imported) > floor_of(each.importer)
+    ]
+    assert wrong == []
+
+
+def test_neighbours_do_not_import_in_circles() -> None:
+    graph: dict[str, set[str]] = {}
+    for each in every_import():
+        if not each.deferred and each.importer != each.imported:
+            graph.setdefault(each.importer, set()).add(each.imported)
+    TopologicalSorter(graph).prepare()
+
+
+def test_nobody_imports_the_roof() -> None:
+    roof = {each.importer for each in every_import() if each.imported == "app"}
+    assert roof == {"", "client", "cli.target"}
+
+
+def test_the_two_stacks_of_the_second_floor_do_not_know_each_other() -> None:
+    functions = {"signature", "schema"}
+    for each in every_import():
+        top = each.importer.partition(".")[0]
+        other = each.imported.partition(".")[0]
+        assert not (top == "protocol" and other in functions), each
+        assert not (top in functions and other == "protocol"), each
+
+
+def test_deferred_imports_are_known() -> None:
+    """Downwards is fine anywhere; what points elsewhere is listed with its reason."""
+    found = {
+        (each.importer, each.imported)
+        for each in every_import()
+        if each.deferred and floor_of(each.imported) >= floor_of(each.importer)
+    }
+    assert found == set(DEFERRED)
+
+
+def test_transports_are_reached_by_name_only() -> None:
+    """So that a server on stdio never loads a web server."""
+    reached = {
+        each.imported
+        for each in every_import()
+        if floor_of(each.importer) == 6 and each.imported.startswith("transports.")
+    }
+    assert reached == {"transports.memory", "transports.process"}
+
+
+# --- the protocol, without input or output --------------------------------------------------------
+
+PROTOCOL: Final = sorted((PACKAGE / "protocol").rglob("*.py"))
+OUTSIDE: Final = {"anyio", "asyncio", "trio", "socket", "os", "time", "threading", "logging"}
+
+
+@pytest.mark.parametrize("path", PROTOCOL, ids=name_of)
+def test_the_protocol_neither_waits_nor_looks_outside(path: Path) -> None:
+    for node in ast.walk(tree_of(path)):
+        assert not isinstance(node, (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith))
+        if isinstance(node, ast.Import):
+            assert not {alias.name.partition(".")[0] for alias in node.names} & OUTSIDE
+        if isinstance(node, ast.ImportFrom):
+            assert (node.module or "").partition(".")[0] not in OUTSIDE
+
+
+# --- revisions ------------------------------------------------------------------------------------
+
+VERSION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
+
+
+def literals(tree: ast.Module) -> Iterator[ast.Constant]:
+    """Every literal in the code that is not a docstring."""
+    documentation = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in documentation:
+            yield node
+
+
+@pytest.mark.parametrize(
+    "path", [each for each in modules() if "revisions" not in each.parts], ids=name_of
+)
+def test_only_a_revisions_own_file_names_its_version(path: Path) -> None:
+    found = [each.value for each in literals(tree_of(path)) if VERSION.search(str(each.value))]
+    assert found == []
+
+
+# --- what an import costs -------------------------------------------------------------------------
+
+HEAVY: Final = [
+    "anyio",
+    "asyncio",
+    "click",
+    "docstring_parser",
+    "httptools",
+    "starlette",
+    "typer",
+    "uvicorn",
+]
+
+
+def loaded_by(code: str) -> set[str]:
+    """The top-level modules that a fresh interpreter has after running some code."""
+    code += "\nimport sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return set(run.stdout.split())
+
+
+def test_importing_mcpkit_loads_nothing_heavy() -> None:
+    assert loaded_by("import mcpkit") & set(HEAVY) == set()
+
+
+def test_nor_does_making_an_app() -> None:
+    assert loaded_by("from mcpkit import MCPKit; MCPKit('a')") & set(HEAVY) == set()
+
+
+def test_nor_does_the_pytest_plugin() -> None:
+    assert loaded_by("import pytest, mcpkit.pytest_plugin") & {"anyio", "asyncio"} == set()
+
+
+def test_the_test_can_see_what_is_loaded() -> None:
+    assert {"anyio", "mcpkit"} <= loaded_by("from mcpkit import Client")

@@ -1,0 +1,408 @@
+"""Calling a function: where it runs, and what it is given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Annotated, Any
+
+import pytest
+from pydantic import Field
+
+from mcpkit.context import Context, SyncContext
+from mcpkit.errors import RegistrationError
+from mcpkit.markers import Depends
+from mcpkit.plan import CallPlan, inspect_handler
+from tests.authoring import RecordingPeer, context_with, run
+
+
+def plan_of(fn: Callable[..., Any]) -> CallPlan:
+    return CallPlan(fn, inspect_handler(fn))
+
+
+def refusal(fn: Callable[..., Any]) -> str:
+    with pytest.raises(RegistrationError) as caught:
+        plan_of(fn)
+    return str(caught.value)
+
+
+async def coroutine(a: int) -> int:
+    return a + 1
+
+
+def plain(a: int) -> int:
+    return a + 1
+
+
+class Callable_:  # noqa: N801 - the name is taken
+    def __call__(self, a: int) -> int:
+        return a + 1
+
+
+def here() -> int:
+    return threading.get_ident()
+
+
+class TestWhereItRuns:
+    @pytest.mark.parametrize("fn", [coroutine, plain, Callable_(), lambda a: coroutine(a)])
+    def test_every_kind_is_called(self, fn: Callable[..., Any]) -> None:
+        assert run(fn, {"a": 1}) == 2
+
+    def test_a_plain_function_has_a_thread(self) -> None:
+        assert run(here) != here()
+
+    def test_a_coroutine_function_has_none(self) -> None:
+        async def fn() -> int:
+            return here()
+
+        assert run(fn) == here()
+
+    def test_an_inline_function_has_none(self) -> None:
+        assert run(here, inline=True) == here()
+
+    def test_an_inline_function_with_a_context_has_none(self) -> None:
+        def fn(ctx: SyncContext) -> int:
+            return here()
+
+        assert run(fn, inline=True) == here()
+
+    def test_what_it_raises_is_raised(self) -> None:
+        def fn() -> None:
+            raise KeyError("a")
+
+        with pytest.raises(KeyError):
+            run(fn)
+
+
+def items() -> Iterator[int]:
+    yield 1
+
+
+async def async_items() -> AsyncIterator[int]:
+    yield 1
+
+
+class Yields:
+    def __call__(self) -> Iterator[int]:
+        yield 1
+
+
+class TestGenerators:
+    @pytest.mark.parametrize("fn", [items, async_items, Yields()])
+    def test_are_no_handlers(self, fn: Callable[..., Any]) -> None:
+        assert "() yields; a request has one answer: collect the items" in refusal(fn)
+
+
+class TestContext:
+    def test_is_given_to_a_coroutine_function(self) -> None:
+        async def fn(ctx: Context) -> Any:
+            return ctx
+
+        context = context_with()
+        assert run(fn, context=context) is context
+
+    def test_is_given_in_its_sync_form(self) -> None:
+        def fn(ctx: SyncContext) -> Any:
+            return ctx.state
+
+        assert run(fn, context=context_with(state="s")) == "s"
+
+    def test_is_given_in_its_sync_form_by_any_spelling(self) -> None:
+        def fn(ctx: SyncContext[str] | None = None) -> Any:
+            return ctx
+
+        assert isinstance(run(fn), SyncContext)
+
+    def test_is_given_beside_arguments(self) -> None:
+        async def fn(a: int, ctx: Context, b: int = 2) -> Any:
+            return a, ctx.state, b
+
+        assert run(fn, {"a": 1}, context=context_with(state="s")) == (1, "s", 2)
+
+    @pytest.mark.parametrize(("fn", "uses"), [(plain, False), (lambda: 1, False)])
+    def test_is_not_used_by_all(self, fn: Callable[..., Any], uses: bool) -> None:
+        assert plan_of(fn).uses_context is uses
+
+    def test_is_used_by_a_handler(self) -> None:
+        def fn(ctx: SyncContext) -> None: ...
+
+        assert plan_of(fn).uses_context
+
+    def test_is_used_by_a_dependency(self) -> None:
+        def dependency(ctx: Context) -> int:
+            return 1
+
+        def fn(a: Annotated[int, Depends(dependency)]) -> None: ...
+
+        assert plan_of(fn).uses_context
+
+
+class TestDepends:
+    @pytest.mark.parametrize("provide", [lambda: 5, coroutine, plain, Callable_()])
+    def test_every_kind_provides(self, provide: Callable[..., Any]) -> None:
+        def fn(a: int, five: Annotated[int, Depends(provide)]) -> int:
+            return five
+
+        assert run(fn, {"a": 4}) == 5
+
+    def test_a_class_provides_its_instance(self) -> None:
+        class Session:
+            def __init__(self, ctx: Context) -> None:
+                self.state = ctx.state
+
+        def fn(session: Annotated[Session, Depends(Session)]) -> Any:
+            return session.state
+
+        assert run(fn, context=context_with(state="s")) == "s"
+
+    def test_a_plain_dependency_has_a_thread(self) -> None:
+        async def fn(thread: Annotated[int, Depends(here)]) -> int:
+            return thread
+
+        assert run(fn) != here()
+
+    def test_one_runs_once_per_call(self) -> None:
+        calls: list[int] = []
+
+        def base() -> int:
+            calls.append(1)
+            return len(calls)
+
+        def left(b: Annotated[int, Depends(base)]) -> int:
+            return b
+
+        def right(b: Annotated[int, Depends(base)]) -> int:
+            return b
+
+        def fn(
+            a: Annotated[int, Depends(left)],
+            b: Annotated[int, Depends(right)],
+            c: Annotated[int, Depends(base)],
+        ) -> Any:
+            return a, b, c
+
+        assert run(fn) == (1, 1, 1)
+
+    def test_one_runs_anew_for_each_call(self) -> None:
+        calls: list[int] = []
+
+        def base() -> int:
+            calls.append(1)
+            return len(calls)
+
+        def fn(a: Annotated[int, Depends(base)]) -> int:
+            return a
+
+        assert (run(fn), run(fn)) == (1, 2)
+
+    def test_arguments_are_given_by_name(self) -> None:
+        def dependency(city: str) -> str:
+            return city.upper()
+
+        def fn(city: str, loud: Annotated[str, Depends(dependency)]) -> str:
+            return loud
+
+        assert run(fn, {"city": "oslo"}) == "OSLO"
+
+    def test_an_argument_left_out_has_the_handlers_default(self) -> None:
+        def dependency(city: str = "rome") -> str:
+            return city
+
+        def fn(city: str = "oslo", *, same: Annotated[str, Depends(dependency)]) -> str:
+            return same
+
+        assert run(fn) == "oslo"
+
+    def test_what_nobody_gives_has_its_own_default(self) -> None:
+        def dependency(city: str = "rome") -> str:
+            return city
+
+        def fn(same: Annotated[str, Depends(dependency)]) -> str:
+            return same
+
+        assert run(fn) == "rome"
+
+    def test_the_context_is_given(self) -> None:
+        def dependency(ctx: SyncContext) -> Any:
+            return ctx.state
+
+        def fn(state: Annotated[Any, Depends(dependency)]) -> Any:
+            return state
+
+        assert run(fn, context=context_with(state="s")) == "s"
+
+    def test_dependencies_are_no_arguments(self) -> None:
+        def fn(a: Annotated[int, Depends(here)], b: int) -> None: ...
+
+        assert [each.name for each in inspect_handler(fn).arguments] == ["b"]
+
+
+class TestRefusals:
+    def test_a_circle(self) -> None:
+        def first(b: Any) -> None: ...
+        def second(a: Annotated[int, Depends(first)]) -> None: ...
+
+        first.__annotations__["b"] = Annotated[int, Depends(second)]
+
+        def fn(a: Annotated[int, Depends(first)]) -> None: ...
+
+        assert refusal(fn).endswith("fn(): the dependencies go in a circle: first → second → first")
+
+    def test_itself(self) -> None:
+        def first(b: Any) -> None: ...
+
+        first.__annotations__["b"] = Annotated[int, Depends(first)]
+
+        def fn(a: Annotated[int, Depends(first)]) -> None: ...
+
+        assert "first → first" in refusal(fn)
+
+    def test_a_name_that_nothing_fills(self) -> None:
+        def dependency(town: str) -> str:
+            return town
+
+        def fn(city: str, a: Annotated[str, Depends(dependency)]) -> None: ...
+
+        message = refusal(fn)
+        assert message.startswith(f"test_plan.py:{fn.__code__.co_firstlineno}: fn()")
+        assert "the dependency dependency() wants 'town', which is neither an argument" in message
+
+    def test_a_dependency_with_a_bad_signature(self) -> None:
+        def dependency(*names: str) -> None: ...
+
+        def fn(a: Annotated[None, Depends(dependency)]) -> None: ...
+
+        assert "dependency(): *names has no names a client could use" in refusal(fn)
+
+
+class Log:
+    """What was opened and closed, in order."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def generator(self, name: str) -> Callable[[], Iterator[str]]:
+        def provide() -> Iterator[str]:
+            self.lines.append(f"open {name}")
+            try:
+                yield name
+            except ValueError:
+                self.lines.append(f"error {name}")
+                raise
+            finally:
+                self.lines.append(f"close {name}")
+
+        return provide
+
+    def async_generator(self, name: str) -> Callable[[], AsyncIterator[str]]:
+        inner = contextmanager(self.generator(name))
+
+        async def provide() -> AsyncIterator[str]:
+            with inner() as value:
+                yield value
+
+        return provide
+
+    def managed(self, name: str) -> Callable[..., Any]:
+        return contextmanager(self.generator(name))
+
+    def async_managed(self, name: str) -> Callable[..., Any]:
+        return asynccontextmanager(self.async_generator(name))
+
+
+KINDS = ["generator", "async_generator", "managed", "async_managed"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+class TestClosing:
+    def test_it_is_open_during_the_call(self, kind: str) -> None:
+        log = Log()
+
+        def fn(a: Annotated[str, Depends(getattr(log, kind)("a"))]) -> Any:
+            return a, list(log.lines)
+
+        assert run(fn) == ("a", ["open a"])
+
+    def test_it_is_closed_after_the_call(self, kind: str) -> None:
+        log = Log()
+
+        def fn(a: Annotated[str, Depends(getattr(log, kind)("a"))]) -> None: ...
+
+        run(fn)
+        assert log.lines == ["open a", "close a"]
+
+    def test_it_hears_of_an_error(self, kind: str) -> None:
+        log = Log()
+
+        async def fn(a: Annotated[str, Depends(getattr(log, kind)("a"))]) -> None:
+            raise ValueError("no")
+
+        with pytest.raises(ValueError, match="no"):
+            run(fn)
+        assert log.lines == ["open a", "error a", "close a"]
+
+    def test_the_last_opened_is_closed_first(self, kind: str) -> None:
+        log = Log()
+
+        def fn(
+            a: Annotated[str, Depends(getattr(log, kind)("a"))],
+            b: Annotated[str, Depends(getattr(log, kind)("b"))],
+        ) -> None: ...
+
+        run(fn)
+        assert log.lines == ["open a", "open b", "close b", "close a"]
+
+    def test_the_first_is_closed_when_the_second_fails(self, kind: str) -> None:
+        log = Log()
+
+        def broken() -> None:
+            raise LookupError("broken")
+
+        def fn(
+            a: Annotated[str, Depends(getattr(log, kind)("a"))],
+            b: Annotated[None, Depends(broken)],
+        ) -> None: ...
+
+        with pytest.raises(LookupError):
+            run(fn)
+        assert log.lines == ["open a", "close a"]
+
+
+class TestThreads:
+    def test_a_plain_generator_is_entered_and_left_in_threads(self) -> None:
+        threads: list[int] = []
+
+        def provide() -> Iterator[None]:
+            threads.append(here())
+            yield
+            threads.append(here())
+
+        async def fn(a: Annotated[None, Depends(provide)]) -> None: ...
+
+        run(fn)
+        assert len(threads) == 2
+        assert here() not in threads
+
+    def test_each_blocking_step_goes_through_the_peer(self) -> None:
+        def provide() -> Iterator[None]:
+            yield
+
+        def fn(a: Annotated[None, Depends(provide)]) -> None: ...
+
+        peer = RecordingPeer()
+        run(fn, context=context_with(peer))
+        assert peer.threads == 3  # enter, call, leave
+
+
+def test_a_default_in_a_field_reaches_dependencies() -> None:
+    from mcpkit.schema import Arguments
+
+    def dependency(city: str) -> str:
+        return city
+
+    def fn(city: str = Field("oslo"), *, same: Annotated[str, Depends(dependency)]) -> str:
+        return same
+
+    values = Arguments(inspect_handler(fn)).validate({})
+    assert run(fn, values) == "oslo"

@@ -1,0 +1,106 @@
+"""What mcpkit promises by name: the list and reality, and a docstring on all of it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mcpkit
+
+PACKAGE = Path(mcpkit.__file__).parent
+OWN = {"TYPE_CHECKING", "Any", "annotations"}
+"""What the root module needs for itself."""
+
+MODULES = sorted(
+    ".".join(("mcpkit", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
+    if path.name != "__main__.py"
+)
+
+
+def test_the_list_is_sorted() -> None:
+    assert list(mcpkit.__all__) == sorted(mcpkit.__all__)
+
+
+def test_nothing_is_listed_twice() -> None:
+    assert len(mcpkit.__all__) == len(set(mcpkit.__all__))
+
+
+def test_everything_that_is_listed_is_there() -> None:
+    for name in mcpkit.__all__:
+        assert getattr(mcpkit, name) is not None
+
+
+def test_everything_that_is_there_is_listed() -> None:
+    importlib.import_module("mcpkit.client")
+    there = {
+        name
+        for name, value in vars(mcpkit).items()
+        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+    }
+    assert there - OWN <= set(mcpkit.__all__)
+
+
+def test_a_name_that_is_not_there_says_so() -> None:
+    with pytest.raises(AttributeError, match="nonsense"):
+        mcpkit.nonsense  # noqa: B018
+
+
+def test_the_package_is_typed() -> None:
+    assert (PACKAGE / "py.typed").exists()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_lists_what_it_has(name: str) -> None:
+    module = importlib.import_module(name)
+    for each in getattr(module, "__all__", ()):
+        assert hasattr(module, each)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_says_what_it_is(name: str) -> None:
+    assert importlib.import_module(name).__doc__
+
+
+# --- documentation --------------------------------------------------------------------------------
+
+
+def members_of(cls: type) -> Iterator[tuple[str, Any]]:
+    """The public methods and properties that a class defines itself."""
+    for name, value in vars(cls).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(value, (staticmethod, classmethod)):
+            yield name, value.__func__
+        elif isinstance(value, property) or inspect.isfunction(value):
+            yield name, value
+
+
+def public() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in mcpkit.__all__:
+        value = getattr(mcpkit, name)
+        if not (inspect.isclass(value) or inspect.isfunction(value)):
+            continue  # a name for a type
+        found[name] = value
+        if inspect.isclass(value):
+            for base in value.__mro__:
+                if base.__module__.startswith("mcpkit"):
+                    for member, each in members_of(base):
+                        found[f"{name}.{member}"] = each
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(public()))
+def test_it_has_a_docstring(name: str) -> None:
+    value = public()[name]
+    text = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
+    assert text
+    # A dataclass without one gets its signature instead.
+    assert not text.startswith(f"{name}(")

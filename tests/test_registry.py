@@ -1,0 +1,468 @@
+"""What is offered, in which order, and how it is listed page by page."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcpkit.context import SyncContext
+from mcpkit.define import make_prompt, make_resource, make_tool
+from mcpkit.errors import InvalidParams, RegistrationError
+from mcpkit.protocol.revision import Revision
+from mcpkit.protocol.revisions import REVISIONS
+from mcpkit.registry import Listing, Registry, Resource
+from tests.authoring import LATEST, OLDEST
+
+
+def nothing() -> str:
+    return ""
+
+
+def add_tools(registry: Registry, *names: str) -> None:
+    for name in names:
+        registry.add(make_tool(nothing, name=name))
+
+
+def page(
+    registry: Registry,
+    cursor: str | None = None,
+    size: int | None = None,
+    *,
+    listing: Listing = "tools",
+    revision: Revision = LATEST,
+) -> dict[str, Any]:
+    text = b"{" + registry.page(listing, revision, cursor, size) + b"}"
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def names(found: dict[str, Any], listing: Listing = "tools") -> list[str]:
+    return [each["name"] for each in found[listing]]
+
+
+def walk(registry: Registry, size: int, listing: Listing = "tools") -> list[list[str]]:
+    """The names on every page, as a client reads them."""
+    pages: list[list[str]] = []
+    cursor: str | None = None
+    while True:
+        found = page(registry, cursor, size, listing=listing)
+        pages.append(names(found, listing))
+        if "nextCursor" not in found:
+            return pages
+        cursor = found["nextCursor"]
+
+
+class TestAdding:
+    def test_order_is_kept(self) -> None:
+        registry = Registry()
+        add_tools(registry, "c", "a", "b")
+        assert names(page(registry)) == ["c", "a", "b"]
+
+    def test_a_name_is_taken_once(self) -> None:
+        registry = Registry()
+        add_tools(registry, "a")
+        with pytest.raises(RegistrationError, match="a tool 'a' is registered already; remove it"):
+            add_tools(registry, "a")
+
+    @pytest.mark.parametrize("uri", ["a://b", "a://{x}"])
+    def test_a_uri_is_taken_once(self, uri: str) -> None:
+        def fn(x: str = "") -> str:
+            return x
+
+        handler = fn if "{" in uri else nothing
+        registry = Registry()
+        registry.add(make_resource(uri, handler))
+        with pytest.raises(RegistrationError, match=r"resource( template)? 'a://.*' is registered"):
+            registry.add(make_resource(uri, handler))
+
+    def test_a_tool_and_a_prompt_may_share_a_name(self) -> None:
+        registry = Registry()
+        registry.add(make_tool(nothing))
+        registry.add(make_prompt(nothing))
+        assert (list(registry.tools), list(registry.prompts)) == (["nothing"], ["nothing"])
+
+    def test_a_name_is_free_again_after_removal(self) -> None:
+        registry = Registry()
+        add_tools(registry, "a", "b")
+        registry.remove("tools", "a")
+        add_tools(registry, "a")
+        assert names(page(registry)) == ["b", "a"]
+
+
+class TestRemoving:
+    @pytest.mark.parametrize("kind", ["tools", "resources", "prompts"])
+    def test_what_is_not_there(self, kind: Any) -> None:
+        with pytest.raises(KeyError, match=f"nothing is registered as 'a' among the {kind}"):
+            Registry().remove(kind, "a")
+
+    def test_a_template_by_its_text(self) -> None:
+        def fn(x: str) -> str:
+            return x
+
+        registry = Registry()
+        registry.add(make_resource("a://{x}", fn))
+        registry.remove("resources", "a://{x}")
+        assert registry.templates == {}
+
+
+class TestChanges:
+    def test_each_one_is_told(self) -> None:
+        registry = Registry()
+        told: list[str] = []
+        registry.on_change = told.append
+        registry.add(make_tool(nothing))
+        registry.add(make_prompt(nothing))
+        registry.add(make_resource("a://b", nothing))
+        registry.remove("tools", "nothing")
+        assert told == ["tools", "prompts", "resources", "tools"]
+
+    def test_a_refusal_is_not(self) -> None:
+        registry = Registry()
+        add_tools(registry, "a")
+        told: list[str] = []
+        registry.on_change = told.append
+        with pytest.raises(RegistrationError):
+            add_tools(registry, "a")
+        assert told == []
+
+
+class TestToolNames:
+    """TOOL-4"""
+
+    @pytest.mark.parametrize("name", ["a", "A-b_c.9", "x" * 64])
+    def test_that_hosts_accept(self, name: str) -> None:
+        assert make_tool(nothing, name=name).name == name
+
+    @pytest.mark.parametrize("name", ["a b", "a/b", "é", "x" * 65, "a\n", "a:b"])
+    def test_that_hosts_refuse(self, name: str) -> None:
+        with pytest.raises(RegistrationError, match=r"use 1 to 64 letters, digits, '_', '-'"):
+            make_tool(nothing, name=name)
+
+    def test_differ_by_case(self) -> None:
+        registry = Registry()
+        add_tools(registry, "a", "A")
+        assert names(page(registry)) == ["a", "A"]
+
+
+class TestAdvertised:
+    def test_nothing(self) -> None:
+        assert Registry().advertised == frozenset()
+
+    def test_what_is_registered(self) -> None:
+        registry = Registry()
+        registry.add(make_tool(nothing))
+        registry.add(make_resource("a://b", nothing))
+        assert registry.advertised == {"tools", "resources"}
+
+    def test_completions_when_an_argument_has_them(self) -> None:
+        def fn(on: bool) -> str:
+            return str(on)
+
+        registry = Registry()
+        registry.add(make_prompt(fn))
+        assert registry.advertised == {"prompts", "completions"}
+
+    def test_logging_when_a_handler_can(self) -> None:
+        def fn(ctx: SyncContext) -> str:
+            return ctx.method
+
+        registry = Registry()
+        registry.add(make_tool(fn))
+        assert registry.advertised == {"tools", "logging"}
+
+    def test_what_is_removed_no_longer(self) -> None:
+        registry = Registry()
+        registry.add(make_tool(nothing))
+        assert registry.advertised == {"tools"}
+        registry.remove("tools", "nothing")
+        assert registry.advertised == frozenset()
+
+
+class TestFinding:
+    @pytest.fixture
+    def registry(self) -> Registry:
+        def fn(x: str) -> str:
+            return x
+
+        registry = Registry()
+        registry.add(make_resource("a://{x}", fn, name="first"))
+        registry.add(make_resource("a://{+x}", fn, name="second"))
+        registry.add(make_resource("a://exact", nothing, name="exact"))
+        return registry
+
+    @pytest.mark.parametrize(
+        ("uri", "name", "variables"),
+        [
+            ("a://exact", "exact", {}),
+            ("a://other", "first", {"x": "other"}),
+            ("a://b/c", "second", {"x": "b/c"}),
+        ],
+    )
+    def test_what_fits_first(
+        self, registry: Registry, uri: str, name: str, variables: dict[str, str]
+    ) -> None:
+        found = registry.find_resource(uri)
+        assert found is not None
+        assert (found[0].name, found[1]) == (name, variables)
+
+    def test_nothing(self, registry: Registry) -> None:
+        assert registry.find_resource("b://c") is None
+
+
+class TestPages:
+    @pytest.mark.parametrize(
+        ("size", "pages"),
+        [
+            (1, [["a"], ["b"], ["c"]]),
+            (2, [["a", "b"], ["c"]]),
+            (3, [["a", "b", "c"]]),
+            (9, [["a", "b", "c"]]),
+        ],
+    )
+    def test_have_a_size(self, size: int, pages: list[list[str]]) -> None:
+        registry = Registry()
+        add_tools(registry, "a", "b", "c")
+        assert walk(registry, size) == pages
+
+    def test_are_one_without_a_size(self) -> None:
+        registry = Registry()
+        add_tools(registry, "a", "b", "c")
+        assert page(registry).keys() == {"tools"}
+
+    def test_of_nothing(self) -> None:
+        assert page(Registry(), size=2) == {"tools": []}
+
+    def test_the_last_has_no_cursor(self) -> None:
+        """PAGE-2"""
+        registry = Registry()
+        add_tools(registry, "a", "b")
+        assert "nextCursor" not in page(registry, size=2)
+
+    @pytest.mark.parametrize("listing", ["tools", "resources", "resourceTemplates", "prompts"])
+    def test_every_list_has_them(self, listing: Listing) -> None:
+        def fn(x: str = "") -> str:
+            return x
+
+        registry = Registry()
+        for name in ("a", "b", "c"):
+            registry.add(make_tool(fn, name=name))
+            registry.add(make_prompt(fn, name=name))
+            registry.add(make_resource(f"r://{name}", nothing, name=name))
+            registry.add(make_resource(f"t://{name}/{{x}}", fn, name=name))
+        assert walk(registry, 2, listing) == [["a", "b"], ["c"]]
+
+    def test_are_encoded_once(self) -> None:
+        registry = Registry()
+        add_tools(registry, "a", "b", "c")
+        cursor = page(registry, size=1)["nextCursor"]
+        assert registry.page("tools", LATEST, cursor, 1) is registry.page(
+            "tools", LATEST, cursor, 1
+        )
+
+    def test_are_encoded_anew_after_a_change(self) -> None:
+        registry = Registry()
+        add_tools(registry, "a")
+        before = registry.page("tools", LATEST, None, None)
+        add_tools(registry, "b")
+        assert registry.page("tools", LATEST, None, None) != before
+
+    def test_are_encoded_for_each_revision(self) -> None:
+        registry = Registry()
+        registry.add(make_tool(nothing, title="Nothing"))
+        assert "title" in page(registry, revision=LATEST)["tools"][0]
+        assert "title" not in page(registry, revision=OLDEST)["tools"][0]
+
+
+class TestChangesWhilePaging:
+    """PAGE-4: a cursor is a place, whatever happens around it."""
+
+    def paged(self) -> tuple[Registry, str]:
+        registry = Registry()
+        add_tools(registry, "a", "b", "c", "d")
+        return registry, page(registry, size=2)["nextCursor"]
+
+    @pytest.mark.parametrize(
+        ("removed", "rest"),
+        [
+            ("a", ["c", "d"]),
+            ("b", ["c", "d"]),
+            ("c", ["d"]),
+        ],
+    )
+    def test_removal(self, removed: str, rest: list[str]) -> None:
+        registry, cursor = self.paged()
+        registry.remove("tools", removed)
+        assert names(page(registry, cursor, 2)) == rest
+
+    def test_addition(self) -> None:
+        registry, cursor = self.paged()
+        add_tools(registry, "e")
+        assert names(page(registry, cursor, 9)) == ["c", "d", "e"]
+
+    def test_removal_of_everything(self) -> None:
+        registry, cursor = self.paged()
+        for name in "abcd":
+            registry.remove("tools", name)
+        assert page(registry, cursor, 2) == {"tools": []}
+
+    def test_another_process_understands_a_cursor(self) -> None:
+        _, cursor = self.paged()
+        other, _ = self.paged()
+        assert names(page(other, cursor, 2)) == ["c", "d"]
+
+
+def forged(text: str) -> str:
+    return urlsafe_b64encode(text.encode()).decode()
+
+
+class TestCursors:
+    """PAGE-3"""
+
+    @pytest.mark.parametrize(
+        "cursor",
+        [
+            "",
+            "nonsense",
+            "é",
+            "=",
+            "a" * 5000,
+            forged("tools"),
+            forged("tools:1"),
+            forged("tools:one:"),
+            forged("tools: 1:"),
+            forged("tools:1_0:"),
+            forged("tools:" + "9" * 5000 + ":"),
+            forged("prompts:1:"),
+            forged("tools:1:").rstrip("="),
+            forged("tools:1:") + "\n",
+        ],
+        ids=lambda each: repr(each[:20]),
+    )
+    def test_that_are_not_ours_are_invalid(self, cursor: str) -> None:
+        registry = Registry()
+        add_tools(registry, "a", "b")
+        with pytest.raises(InvalidParams, match="cursor"):
+            page(registry, cursor, 1)
+
+    def test_of_another_list_are_invalid(self) -> None:
+        registry = Registry()
+        add_tools(registry, "a", "b")
+        cursor = page(registry, size=1)["nextCursor"]
+        with pytest.raises(InvalidParams, match="belongs to another list"):
+            page(registry, cursor, 1, listing="prompts")
+
+    @settings(max_examples=50, deadline=None)
+    @given(st.text(max_size=30))
+    def test_whatever_is_sent_is_one_error_at_most(self, cursor: str) -> None:
+        registry = Registry()
+        add_tools(registry, "a")
+        with pytest.raises(InvalidParams):
+            page(registry, cursor, 1)
+
+    def test_sent_by_strangers_do_not_fill_the_memory(self) -> None:
+        registry = Registry()
+        add_tools(registry, "a")
+        for number in range(1200):
+            page(registry, forged(f"tools:{number}:"), 1)
+        assert len(registry._pages) <= 1024
+
+
+class Offering:
+    """A provider whose resources are what the test says."""
+
+    def __init__(self, *uris: str) -> None:
+        self.uris = list(uris)
+
+    def resources(self) -> Iterable[Resource]:
+        for uri in self.uris:
+            made = make_resource(uri, nothing, name=uri)
+            assert isinstance(made, Resource)
+            yield made
+
+
+class TestProviders:
+    def registry(self, *uris: str) -> tuple[Registry, Offering]:
+        registry, provider = Registry(), Offering(*uris)
+        registry.add(make_resource("z://registered", nothing, name="registered"))
+        registry.add_provider(provider)
+        return registry, provider
+
+    def test_come_after_what_is_registered_by_uri(self) -> None:
+        registry, _ = self.registry("b://", "a://")
+        assert walk(registry, 9, "resources") == [["registered", "a://", "b://"]]
+
+    def test_are_asked_each_time(self) -> None:
+        registry, provider = self.registry("a://")
+        page(registry, listing="resources")
+        provider.uris = ["b://"]
+        assert names(page(registry, listing="resources"), "resources") == ["registered", "b://"]
+
+    def test_are_paged(self) -> None:
+        registry, _ = self.registry("a://", "b://", "c://")
+        assert walk(registry, 2, "resources") == [["registered", "a://"], ["b://", "c://"]]
+
+    def test_may_change_while_they_are_paged(self) -> None:
+        registry, provider = self.registry("a://", "b://", "c://")
+        cursor = page(registry, size=2, listing="resources")["nextCursor"]
+        provider.uris = ["0://", "c://"]
+        found = page(registry, cursor, 2, listing="resources")
+        assert names(found, "resources") == ["c://"]
+
+    def test_do_not_repeat_what_is_registered(self) -> None:
+        registry, _ = self.registry("z://registered")
+        assert walk(registry, 9, "resources") == [["registered"]]
+
+    def test_make_a_server_of_resources(self) -> None:
+        registry = Registry()
+        registry.add_provider(Offering())
+        assert registry.advertised == {"resources"}
+
+
+class TestWire:
+    @pytest.mark.parametrize("revision", REVISIONS, ids=str)
+    def test_a_result_that_is_no_object_is_wrapped_where_it_must_be(
+        self, revision: Revision
+    ) -> None:
+        """TOOL-11"""
+
+        def fn() -> list[int]:
+            return []
+
+        wire = make_tool(fn).to_wire(revision)
+        expected = {"none": None, "object": "object", "any": "array"}[revision.structured_output]
+        assert wire.get("outputSchema", {}).get("type") == expected
+
+    def test_a_tool_has_no_more_than_it_says(self) -> None:
+        assert make_tool(nothing).to_wire(LATEST) == {
+            "name": "nothing",
+            "inputSchema": {"type": "object", "additionalProperties": False},
+        }
+
+    def test_a_prompt_describes_its_arguments(self) -> None:
+        def fn(city: str, days: int = 3) -> str:
+            """Plan.
+
+            Args:
+                city: Where to.
+            """
+            return city * days
+
+        assert make_prompt(fn).to_wire(LATEST) == {
+            "name": "fn",
+            "description": "Plan.",
+            "arguments": [
+                {"name": "city", "description": "Where to.", "required": True},
+                {"name": "days"},
+            ],
+        }
+
+    def test_tags_are_not_sent(self) -> None:
+        tool = make_tool(nothing, tags=["a"])
+        assert tool.tags == {"a"}
+        assert "tags" not in tool.to_wire(LATEST)

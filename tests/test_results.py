@@ -1,0 +1,209 @@
+"""What a client receives, as Python values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcpkit.results import (
+    CallResult,
+    Completion,
+    ListedPrompt,
+    ListedResource,
+    ListedTemplate,
+    ListedTool,
+    PromptArgument,
+    PromptMessages,
+    parse,
+)
+from mcpkit.types import (
+    UNSET,
+    Annotations,
+    EmbeddedResource,
+    Icon,
+    ImageContent,
+    TextContent,
+    TextResourceContents,
+    ToolAnnotations,
+)
+
+TEXT = {"type": "text", "text": "one"}
+IMAGE = {"type": "image", "data": "AA==", "mimeType": "image/png"}
+NOTE = {"type": "resource", "resource": {"uri": "a://b", "text": "two"}}
+
+
+def called(**members: Any) -> CallResult:
+    return CallResult.from_wire({"content": [], **members})
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+def test_content_becomes_blocks() -> None:
+    assert called(content=[TEXT, IMAGE, NOTE]).content == [
+        TextContent("one"),
+        ImageContent(b"\0", "image/png"),
+        EmbeddedResource(TextResourceContents("a://b", "two")),
+    ]
+
+
+def test_text_is_what_every_block_with_text_says() -> None:
+    assert called(content=[TEXT, IMAGE, NOTE]).text == "one\ntwo"
+
+
+def test_text_of_nothing_is_empty() -> None:
+    assert called(content=[IMAGE]).text == ""
+
+
+@pytest.mark.parametrize(("sent", "is_error"), [({}, False), ({"isError": True}, True)])
+def test_is_error(sent: dict[str, Any], is_error: bool) -> None:
+    assert called(**sent).is_error is is_error
+
+
+def test_absent_and_null_structured_content_are_kept_apart() -> None:
+    """TOOL-12."""
+    assert called().structured_content is UNSET
+    assert called(structuredContent=None).structured_content is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "data"),
+    [
+        ({}, None),
+        ({"structuredContent": {"n": 1}}, {"n": 1}),
+        ({"structuredContent": {"result": [1]}}, [1]),
+        ({"structuredContent": {"result": None}}, None),
+        ({"structuredContent": {"result": 1, "n": 2}}, {"result": 1, "n": 2}),
+        ({"structuredContent": {"result": 1}, "resultType": "complete"}, {"result": 1}),
+        ({"structuredContent": [1], "resultType": "complete"}, [1]),
+    ],
+    ids=["none", "object", "wrapped", "null", "more members", "modern object", "modern array"],
+)
+def test_data_is_without_the_wrapper_of_older_revisions(sent: dict[str, Any], data: object) -> None:
+    """TOOL-11, TOOL-12."""
+    assert called(**sent).data == data
+
+
+def test_meta_is_empty_if_there_is_none() -> None:
+    assert called().meta == {}
+    assert called(_meta={"a": 1}).meta == {"a": 1}
+
+
+def test_raw_is_what_was_sent() -> None:
+    raw = {"content": [TEXT], "invented": 1}
+    assert CallResult.from_wire(raw).raw is raw
+
+
+# --- lists ----------------------------------------------------------------------------------------
+
+
+def test_a_tool() -> None:
+    raw = {
+        "name": "add",
+        "title": "Adder",
+        "description": "Add.",
+        "inputSchema": {"type": "object"},
+        "outputSchema": {"type": "integer"},
+        "annotations": {"readOnlyHint": True},
+        "icons": [{"src": "https://example.com/a.png"}],
+    }
+    assert ListedTool.from_wire(raw) == ListedTool(
+        "add",
+        "Adder",
+        "Add.",
+        {"type": "object"},
+        {"type": "integer"},
+        ToolAnnotations(read_only=True),
+        [Icon("https://example.com/a.png")],
+        raw,
+    )
+
+
+def test_a_tool_with_nothing_but_what_it_must_have() -> None:
+    raw = {"name": "add", "inputSchema": {"type": "object"}}
+    tool = ListedTool.from_wire(raw)
+    assert (tool.title, tool.description, tool.output_schema) == (None, None, None)
+    assert (tool.annotations, tool.icons) == (None, None)
+
+
+def test_a_resource() -> None:
+    raw = {"uri": "a://b", "name": "b", "size": 3, "annotations": {"priority": 0.5}}
+    assert ListedResource.from_wire(raw) == ListedResource(
+        "a://b", "b", None, None, None, 3, Annotations(priority=0.5), raw
+    )
+
+
+def test_a_template() -> None:
+    raw = {"uriTemplate": "a://{b}", "name": "b", "mimeType": "text/plain"}
+    assert ListedTemplate.from_wire(raw) == ListedTemplate(
+        "a://{b}", "b", None, None, "text/plain", raw
+    )
+
+
+def test_a_prompt() -> None:
+    raw = {"name": "p", "arguments": [{"name": "a", "required": True}, {"name": "b"}]}
+    assert ListedPrompt.from_wire(raw).arguments == [
+        PromptArgument("a", None, None, required=True),
+        PromptArgument("b", None, None, required=False),
+    ]
+
+
+def test_a_prompt_without_arguments() -> None:
+    assert ListedPrompt.from_wire({"name": "p"}).arguments == []
+
+
+# --- prompts and completion -----------------------------------------------------------------------
+
+
+def test_messages() -> None:
+    raw = {
+        "description": "d",
+        "messages": [
+            {"role": "user", "content": TEXT},
+            {"role": "assistant", "content": IMAGE},
+        ],
+    }
+    result = PromptMessages.from_wire(raw)
+    assert [(each.role, each.text) for each in result.messages] == [
+        ("user", "one"),
+        ("assistant", ""),
+    ]
+    assert result.description == "d"
+
+
+@pytest.mark.parametrize(
+    ("sent", "completion"),
+    [
+        ({"values": ["a"]}, Completion(["a"], None, has_more=False)),
+        ({"values": [], "total": 9, "hasMore": True}, Completion([], 9, has_more=True)),
+    ],
+)
+def test_completion(sent: dict[str, Any], completion: Completion) -> None:
+    assert Completion.from_wire({"completion": sent}) == completion
+
+
+# --- what is malformed ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {},
+        {"content": None},
+        {"content": [7]},
+        {"content": [{}]},
+        {"content": [{"type": "text"}]},
+        {"content": [{"type": "hologram"}]},
+        {"content": [{"type": "image", "data": "?", "mimeType": "image/png"}]},
+    ],
+    ids=str,
+)
+def test_a_malformed_result_is_a_value_error(raw: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="tools/call"):
+        parse(CallResult.from_wire, raw, "tools/call")
+
+
+def test_the_message_says_which_result_it_was() -> None:
+    with pytest.raises(ValueError, match="prompts/get"):
+        parse(PromptMessages.from_wire, {"messages": [{}]}, "prompts/get")

@@ -1,0 +1,486 @@
+"""What registration reads off a function: parameters, types, and what its docstring says."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from typing_extensions import TypeAliasType
+
+from mcpkit.context import Context, SyncContext
+from mcpkit.errors import RegistrationError
+from mcpkit.markers import Complete, Depends
+from mcpkit.plan import CONTEXTS
+from mcpkit.signature import Docs, Signature, inspect_function, parse_docstring
+from mcpkit.types import UNSET
+from tests.authoring import module_from
+
+HERE = Path(__file__).name
+
+
+def inspected(fn: Callable[..., Any]) -> Signature:
+    return inspect_function(fn, contexts=CONTEXTS)
+
+
+def refusal(fn: Callable[..., Any]) -> str:
+    with pytest.raises(RegistrationError) as caught:
+        inspected(fn)
+    return str(caught.value)
+
+
+def book(city: str, nights: int = 2) -> bool:
+    """Book a hotel.
+
+    Args:
+        city: Where to stay.
+    """
+    return bool(city and nights)
+
+
+class TestFunction:
+    def test_name(self) -> None:
+        assert inspected(book).name == "book"
+
+    def test_parameters_in_order(self) -> None:
+        assert [each.name for each in inspected(book).parameters] == ["city", "nights"]
+
+    def test_types_are_resolved(self) -> None:
+        assert [each.annotation for each in inspected(book).parameters] == [str, int]
+
+    def test_a_default_makes_it_optional(self) -> None:
+        city, nights = inspected(book).parameters
+        assert (city.required, nights.required, nights.default) == (True, False, 2)
+
+    def test_descriptions_come_from_the_docstring(self) -> None:
+        city, nights = inspected(book).parameters
+        assert (city.description, nights.description) == ("Where to stay.", None)
+
+    def test_return_type(self) -> None:
+        assert inspected(book).returns is bool
+
+    def test_no_return_type(self) -> None:
+        assert inspected(lambda: 1).returns is UNSET
+
+    def test_no_annotation_is_anything(self) -> None:
+        assert inspected(lambda x: x).parameters[0].annotation is Any
+
+    def test_where_it_is(self) -> None:
+        line = inspect.getsourcelines(book)[1]
+        assert inspected(book).where == f"{HERE}:{line}"
+
+    def test_keyword_only_parameters_are_parameters(self) -> None:
+        def fn(*, a: int) -> None: ...
+
+        assert inspected(fn).parameters[0].name == "a"
+
+
+class Counter:
+    """Counts."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+
+    def method(self, by: int) -> int:
+        """Go on."""
+        return self.start + by
+
+    @classmethod
+    def of_class(cls, by: int) -> int:
+        return by
+
+    @staticmethod
+    async def static(by: int) -> int:
+        return by
+
+    def __call__(self, by: int) -> int:
+        return self.start + by
+
+
+class AsyncCall:
+    async def __call__(self, by: int) -> int:
+        """Call it."""
+        return by
+
+
+async def go(by: int) -> int:
+    return by
+
+
+def logged(fn: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    return wrapper
+
+
+CALLABLES: dict[str, tuple[Callable[..., Any], str, bool]] = {
+    "coroutine function": (go, "go", True),
+    "bound method": (Counter(1).method, "method", False),
+    "class method": (Counter.of_class, "of_class", False),
+    "static method": (Counter.static, "static", True),
+    "static method in its class body": (Counter.__dict__["static"], "static", True),
+    "callable object": (Counter(1), "Counter", False),
+    "async callable object": (AsyncCall(), "AsyncCall", True),
+    "partial": (functools.partial(Counter.method, Counter(1)), "method", False),
+    "partial of a partial": (functools.partial(functools.partial(go)), "go", True),
+    "decorated": (logged(Counter(1).method), "method", False),
+}
+
+
+@pytest.mark.parametrize("kind", CALLABLES)
+class TestCallables:
+    def test_its_name(self, kind: str) -> None:
+        fn, name, _ = CALLABLES[kind]
+        assert inspected(fn).name == name
+
+    def test_its_parameters(self, kind: str) -> None:
+        fn, _, _ = CALLABLES[kind]
+        assert [(each.name, each.annotation) for each in inspected(fn).parameters] == [("by", int)]
+
+    def test_whether_it_is_async(self, kind: str) -> None:
+        fn, _, is_async = CALLABLES[kind]
+        assert inspected(fn).is_async is is_async
+
+    def test_its_return_type(self, kind: str) -> None:
+        fn, _, _ = CALLABLES[kind]
+        assert inspected(fn).returns is int
+
+
+class TestDocsOfCallables:
+    def test_an_object_is_described_by_its_class(self) -> None:
+        assert inspected(Counter(1)).docs.description == "Counts."
+
+    def test_an_object_is_described_by_its_call(self) -> None:
+        assert inspected(AsyncCall()).docs.description == "Call it."
+
+    def test_a_partial_is_described_by_its_function(self) -> None:
+        assert inspected(functools.partial(book, "oslo")).docs.description == "Book a hotel."
+
+
+class TestPartial:
+    def test_positional_arguments_are_gone(self) -> None:
+        fn = functools.partial(book, "oslo")
+        assert [each.name for each in inspected(fn).parameters] == ["nights"]
+
+    def test_keyword_arguments_become_defaults(self) -> None:
+        fn = functools.partial(book, nights=5)
+        assert inspected(fn).parameters[1].default == 5
+
+
+class TestClass:
+    """A class makes its instances, most often as a dependency."""
+
+    def test_its_parameters_are_those_of_init(self) -> None:
+        (start,) = inspected(Counter).parameters
+        assert (start.name, start.annotation) == ("start", int)
+
+    def test_it_returns_itself(self) -> None:
+        assert inspected(Counter).returns is Counter
+
+
+class TestRefusals:
+    def test_args(self) -> None:
+        def fn(*words: str) -> None: ...
+
+        line = fn.__code__.co_firstlineno
+        assert refusal(fn) == (
+            f"{HERE}:{line}: fn(): *words has no names a client could use; "
+            f"write a parameter of type list instead"
+        )
+
+    def test_kwargs(self) -> None:
+        def fn(**more: str) -> None: ...
+
+        assert "**more" in refusal(fn)
+        assert "write a parameter of type dict instead" in refusal(fn)
+
+    def test_positional_only(self) -> None:
+        def fn(a: int, /) -> None: ...
+
+        assert "fn(): a is positional-only" in refusal(fn)
+        assert "remove the /" in refusal(fn)
+
+    def test_underscore(self) -> None:
+        def fn(_a: int) -> None: ...
+
+        assert "the name _a begins with an underscore" in refusal(fn)
+        assert "rename it" in refusal(fn)
+
+    @pytest.mark.parametrize("marker", [Depends(go), Complete(["a"])])
+    def test_a_marker_as_a_default(self, marker: Any) -> None:
+        def fn(a: int = marker) -> None: ...
+
+        assert f"write a: Annotated[<type>, {type(marker).__name__}(...)]" in refusal(fn)
+
+    def test_a_method_without_its_object(self) -> None:
+        assert "nothing fills self" in refusal(Counter.method)
+        assert "app.include(...)" in refusal(Counter.method)
+
+    def test_a_class_method_in_its_class_body(self) -> None:
+        assert "app.include(...)" in refusal(Counter.__dict__["of_class"])
+
+    def test_no_signature(self) -> None:
+        assert "wrap it" in refusal(max)
+
+    def test_an_unknown_name(self) -> None:
+        def fn(a: Nowhere) -> None: ...  # type: ignore[name-defined] # noqa: F821
+
+        assert refusal(fn).startswith(f"{HERE}:{fn.__code__.co_firstlineno}: fn()")
+        assert "names 'Nowhere', which cannot be found at run time" in refusal(fn)
+        assert "import it outside `if TYPE_CHECKING:`" in refusal(fn)
+
+    def test_an_annotation_that_is_no_type(self) -> None:
+        def fn(a: int) -> None: ...
+
+        fn.__annotations__["a"] = "1 +"
+        assert "an annotation cannot be evaluated" in refusal(fn)
+
+
+class TestContext:
+    @pytest.mark.parametrize(
+        "annotation",
+        [
+            Context,
+            SyncContext,
+            Context[int],
+            Context | None,
+            Annotated[Context, "x"],
+            TypeAliasType("Ctx", Context[int]),
+        ],
+        ids=repr,
+    )
+    def test_is_found_by_its_annotation(self, annotation: Any) -> None:
+        def fn(c: Any) -> None: ...
+
+        fn.__annotations__ = {"c": annotation}
+        assert inspected(fn).parameters[0].source == "context"
+
+    def test_is_not_found_by_its_name(self) -> None:
+        def fn(ctx: int) -> None: ...
+
+        assert inspected(fn).parameters[0].source == "argument"
+
+    def test_is_no_argument(self) -> None:
+        def fn(a: int, ctx: Context) -> None: ...
+
+        assert [each.name for each in inspected(fn).arguments] == ["a"]
+
+
+def provide() -> int:
+    return 1
+
+
+Provided = TypeAliasType("Provided", Annotated[int, Depends(provide)])
+
+
+class TestMarkers:
+    def test_a_dependency(self) -> None:
+        def fn(a: Annotated[int, Depends(provide)]) -> None: ...
+
+        (a,) = inspected(fn).parameters
+        assert (a.source, a.depends) == ("depends", Depends(provide))
+
+    def test_a_dependency_behind_an_alias(self) -> None:
+        def fn(a: Provided) -> None: ...
+
+        assert inspected(fn).parameters[0].source == "depends"
+
+    def test_a_dependency_may_have_an_underscore(self) -> None:
+        def fn(_a: Annotated[int, Depends(provide)]) -> None: ...
+
+        assert inspected(fn).parameters[0].source == "depends"
+
+    def test_a_completion(self) -> None:
+        completion = Complete(["oslo"])
+
+        def fn(a: Annotated[str, completion]) -> None: ...
+
+        (a,) = inspected(fn).parameters
+        assert (a.source, a.complete) == ("argument", completion)
+
+
+class TestNames:
+    """Annotations are text here, since this module postpones their evaluation."""
+
+    def test_a_local_class(self) -> None:
+        class Local: ...
+
+        def fn(a: Local) -> None: ...
+
+        assert inspected(fn).parameters[0].annotation is Local
+
+    def test_a_local_class_around_a_method(self) -> None:
+        class Local: ...
+
+        class Holder:
+            def fn(self, a: Local) -> None: ...
+
+        assert inspected(Holder().fn).parameters[0].annotation is Local
+
+    def test_a_name_in_the_closure(self) -> None:
+        def make(kind: type) -> Callable[..., Any]:
+            def fn(a: kind) -> Any:  # type: ignore[valid-type]
+                return kind(a)
+
+            return fn
+
+        assert inspected(make(int)).parameters[0].annotation is int
+
+    @pytest.mark.parametrize(
+        ("statement", "annotation", "expected"),
+        [
+            ("from decimal import Decimal", "Decimal", "Decimal"),
+            ("from decimal import Decimal as Money", "Money", "Decimal"),
+            ("import decimal", "decimal.Decimal", "Decimal"),
+            ("import decimal as d", "d.Decimal", "Decimal"),
+            ("import xml.dom.minidom", "xml.dom.minidom.Document", "Document"),
+            ("from decimal import Decimal", "list[Decimal]", "list"),
+        ],
+    )
+    def test_imported_for_type_checkers_only(
+        self, tmp_path: Path, statement: str, annotation: str, expected: str
+    ) -> None:
+        module = module_from(
+            tmp_path / "lazy_names.py",
+            f"""
+            from __future__ import annotations
+            import typing
+            from typing import TYPE_CHECKING
+            if {"TYPE_CHECKING" if "list" in annotation else "typing.TYPE_CHECKING"}:
+                {statement}
+            def fn(a: {annotation}) -> None: ...
+            """,
+        )
+        assert inspected(module.fn).parameters[0].annotation.__name__ == expected
+
+    def test_imported_from_what_does_not_exist(self, tmp_path: Path) -> None:
+        module = module_from(
+            tmp_path / "lost_names.py",
+            """
+            from __future__ import annotations
+            from typing import TYPE_CHECKING
+            if TYPE_CHECKING:
+                from no_such_package import Thing
+            def fn(a: Thing) -> None: ...
+            """,
+        )
+        assert "lost_names.py:6: fn(): the annotation names 'Thing'" in refusal(module.fn)
+
+    @pytest.mark.skipif(sys.version_info < (3, 12), reason="PEP 695 syntax")
+    def test_type_statements(self) -> None:
+        scope: dict[str, Any] = {"Annotated": Annotated, "Depends": Depends, "provide": provide}
+        exec(
+            "type One = Annotated[int, Depends(provide)]\ndef fn[T](a: One, b: T) -> T: ...", scope
+        )
+        a, b = inspected(scope["fn"]).parameters
+        assert (a.source, b.source) == ("depends", "argument")
+
+
+GOOGLE = """Book a hotel.
+
+Only where there is room.
+
+Args:
+    city (str): Where to stay,
+        or near it.
+    nights: How many: one by one.
+    **more: The rest.
+
+Returns:
+    A booking.
+
+Raises:
+    ValueError: If there is none.
+"""
+
+NUMPY = """Book a hotel.
+
+Only where there is room.
+
+Parameters
+----------
+city : str
+    Where to stay,
+    or near it.
+nights, more : int, optional
+    How many.
+
+Returns
+-------
+Booking
+    A booking.
+"""
+
+REST = """Book a hotel.
+
+Only where there is room.
+
+:param city: Where to stay,
+    or near it.
+:param int nights: How many.
+:returns: A booking.
+:raises ValueError: If there is none.
+"""
+
+
+class TestDocstrings:
+    @pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
+    def test_the_description_is_what_stands_above_the_sections(self, text: str) -> None:
+        assert parse_docstring(text).description == "Book a hotel.\n\nOnly where there is room."
+
+    @pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
+    def test_parameters_are_described_on_one_line(self, text: str) -> None:
+        assert parse_docstring(text).parameters["city"] == "Where to stay, or near it."
+
+    @pytest.mark.parametrize(
+        ("text", "name", "about"),
+        [
+            (GOOGLE, "nights", "How many: one by one."),
+            (GOOGLE, "more", "The rest."),
+            (NUMPY, "nights", "How many."),
+            (NUMPY, "more", "How many."),
+            (REST, "nights", "How many."),
+        ],
+    )
+    def test_other_ways_to_name_a_parameter(self, text: str, name: str, about: str) -> None:
+        assert parse_docstring(text).parameters[name] == about
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "Book a hotel.",
+            "Book a hotel\nin a city.",
+            "Book.\n\nOne more.\n\nAnd one.",
+            "Book.\n\nReturns nothing in particular. Args: none.",
+            "Search the notes.\n\nNotes\nare short.",
+            "Book.\n\n- city: where\n- nights: how many",
+            "Book :hotel: rooms.",
+            "Book.\n\n    city = 'oslo'\n    nights = 2",
+        ],
+    )
+    def test_prose_is_kept_as_it_is(self, text: str) -> None:
+        assert parse_docstring(text) == Docs(text, {})
+
+    def test_paragraphs_below_the_summary_are_kept(self) -> None:
+        text = "Book.\n\nFirst\nlines.\n\nSecond.\n\nArgs:\n    a: An a."
+        assert parse_docstring(text).description == "Book.\n\nFirst\nlines.\n\nSecond."
+
+    def test_a_section_right_below_the_summary(self) -> None:
+        assert parse_docstring("Book.\nArgs:\n    a: An a.") == Docs("Book.", {"a": "An a."})
+
+    @pytest.mark.parametrize(
+        "text",
+        ["Args:\n    a: An a.", "Parameters\n----------\na : int\n    An a.", ":param a: An a."],
+    )
+    def test_nothing_but_a_section(self, text: str) -> None:
+        assert parse_docstring(text) == Docs(None, {"a": "An a."})
+
+    @pytest.mark.parametrize("text", ["", "   \n  "])
+    def test_nothing_at_all(self, text: str) -> None:
+        assert parse_docstring(text) == Docs(None, {})

@@ -1,0 +1,513 @@
+"""Where a session's work runs: what a coroutine can rely on, whichever way it was started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from mcpkit.tasks import AsyncioTasks, Tasks, open_tasks
+
+pytestmark = pytest.mark.anyio
+
+TIMEOUT = 10
+EAGER = sys.version_info >= (3, 11)
+
+variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+
+
+@pytest.fixture
+async def tasks(anyio_backend: str) -> AsyncIterator[Tasks]:
+    with anyio.fail_after(TIMEOUT):
+        async with open_tasks() as opened:
+            yield opened
+
+
+only_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], scope="module")
+
+
+async def turns(count: int = 5) -> None:
+    """Let the event loop do what it has to do."""
+    for _ in range(count):
+        await anyio.lowlevel.checkpoint()
+
+
+class Probe:
+    """Collects what work says, and waits until it has said it."""
+
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+        self._more = anyio.Event()
+
+    def say(self, word: Any) -> None:
+        self.said.append(word)
+        self._more.set()
+        self._more = anyio.Event()
+
+    async def has(self, *words: Any) -> None:
+        with anyio.fail_after(TIMEOUT):
+            while not all(word in self.said for word in words):
+                await self._more.wait()
+
+
+@pytest.fixture
+async def probe() -> Probe:
+    return Probe()
+
+
+class TestStart:
+    async def test_runs_to_the_end(self, tasks: Tasks, probe: Probe) -> None:
+        async def work() -> None:
+            probe.say("begun")
+            await anyio.lowlevel.checkpoint()
+            probe.say("done")
+
+        tasks.start(work())
+        await probe.has("done")
+
+    @only_asyncio
+    @pytest.mark.skipif(not EAGER, reason="eager from Python 3.11 on")
+    async def test_takes_the_first_step_at_once(self, tasks: Tasks, probe: Probe) -> None:
+        async def work() -> None:
+            probe.say("begun")
+            await anyio.lowlevel.checkpoint()
+            probe.say("done")
+
+        tasks.start(work())
+        assert probe.said == ["begun"]
+
+    async def test_many_at_once_all_run(self, tasks: Tasks, probe: Probe) -> None:
+        async def work(number: int) -> None:
+            for _ in range(number % 4):
+                await anyio.lowlevel.checkpoint()
+            probe.say(number)
+
+        for number in range(100):
+            tasks.start(work(number))
+        await probe.has(*range(100))
+
+    async def test_work_may_start_work(self, tasks: Tasks, probe: Probe) -> None:
+        """Also in its first step, where it ends as well."""
+
+        async def inner() -> None:
+            probe.say("inner")
+
+        async def outer() -> None:
+            tasks.start(inner())
+            tasks.start(inner())
+            probe.say("outer")
+
+        for _ in range(3):
+            tasks.start(outer())
+        await probe.has("outer", "inner")
+        await turns()
+        assert sorted(probe.said) == ["inner"] * 6 + ["outer"] * 3
+
+    @only_asyncio
+    async def test_a_task_that_waits_is_not_collected(self, tasks: Tasks, probe: Probe) -> None:
+        """The event loop itself refers to tasks only weakly."""
+
+        async def work() -> None:
+            await asyncio.get_running_loop().create_future()
+
+        tasks.start(work())
+        await turns()
+        gc.collect()
+        assert any("work" in repr(task) or "Steps" in repr(task) for task in asyncio.all_tasks())
+
+
+class TestCurrentTask:
+    """On asyncio a good deal hangs on which task is the current one."""
+
+    pytestmark = only_asyncio
+
+    async def test_it_stays_the_same_over_a_wait(self, tasks: Tasks, probe: Probe) -> None:
+        async def work() -> None:
+            before = asyncio.current_task()
+            await asyncio.sleep(0)
+            probe.say(before is asyncio.current_task() is not None)
+
+        tasks.start(work())
+        await probe.has(True)
+
+    async def test_it_is_not_the_one_that_started(self, tasks: Tasks, probe: Probe) -> None:
+        outside = asyncio.current_task()
+
+        async def work() -> None:
+            probe.say(asyncio.current_task() is not outside)
+
+        tasks.start(work())
+        await probe.has(True)
+        assert asyncio.current_task() is outside
+
+    async def test_two_that_wait_have_different_ones(self, tasks: Tasks, probe: Probe) -> None:
+        found: set[int] = set()
+
+        async def work() -> None:
+            found.add(id(asyncio.current_task()))
+            await asyncio.sleep(0.01)
+            probe.say(len(found))
+
+        tasks.start(work())
+        tasks.start(work())
+        await probe.has(2)
+
+    if sys.version_info >= (3, 11):
+
+        @pytest.mark.parametrize("delay", [-1, 0, 0.01])
+        async def test_a_timeout_of_asyncio(
+            self, tasks: Tasks, probe: Probe, delay: float
+        ) -> None:
+            async def work() -> None:
+                try:
+                    async with asyncio.timeout(delay):
+                        await asyncio.sleep(TIMEOUT)
+                except TimeoutError:
+                    probe.say("timed out")
+
+            tasks.start(work())
+            await probe.has("timed out")
+
+        async def test_a_task_group_of_asyncio(self, tasks: Tasks, probe: Probe) -> None:
+            async def fail() -> None:
+                raise ValueError
+
+            async def work() -> None:
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(fail())
+                        await asyncio.sleep(TIMEOUT)
+                except BaseException as error:
+                    probe.say(type(error).__name__)
+
+            tasks.start(work())
+            await probe.has("ExceptionGroup")
+
+    async def test_wait_for(self, tasks: Tasks, probe: Probe) -> None:
+        async def work() -> None:
+            try:
+                await asyncio.wait_for(asyncio.sleep(TIMEOUT), 0.01)
+            except asyncio.TimeoutError:
+                probe.say("timed out")
+
+        tasks.start(work())
+        await probe.has("timed out")
+
+    @pytest.mark.parametrize("waits", [True, False])
+    async def test_work_that_cancels_itself(
+        self, tasks: Tasks, probe: Probe, waits: bool
+    ) -> None:
+        """The next work is not touched by it, wherever it runs."""
+
+        async def suicidal() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            if waits:
+                await asyncio.sleep(TIMEOUT)
+
+        async def work() -> None:
+            await asyncio.sleep(0)
+            probe.say("done")
+
+        tasks.start(suicidal())
+        tasks.start(work())
+        await probe.has("done")
+
+
+class TestInside:
+    """What anyio offers works inside, from the first step on."""
+
+    async def test_a_cancel_scope_with_a_deadline(self, tasks: Tasks, probe: Probe) -> None:
+        async def work() -> None:
+            with anyio.move_on_after(0.01):
+                await anyio.sleep(TIMEOUT)
+            await anyio.lowlevel.checkpoint()
+            probe.say("moved on")
+
+        tasks.start(work())
+        await probe.has("moved on")
+
+    async def test_a_cancel_scope_that_is_cancelled_before_the_first_wait(
+        self, tasks: Tasks, probe: Probe
+    ) -> None:
+        async def work() -> None:
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await anyio.sleep(TIMEOUT)
+            await anyio.lowlevel.checkpoint()
+            probe.say("left")
+
+        tasks.start(work())
+        await probe.has("left")
+
+    async def test_a_task_group(self, tasks: Tasks, probe: Probe) -> None:
+        async def work() -> None:
+            async with anyio.create_task_group() as group:
+                group.start_soon(anyio.sleep, 0)
+                group.start_soon(anyio.sleep, TIMEOUT)
+                await anyio.lowlevel.checkpoint()
+                group.cancel_scope.cancel()
+            probe.say("left")
+
+        tasks.start(work())
+        await probe.has("left")
+
+    async def test_a_thread(self, tasks: Tasks, probe: Probe) -> None:
+        async def work() -> None:
+            probe.say(await anyio.to_thread.run_sync(threading.get_ident))
+
+        tasks.start(work())
+        await turns()
+        while not probe.said:
+            await anyio.sleep(0.01)
+        assert probe.said != [threading.get_ident()]
+
+    async def test_scopes_of_work_that_ended_do_not_reach_the_next(
+        self, tasks: Tasks, probe: Probe
+    ) -> None:
+        async def first() -> None:
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+
+        async def second() -> None:
+            await anyio.sleep(0.01)
+            probe.say("undisturbed")
+
+        tasks.start(first())
+        tasks.start(second())
+        await probe.has("undisturbed")
+
+
+class TestContextVariables:
+    @staticmethod
+    async def exchange(probe: Probe, value: str, waits: int) -> None:
+        for _ in range(waits):
+            await anyio.lowlevel.checkpoint()
+        probe.say((value, variable.get()))
+        variable.set(value)
+        await turns(waits)
+        assert variable.get() == value
+
+    @pytest.mark.parametrize("waits", [0, 1])
+    async def test_one_that_is_set_does_not_reach_the_next(
+        self, tasks: Tasks, probe: Probe, waits: int
+    ) -> None:
+        for value in "abc":
+            tasks.start(self.exchange(probe, value, waits))
+        await probe.has(("a", "unset"), ("b", "unset"), ("c", "unset"))
+        assert variable.get() == "unset"
+
+    async def test_one_of_the_caller_is_seen(self, tasks: Tasks, probe: Probe) -> None:
+        """Each work sees those of the place it was started from, also after others ran."""
+
+        async def look() -> None:
+            probe.say(variable.get())
+            await anyio.lowlevel.checkpoint()
+            probe.say(variable.get() + ", still")
+
+        tasks.start(look())
+        contextvars.copy_context().run(lambda: (variable.set("A"), tasks.start(look())))
+        contextvars.copy_context().run(lambda: (variable.set("B"), tasks.start(look())))
+        tasks.start(look())
+        await probe.has("A, still", "B, still")
+        await turns()
+        assert sorted(probe.said) == sorted(
+            ["A", "A, still", "B", "B, still", *["unset", "unset, still"] * 2]
+        )
+
+    async def test_one_whose_values_cannot_be_compared(self, tasks: Tasks, probe: Probe) -> None:
+        class Array:
+            def __eq__(self, other: object) -> Any:
+                raise ValueError("ambiguous")
+
+            __hash__ = None  # type: ignore[assignment]
+
+        holder: contextvars.ContextVar[Any] = contextvars.ContextVar("holder")
+        holder.set(Array())
+
+        async def work() -> None:
+            holder.set(Array())
+            probe.say("set")
+
+        tasks.start(work())
+        tasks.start(work())
+        await probe.has("set")
+
+
+class TestCancel:
+    @staticmethod
+    async def wait(probe: Probe) -> None:
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await turns()
+            probe.say("cleaned up")
+            raise
+
+    async def test_at_once(self, tasks: Tasks, probe: Probe) -> None:
+        """It begins all the same, and is cancelled where it first waits."""
+        tasks.start(self.wait(probe))()
+        await probe.has("cleaned up")
+
+    async def test_at_once_when_others_have_run(self, tasks: Tasks, probe: Probe) -> None:
+        tasks.start(anyio.lowlevel.checkpoint())
+        await turns()
+        tasks.start(self.wait(probe))()
+        await probe.has("cleaned up")
+
+    async def test_later(self, tasks: Tasks, probe: Probe) -> None:
+        cancel = tasks.start(self.wait(probe))
+        await turns()
+        cancel()
+        await probe.has("cleaned up")
+
+    @only_asyncio
+    @pytest.mark.parametrize("later", [False, True])
+    async def test_reaches_what_is_awaited(
+        self, tasks: Tasks, probe: Probe, later: bool
+    ) -> None:
+        """As `asyncio.Task.cancel` does: a task that is awaited is cancelled itself."""
+
+        async def work() -> None:
+            await asyncio.ensure_future(self.wait(probe))
+
+        cancel = tasks.start(work())
+        if later:
+            await turns()
+        await turns(1)
+        cancel()
+        await probe.has("cleaned up")
+
+    @only_asyncio
+    async def test_reaches_what_is_awaited_in_the_same_turn(
+        self, tasks: Tasks, probe: Probe
+    ) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def work() -> None:
+            await future
+
+        tasks.start(work())()
+        await turns()
+        assert future.cancelled()
+
+    async def test_what_has_ended(self, tasks: Tasks, probe: Probe) -> None:
+        async def work() -> None:
+            probe.say("done")
+
+        cancel = tasks.start(work())
+        await probe.has("done")
+        cancel()
+        tasks.start(work())
+        await turns()
+        assert probe.said == ["done", "done"]
+
+    async def test_one_of_several(self, tasks: Tasks, probe: Probe) -> None:
+        async def work(number: int, event: anyio.Event) -> None:
+            await event.wait()
+            probe.say(number)
+
+        event = anyio.Event()
+        cancels = [tasks.start(work(number, event)) for number in range(3)]
+        await turns()
+        cancels[1]()
+        event.set()
+        await probe.has(0, 2)
+        assert 1 not in probe.said
+
+
+class TestEnd:
+    async def test_what_still_runs_is_cancelled_and_awaited(self, anyio_backend: str) -> None:
+        probe = Probe()
+        async with open_tasks() as tasks:
+            tasks.start(TestCancel.wait(probe))
+            await turns()
+        assert probe.said == ["cleaned up"]
+
+    async def test_what_was_started_last(self, anyio_backend: str) -> None:
+        probe = Probe()
+        async with open_tasks() as tasks:
+            tasks.start(TestCancel.wait(probe))
+        assert probe.said == ["cleaned up"]
+
+    @only_asyncio
+    async def test_nothing_is_left_behind(self, anyio_backend: str) -> None:
+        before = asyncio.all_tasks()
+        async with open_tasks() as tasks:
+            tasks.start(asyncio.sleep(0))
+            tasks.start(anyio.lowlevel.checkpoint())
+            await turns()
+        assert asyncio.all_tasks() == before
+
+
+class TestSoon:
+    async def test_in_the_next_turn(self, tasks: Tasks, probe: Probe) -> None:
+        tasks.soon(lambda: probe.say("called"))
+        assert probe.said == []
+        await probe.has("called")
+
+    async def test_from_a_thread(self, tasks: Tasks, probe: Probe) -> None:
+        loop = threading.get_ident()
+
+        def work() -> None:
+            assert not tasks.on_loop()
+            tasks.soon(lambda: probe.say(threading.get_ident() == loop))
+
+        threading.Thread(target=work).start()
+        await probe.has(True)
+
+    async def test_in_order(self, tasks: Tasks, probe: Probe) -> None:
+        def work() -> None:
+            for number in range(100):
+                tasks.soon(lambda number=number: probe.say(number))  # type: ignore[misc]
+
+        await anyio.to_thread.run_sync(work)
+        await probe.has(*range(100))
+        assert probe.said == list(range(100))
+
+    async def test_this_thread_is_the_loop(self, tasks: Tasks) -> None:
+        assert tasks.on_loop()
+
+    def test_after_the_loop_has_ended(self) -> None:
+        async def main() -> Tasks:
+            async with open_tasks() as tasks:
+                return tasks
+
+        for backend in ("asyncio", "trio"):
+            tasks = anyio.run(main, backend=backend)
+            thread = threading.Thread(target=tasks.soon, args=(lambda: None,))
+            thread.start()
+            thread.join(TIMEOUT)
+            assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_an_event_loop_in_debug_mode(eager: bool) -> None:
+    """It looks more closely at tasks: names, sources, which thread calls."""
+    done: list[Callable[[], object]] = []
+
+    async def work() -> None:
+        if not eager:
+            await asyncio.sleep(0)
+        done.append(asyncio.current_task)
+
+    async def main() -> None:
+        tasks = AsyncioTasks(asyncio.get_running_loop())
+        for _ in range(3):
+            tasks.start(work())
+        await turns()
+        assert all(map(repr, asyncio.all_tasks()))
+        await tasks.aclose()
+
+    asyncio.run(main(), debug=True)
+    assert len(done) == 3

@@ -1,0 +1,263 @@
+"""The clients for tests, and the pytest fixture."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, MCPKit, ResourceError, TextResourceContents, ToolError
+from mcpkit.client import Client
+from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
+
+ROOT = Path(__file__).resolve().parents[1]
+
+app = MCPKit("tested", version="1", instructions="Test it.")
+
+
+@app.tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@app.tool
+async def talk(ctx: Context) -> str:
+    """Log and report progress."""
+    ctx.warning("words")
+    ctx.progress(1, 2)
+    return "said"
+
+
+@app.tool
+def crash() -> str:
+    """Fail unexpectedly."""
+    raise LookupError("the real one")
+
+
+@app.tool
+def complain() -> str:
+    """Fail for the model."""
+    raise ToolError("for the model")
+
+
+@app.resource("note://{name}")
+def note(name: str) -> str:
+    """A note."""
+    if name == "sorry":
+        raise ResourceError("closed")
+    if name == "broken":
+        raise LookupError("the real one")
+    return name
+
+
+@app.resource("index://all")
+def index() -> str:
+    """All notes."""
+    return "all"
+
+
+@app.prompt
+def greet(name: str, loud: bool = False) -> str:
+    """Greet somebody."""
+    return f"hello {name}" + "!" * loud
+
+
+def test_all_revisions_are_known_oldest_first() -> None:
+    assert list(REVISIONS) == sorted(REVISIONS)
+    assert len(REVISIONS) == 5
+
+
+# --- with await -----------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_the_async_client_speaks_every_revision(revision: str) -> None:
+    async with AsyncTestClient(app, revision=revision) as client:
+        assert client.revision == revision
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+
+
+@pytest.mark.anyio
+async def test_the_newest_revision_is_the_default() -> None:
+    async with AsyncTestClient(app) as client:
+        assert client.revision == REVISIONS[-1]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_exceptions_are_hidden_as_from_any_client(revision: str) -> None:
+    """ERR-6."""
+    async with AsyncTestClient(app, revision=revision) as client:
+        result = await client.call_tool("crash")
+    assert result.is_error
+    assert "the real one" not in result.text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_the_real_exception_is_raised_on_demand(revision: str) -> None:
+    async with AsyncTestClient(app, revision=revision, raise_exceptions=True) as client:
+        with pytest.raises(LookupError, match="the real one"):
+            await client.call_tool("crash")
+        with pytest.raises(LookupError, match="the real one"):
+            await client.read_resource("note://broken")
+        with pytest.raises(ToolError, match="for the model"):
+            await client.call_tool("complain")
+        with pytest.raises(ResourceError, match="closed"):
+            await client.read_resource("note://sorry")
+
+
+@pytest.mark.anyio
+async def test_an_exception_is_raised_for_its_own_call_only() -> None:
+    async with AsyncTestClient(app, raise_exceptions=True) as client:
+        with pytest.raises(LookupError):
+            await client.call_tool("crash")
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+
+
+# --- without await --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_the_sync_client_speaks_every_revision(revision: str, backend: str) -> None:
+    with TestClient(app, revision=revision, backend=backend) as client:
+        assert client.revision == revision
+        assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
+
+
+def test_it_says_who_answers() -> None:
+    with TestClient(app) as client:
+        assert client.server_info is not None
+        assert (client.server_info.name, client.server_info.version) == ("tested", "1")
+        assert client.instructions == "Test it."
+        assert "tools" in client.server_capabilities
+
+
+def test_it_lists() -> None:
+    with TestClient(app) as client:
+        assert [each.name for each in client.list_tools()] == ["add", "talk", "crash", "complain"]
+        assert [each.uri for each in client.list_resources()] == ["index://all"]
+        assert [each.uri_template for each in client.list_resource_templates()] == ["note://{name}"]
+        assert [each.name for each in client.list_prompts()] == ["greet"]
+
+
+def test_it_reads() -> None:
+    with TestClient(app) as client:
+        assert client.read_resource("note://a") == [
+            TextResourceContents("note://a", "a", mime_type="text/plain")
+        ]
+
+
+def test_it_gets_prompts_and_completes() -> None:
+    with TestClient(app) as client:
+        assert client.get_prompt("greet", {"name": "Ada"}).messages[0].text == "hello Ada"
+        assert client.complete("loud", "t", prompt="greet").values[0] == "true"
+
+
+def test_it_passes_on_progress_and_logs() -> None:
+    logs: list[Any] = []
+    progress: list[Any] = []
+    with TestClient(app, on_log=lambda *message: logs.append(message)) as client:
+        client.call_tool("talk", log_level="debug", on_progress=lambda *p: progress.append(p))
+    assert logs == [("warning", "words", None)]
+    assert progress == [(1, 2, None)]
+
+
+def test_it_speaks_to_a_session() -> None:
+    with TestClient(app, revision=REVISIONS[0]) as client:
+        client.ping()
+        client.set_log_level("error")
+        client.subscribe("index://all")
+        client.unsubscribe("index://all")
+
+
+def test_it_sends_any_request() -> None:
+    with TestClient(app) as client:
+        assert client.request("tools/list")["resultType"] == "complete"
+
+
+def test_it_raises_the_real_exception_on_demand() -> None:
+    with (
+        TestClient(app, raise_exceptions=True) as client,
+        pytest.raises(LookupError, match="the real one"),
+    ):
+        client.call_tool("crash")
+
+
+def test_it_must_be_entered_first() -> None:
+    with pytest.raises(RuntimeError, match="with TestClient"):
+        TestClient(app).list_tools()
+
+
+def test_it_offers_what_the_async_client_offers() -> None:
+    def public(cls: type) -> set[str]:
+        return {name for name, _ in inspect.getmembers(cls) if not name.startswith("_")}
+
+    without_sync_form = {"link", "listen", "notify"}
+    assert public(Client) - without_sync_form <= public(TestClient)
+
+
+# --- the fixture ----------------------------------------------------------------------------------
+
+
+def test_the_fixture_connects(mcp_client: Callable[..., TestClient]) -> None:
+    client = mcp_client(app)
+    assert client.call_tool("add", {"a": 1, "b": 2}).data == 3
+
+
+def test_the_fixture_takes_options_and_connects_often(
+    mcp_client: Callable[..., TestClient],
+) -> None:
+    clients = [mcp_client(app, revision=revision) for revision in REVISIONS]
+    assert [each.revision for each in clients] == list(REVISIONS)
+
+
+SAMPLE = '''
+from mcpkit import MCPKit
+
+app = MCPKit("sample")
+clients = []
+
+@app.tool
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+def test_add(mcp_client):
+    clients.append(mcp_client(app))
+    assert clients[0].call_tool("add", {"a": 1, "b": 2}).data == 3
+
+def test_it_was_closed():
+    import pytest
+    with pytest.raises(Exception):
+        clients[0].list_tools()
+'''
+
+
+def test_the_plugin_works_in_a_project_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "test_sample.py").write_text(SAMPLE)
+    installed = any(each.name == "mcpkit" for each in entry_points(group="pytest11"))
+    plugin = [] if installed else ["-p", "mcpkit.pytest_plugin"]
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "pytest", "-q", *plugin, str(tmp_path)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "2 passed" in run.stdout, run.stdout + run.stderr
+
+
+def test_the_plugin_is_declared() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert '[project.entry-points.pytest11]\nmcpkit = "mcpkit.pytest_plugin"' in text

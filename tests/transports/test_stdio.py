@@ -1,0 +1,748 @@
+"""Messages as lines on the standard streams of a real process (PROTOCOL 8.1)."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.transports.processes import (
+    LEGACY,
+    MODERN,
+    SERVED,
+    TIMEOUT,
+    Process,
+    call,
+    cancelled,
+    modern,
+    request,
+    served,
+    sockets,
+    started,
+    until,
+)
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX descriptors and signals")
+
+PROMPTLY = 2.0
+"""Seconds within which a server has to be gone."""
+
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+
+needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def backend(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def server(backend: str) -> Iterator[Process]:
+    with served(backend) as process:
+        yield process
+
+
+def echo(id: int | str = 1) -> dict[str, Any]:
+    return call(id, "echo", text="hello")
+
+
+def encoded(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode()
+
+
+def ends_promptly(server: Process) -> int:
+    """Its exit code; it must be gone soon."""
+    return server.exit_code(within=PROMPTLY)
+
+
+# --- lines (STDIO-1, STDIO-6) ---------------------------------------------------------------------
+
+
+class TestLines:
+    def test_several_messages_in_one_write(self, server: Process) -> None:
+        server.send(*(call(id, "echo", text=str(id)) for id in range(100)))
+        assert [server.answer(id)["id"] for id in range(100)] == list(range(100))
+
+    def test_a_message_in_many_writes(self, server: Process) -> None:
+        for byte in encoded(echo()) + b"\n":
+            server.send_bytes(bytes([byte]))
+        assert server.answer(1)["result"]["content"] == [{"type": "text", "text": "hello"}]
+
+    def test_a_character_cut_in_two(self, server: Process) -> None:
+        line = json.dumps(call(1, "echo", text="né€😀"), ensure_ascii=False).encode()
+        for at in range(len(line)):
+            if line[at] & 0xC0 == 0x80:  # in the middle of a character
+                server.send_bytes(line[:at])
+                server.send_bytes(line[at:] + b"\n")
+                assert server.answer(1)["result"]["content"][0]["text"] == "né€😀"
+
+    def test_a_line_that_ends_like_on_windows(self, server: Process) -> None:
+        server.send_bytes(encoded(echo()) + b"\r\n")
+        assert server.answer(1)["id"] == 1
+
+    def test_blank_lines_mean_nothing(self, server: Process) -> None:
+        server.send_bytes(b"\n\r\n  \t\n\n" + encoded(echo()) + b"\n\n")
+        assert server.receive()["id"] == 1
+
+    def test_a_line_separator_inside_a_string_ends_no_line(self, server: Process) -> None:
+        """Only the newline does; U+2028, U+0085 and a carriage return stay where they are."""
+        text = "a\u2028b\u0085c\rd\x0be"
+        assert server.text(call(1, "echo", text=text)) == text
+
+    def test_a_newline_in_an_answer_is_escaped(self, server: Process) -> None:
+        assert server.text(call(1, "echo", text="a\nb")) == "a\nb"
+
+    def test_a_last_line_without_its_end_is_served(self, server: Process) -> None:
+        """JSON text tells by itself where it ends; a shell's ``printf`` writes just this."""
+        server.send_bytes(encoded(echo()))
+        server.close_stdin()
+        assert [each["id"] for each in server.rest()] == [1]
+        assert ends_promptly(server) == 0
+
+    def test_a_last_line_that_was_cut_off_is_refused(self, server: Process) -> None:
+        server.send_bytes(encoded(echo())[:-5])
+        server.close_stdin()
+        (refusal,) = server.rest()
+        assert (refusal["error"]["code"], "id" in refusal) == (-32700, False)
+        assert ends_promptly(server) == 0
+
+    @pytest.mark.parametrize("size", [8 * 1024 * 1024, 64 * 1024, 64 * 1024 - 1])
+    def test_a_large_message_arrives_whole(self, server: Process, size: int) -> None:
+        text = server.text(call(1, "echo", text="x" * size))
+        assert text == "x" * size
+
+    def test_a_line_above_the_bound_is_refused_once_and_skipped(self, backend: str) -> None:
+        with served(backend, env={"MAX_LINE": "100000"}) as server:
+            server.send(call(1, "length", text="x" * 500_000), echo(2))
+            refusal, answer = server.receive(), server.receive()
+            assert (refusal["error"]["code"], "id" in refusal) == (-32600, False)
+            assert "100000 bytes" in refusal["error"]["message"]
+            assert answer["id"] == 2
+
+    def test_the_bound_also_holds_for_a_line_among_others(self, backend: str) -> None:
+        """A chunk that is read may have whole lines in it that are longer than allowed."""
+        with served(backend, env={"MAX_LINE": "1000"}) as server:
+            server.send(echo(1), call(2, "length", text="x" * 2000), echo(3))
+            server.answer(1)
+            server.answer(3)
+            (refusal,) = server.others
+            assert refusal["error"]["code"] == -32600
+
+    def test_a_line_of_exactly_the_bound_is_served(self, backend: str) -> None:
+        line = encoded(echo())
+        with served(backend, env={"MAX_LINE": str(len(line))}) as server:
+            server.send(line)
+            assert server.receive()["id"] == 1
+
+    @needs_proc
+    def test_a_line_without_end_takes_no_memory(self, backend: str) -> None:
+        with served(backend, env={"MAX_LINE": "100000"}) as server:
+            server.ask(echo())
+            before = server.status("VmHWM")
+            for _ in range(50):
+                server.send_bytes(b"x" * 1_000_000)
+            server.send(b"", echo(2))
+            server.answer(2)
+            assert server.status("VmHWM") - before < 8_000
+
+
+BROKEN = {
+    "no JSON": b"hello",
+    "cut off": b'{"jsonrpc": "2.0", "id": 1',
+    "not UTF-8": b'{"jsonrpc": "2.0", "id": 1, "method": "\xff"}',
+    "NaN": b'{"jsonrpc": "2.0", "id": NaN, "method": "ping"}',
+}
+
+
+@pytest.mark.parametrize("line", BROKEN.values(), ids=BROKEN.keys())
+class TestBrokenLines:
+    """MSG-8: answered without an id where the revision has a shape for that, else dropped."""
+
+    def test_answered_without_a_handshake(self, server: Process, line: bytes) -> None:
+        server.send(line, echo())
+        refusal = server.receive()
+        assert (refusal["error"]["code"], "id" in refusal) == (-32700, False)
+        assert server.receive()["id"] == 1
+
+    def test_answered_after_a_handshake(self, server: Process, line: bytes) -> None:
+        server.shake_hands("2025-11-25")
+        server.send(line, request(1, "ping"))
+        refusal = server.receive()
+        assert (refusal["error"]["code"], "id" in refusal) == (-32700, False)
+        assert server.receive()["id"] == 1
+
+    @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18"])
+    def test_dropped_where_errors_have_ids(self, line: bytes, version: str) -> None:
+        with served() as server:
+            server.shake_hands(version)
+            server.send(line, request(1, "ping"))
+            assert server.receive()["id"] == 1
+
+
+def test_a_dropped_line_is_logged_when_debugging(tmp_path: Path) -> None:
+    """MSG-8, STDIO-3."""
+    command = [sys.executable, "-m", "mcpkit", "run", "--debug", str(SERVED)]
+    with started(command, cwd=tmp_path) as server:
+        server.shake_hands("2025-06-18")
+        server.send(b"broken", request(1, "ping"))
+        assert server.receive()["id"] == 1
+        server.wait_for_stderr("Not a JSON message")
+
+
+# --- kinds of streams -----------------------------------------------------------------------------
+
+
+class TestStreams:
+    def test_a_file_as_stdin_and_stdout(self, backend: str, tmp_path: Path) -> None:
+        source, target = tmp_path / "in", tmp_path / "out"
+        source.write_bytes(b"".join(encoded(echo(id)) + b"\n" for id in range(5000)))
+        streams = {"stdin": source.open("rb"), "stdout": target.open("wb")}
+        with served(backend, **streams) as server:
+            assert server.exit_code() == 0
+        answers = [json.loads(line) for line in target.read_bytes().splitlines()]
+        assert sorted(each["id"] for each in answers) == list(range(5000))
+
+    def test_a_socket_for_both(self, backend: str) -> None:
+        """As Node hosts start their servers."""
+        ends, theirs = sockets()
+        with served(backend, stdin=theirs, stdout=theirs, ends=ends) as server:
+            assert server.text(call(1, "echo", text="x" * 3_000_000)) == "x" * 3_000_000
+
+    def test_a_socket_that_is_shut_down_for_writing(self, backend: str) -> None:
+        ends, theirs = sockets()
+        with served(backend, stdin=theirs, stdout=theirs, ends=ends) as server:
+            server.send(echo())
+            assert server.stdin is not None
+            with socket.socket(fileno=os.dup(server.stdin.fileno())) as ours:
+                ours.shutdown(socket.SHUT_WR)
+            assert [each["id"] for each in server.rest()] == [1]
+            assert ends_promptly(server) == 0
+
+    def test_a_socket_each(self, backend: str) -> None:
+        (to_server, unused), stdin = sockets()
+        (also_unused, from_server), stdout = sockets()
+        assert unused is not None
+        assert also_unused is not None
+        with unused, also_unused:
+            ends = (to_server, from_server)
+            with served(backend, stdin=stdin, stdout=stdout, ends=ends) as server:
+                assert server.ask(echo())["id"] == 1
+
+    def test_a_named_pipe_as_stdin(self, backend: str, tmp_path: Path) -> None:
+        path = tmp_path / "fifo"
+        os.mkfifo(path)
+        # Opened for both first, because opening one side alone waits for the other.
+        both = open(os.open(path, os.O_RDWR), "wb", buffering=0)
+        with both, served(backend, stdin=path.open("rb"), ends=(both, None)) as server:
+            assert server.ask(echo())["id"] == 1
+            server.close_stdin()
+            assert ends_promptly(server) == 0
+
+    def test_the_null_device_as_stdin(self, backend: str) -> None:
+        with served(backend, stdin=subprocess.DEVNULL) as server:
+            assert server.rest() == []
+            assert ends_promptly(server) == 0
+
+    def test_stdin_closed(self, backend: str) -> None:
+        command = ["sh", "-c", 'exec "$0" "$@" <&-', sys.executable, str(SERVED)]
+        with started(command, env={"BACKEND": backend}) as server:
+            assert server.rest() == []
+            assert ends_promptly(server) == 0
+
+    def test_a_terminal_as_stdout(self, backend: str) -> None:
+        """Written to in a thread; what that still holds at the end of input arrives as well."""
+        ours, theirs = pty.openpty()
+        ends = (None, open(ours, "rb"))
+        with served(backend, stdout=open(theirs, "wb"), ends=ends, reading=False) as server:
+            server.send(*(call(id, "large", size=300) for id in range(200)))
+            server.close_stdin()
+            server.read()
+            lines = list(iter(server.line, None))
+        assert sorted(json.loads(line)["id"] for line in lines) == list(range(200))
+
+    def test_a_stdout_that_others_share_still_blocks_for_them(self, backend: str) -> None:
+        """Only a descriptor of the server's own may be switched to not blocking."""
+        reader, writer = os.pipe()
+        shared = os.dup(writer)
+        with served(backend, stdout=open(writer, "wb"), ends=(None, open(reader, "rb"))) as server:
+            server.ask(echo())
+            assert os.get_blocking(shared)
+            os.close(shared)
+
+
+# --- the end (STDIO-4) ----------------------------------------------------------------------------
+
+
+class TestEnd:
+    def test_end_of_input_ends_the_process(self, server: Process) -> None:
+        server.ask(echo())
+        server.close_stdin()
+        assert ends_promptly(server) == 0
+        assert server.rest() == []
+
+    def test_calls_that_run_are_cancelled_and_clean_up(self, server: Process) -> None:
+        server.send(call(1, "forever", name="A"), call(2, "forever", name="B"))
+        server.wait_for_stderr("B waits")
+        server.close_stdin()
+        assert ends_promptly(server) == 0
+        assert server.rest() == []
+        assert "A has cleaned up" in server.stderr
+        assert "B has cleaned up" in server.stderr
+
+    def test_calls_that_are_about_to_finish_are_answered(self, backend: str) -> None:
+        with served(backend, env={"GRACE": "10"}) as server:
+            server.send(call(1, "soon", seconds=0.1))
+            server.close_stdin()
+            assert [each["id"] for each in server.rest()] == [1]
+            assert ends_promptly(server) == 0
+
+    def test_calls_that_wait_for_others_are_answered(self, backend: str) -> None:
+        with served(backend, env={"GRACE": "10", "MAX_IN_FLIGHT": "1"}) as server:
+            server.send(*(call(id, "soon", seconds=0.01) for id in range(5)))
+            server.close_stdin()
+            assert sorted(each["id"] for each in server.rest()) == list(range(5))
+
+    @pytest.mark.parametrize(
+        ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["TERM", "INT"]
+    )
+    def test_a_signal_ends_the_process(
+        self, server: Process, number: signal.Signals, code: int
+    ) -> None:
+        server.send(call(1, "forever", name="A"))
+        server.wait_for_stderr("A waits")
+        server.signal(number)
+        assert ends_promptly(server) == code
+        assert server.rest() == []
+        assert "A has cleaned up" in server.stderr
+        assert "Traceback" not in server.stderr
+
+    def test_a_call_that_is_about_to_finish_is_answered_after_sigterm(self, backend: str) -> None:
+        with served(backend, env={"GRACE": "10"}) as server:
+            server.send(call(1, "soon", seconds=0.2))
+            server.wait_for_stderr("soon waits")
+            server.signal(signal.SIGTERM)
+            assert [each["id"] for each in server.rest()] == [1]
+            assert ends_promptly(server) == 0
+
+    @pytest.mark.parametrize(
+        ("end", "code"),
+        [
+            (Process.close_stdin, 0),
+            (lambda server: server.signal(signal.SIGTERM), 0),
+            (lambda server: server.signal(signal.SIGINT), 130),
+        ],
+        ids=["EOF", "TERM", "INT"],
+    )
+    def test_a_blocked_thread_keeps_nobody(
+        self, server: Process, end: Callable[[Process], None], code: int
+    ) -> None:
+        server.send(call(1, "block"))
+        server.wait_for_stderr("a thread blocks")
+        end(server)
+        assert ends_promptly(server) == code
+        assert "1 handlers still run in threads" in server.stderr
+
+    def test_a_handler_that_refuses_to_be_cancelled_keeps_nobody(self, server: Process) -> None:
+        server.send(call(1, "stubborn"), echo(2))
+        server.answer(2)
+        server.close_stdin()
+        assert server.exit_code(within=6) == 0
+        assert "a handler does not let itself be cancelled" in server.stderr
+
+    def test_the_lifespan_is_left(self, backend: str, tmp_path: Path) -> None:
+        (tmp_path / "server.py").write_text(
+            "import contextlib, sys\n"
+            "from mcpkit import MCPKit\n"
+            "@contextlib.asynccontextmanager\n"
+            "async def lifespan(app):\n"
+            "    try:\n"
+            "        yield\n"
+            "    finally:\n"
+            "        print('left', file=sys.stderr)\n"
+            f"MCPKit('x', lifespan=lifespan).run(backend={backend!r})\n"
+        )
+        with started([sys.executable, "server.py"], cwd=tmp_path) as server:
+            server.ask(modern(1, "server/discover"))
+            server.signal(signal.SIGTERM)
+            assert ends_promptly(server) == 0
+            server.wait_for_stderr("left")
+
+    def test_a_client_that_no_longer_reads_ends_the_server(self, backend: str) -> None:
+        with served(backend, reading=False) as server:
+            server.send(call(1, "forever", name="A"))
+            server.wait_for_stderr("A waits")
+            assert server.stdout is not None
+            server.stdout.close()
+            server.send(echo(2))
+            assert ends_promptly(server) == 0
+            assert "A has cleaned up" in server.stderr
+
+    def test_a_client_that_neither_reads_nor_waits(self, backend: str) -> None:
+        """Input ends, and the last answers do not fit into the pipe."""
+        with served(backend, reading=False) as server:
+            server.send(*(call(id, "large", size=100_000) for id in range(5)))
+            server.close_stdin()
+            assert ends_promptly(server) == 0
+
+
+# --- a client that does not keep up ---------------------------------------------------------------
+
+
+def flood_with_calls(server: Process, tool: str, count: int, size: int) -> threading.Thread:
+    """Send calls in a thread, as fast as the server takes them."""
+
+    def write() -> None:
+        for id in range(count):
+            server.send(call(id, tool, size=size))
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    return thread
+
+
+def comes_to_rest(server: Process) -> Callable[[], bool]:
+    """Whether a process has used no time of the processor since it was last asked."""
+    last: list[list[str]] = []
+
+    def used() -> bool:
+        last.append(Path(f"/proc/{server.pid}/stat").read_text().split()[13:15])
+        return len(last) > 10 and all(each == last[-1] for each in last[-10:])
+
+    return used
+
+
+@needs_proc
+class TestBackPressure:
+    IN_FLIGHT = 50
+    COUNT = 3000
+    SIZE = 100_000
+    BOUND = 40_000
+    """kB: of 50 × 100 kB that are answered, what one read may bring, and the interpreter's air."""
+
+    @pytest.mark.parametrize("tool", ["large", "large_later", "large_in_thread"])
+    def test_reading_pauses_and_memory_stays_bounded(self, backend: str, tool: str) -> None:
+        env = {"MAX_IN_FLIGHT": str(self.IN_FLIGHT)}
+        with served(backend, env=env, reading=False) as server:
+            until(lambda: server.status("VmRSS") > 20_000)
+            before = server.status("VmHWM")
+            writer = flood_with_calls(server, tool, self.COUNT, self.SIZE)
+            until(comes_to_rest(server))
+            assert writer.is_alive(), "the server reads on although nobody reads it"
+
+            server.read()
+            lines = [server.line() for _ in range(self.COUNT)]
+            writer.join(TIMEOUT)
+            ids = [json.loads(line or b"")["id"] for line in lines]
+            assert sorted(ids) == list(range(self.COUNT))
+            grown = server.status("VmHWM") - before
+            assert grown < self.BOUND + 25_000, "much more than its import needed"
+
+    @pytest.mark.parametrize("tool", ["flood", "flood_from_thread"])
+    def test_a_handler_that_logs_without_waiting(self, backend: str, tool: str) -> None:
+        """100 MB of log messages: what the client does not take is left out."""
+        with served(backend, reading=False) as server:
+            message = modern(1, "tools/call", level="info", name=tool, arguments={"count": 100_000})
+            server.send(message)
+            until(comes_to_rest(server))
+            assert server.status("VmHWM") < 100_000
+            server.read()
+            assert server.answer(1)["result"]["content"][0]["text"] == "flooded"
+            assert "left out" in server.stderr
+
+    def test_a_handler_that_awaits_its_log_messages_loses_none(self, server: Process) -> None:
+        message = modern(1, "tools/call", level="info", name="pour", arguments={"count": 5000})
+        server.ask(message)
+        numbers = [int(each["params"]["data"].split()[0]) for each in server.others]
+        assert numbers == list(range(5000))
+
+    def test_a_ping_flood(self, backend: str) -> None:
+        with served(backend, reading=False) as server:
+            line = encoded(request("p" * 500, "ping")) + b"\n"
+            block = line * 100
+
+            def write() -> None:
+                for _ in range(1000):
+                    server.send_bytes(block)
+
+            writer = threading.Thread(target=write, daemon=True)
+            writer.start()
+            until(comes_to_rest(server))
+            assert writer.is_alive()
+            assert server.status("VmHWM") < 80_000
+
+
+# --- several at once (STDIO-5) --------------------------------------------------------------------
+
+
+class TestConcurrency:
+    def test_a_ping_overtakes_a_handler(self, server: Process) -> None:
+        server.shake_hands()
+        waits = request(1, "tools/call", name="wait", arguments={"name": "A"})
+        server.send(waits, request(2, "ping"))
+        assert server.receive()["id"] == 2
+
+    def test_handlers_run_at_the_same_time(self, server: Process) -> None:
+        server.send(call(1, "wait", name="A"), call(2, "wait", name="B"))
+        server.send(call(3, "release", name="B"))
+        assert [server.receive()["id"] for _ in range(2)] in ([2, 3], [3, 2])
+        server.send(call(4, "release", name="A"))
+        assert server.answer(1)["id"] == 1
+
+    def test_a_ping_overtakes_handlers_that_block_every_thread(self, server: Process) -> None:
+        server.shake_hands()
+        server.send(
+            *(request(id, "tools/call", name="block", arguments={}) for id in range(100)),
+            request("ping", "ping"),
+        )
+        assert server.receive()["id"] == "ping"
+
+    def test_a_ping_overtakes_requests_that_wait_their_turn(self, backend: str) -> None:
+        with served(backend, env={"MAX_IN_FLIGHT": "1"}) as server:
+            server.shake_hands()
+            waits = [
+                request(id, "tools/call", name="wait", arguments={"name": "A"}) for id in (1, 2)
+            ]
+            server.send(*waits, request(3, "ping"))
+            assert server.receive()["id"] == 3
+
+    def test_more_requests_than_may_run_are_all_answered(self, backend: str) -> None:
+        with served(backend, env={"MAX_IN_FLIGHT": "3"}) as server:
+            server.send(*(call(id, "soon", seconds=0.001) for id in range(50)))
+            assert sorted(server.receive()["id"] for _ in range(50)) == list(range(50))
+
+    def test_a_context_variable_stays_in_its_call(self, server: Process) -> None:
+        assert server.text(call(1, "exchange_variable", value="mine")) == "unset"
+        assert server.text(call(2, "exchange_variable", value="yours")) == "unset"
+
+    def test_a_context_variable_does_not_reach_a_call_that_waited(self, backend: str) -> None:
+        """A handler's end makes room for the next; that does not begin in its context."""
+        with served(backend, env={"MAX_IN_FLIGHT": "1"}) as server:
+            ids = range(1, 9)
+            server.send(
+                call(0, "wait", name="A"),
+                *(call(id, "exchange_variable", value=str(id)) for id in ids),
+            )
+            server.wait_for_stderr("A waits")
+            server.others.clear()
+            server.send(cancelled(0))
+            texts = [server.answer(id)["result"]["content"][0]["text"] for id in ids]
+            assert texts == ["unset"] * len(ids)
+
+    @pytest.mark.parametrize("seconds", [0, 0.05])
+    def test_a_handler_limits_its_own_wait(self, server: Process, seconds: float) -> None:
+        assert server.text(call(1, "timed", seconds=seconds)) == "timed out"
+
+
+# --- cancellation ---------------------------------------------------------------------------------
+
+
+class TestCancellation:
+    def test_an_async_handler_is_stopped_and_not_answered(self, server: Process) -> None:
+        """CANC-1, CANC-4."""
+        server.send(call(1, "forever", name="A"))
+        server.wait_for_stderr("A waits")
+        server.send(cancelled(1))
+        server.wait_for_stderr("A has cleaned up")
+        server.close_stdin()
+        assert server.rest() == []
+
+    def test_in_the_same_write_as_the_request(self, server: Process) -> None:
+        server.send(call(1, "forever", name="A"), cancelled(1), echo(2))
+        server.wait_for_stderr("A has cleaned up")
+        assert "reference" not in server.stderr, "that was no failure"
+        server.close_stdin()
+        assert [each["id"] for each in server.rest()] == [2]
+        assert ends_promptly(server) == 0
+
+    def test_while_it_waits_its_turn(self, backend: str) -> None:
+        with served(backend, env={"MAX_IN_FLIGHT": "1"}) as server:
+            server.send(call(1, "wait", name="A"), call(2, "forever", name="B"), cancelled(2))
+            server.send(call(3, "echo", text="C"), cancelled(1))
+            assert server.receive()["id"] == 3
+            assert "B waits" not in server.stderr
+
+    def test_a_thread_sees_it(self, server: Process) -> None:
+        server.send(call(1, "look"))
+        server.wait_for_stderr("a thread looks")
+        server.send(cancelled(1))
+        server.wait_for_stderr("a thread saw the cancellation")
+        server.close_stdin()
+        assert server.rest() == []
+        assert ends_promptly(server) == 0
+
+    def test_the_id_may_be_used_again(self, server: Process) -> None:
+        """MSG-4."""
+        server.send(call(1, "forever", name="A"), cancelled(1), echo(1))
+        assert server.receive()["result"]["content"][0]["text"] == "hello"
+
+    def test_an_id_in_use_is_refused(self, server: Process) -> None:
+        server.send(call(1, "wait", name="A"), echo(1))
+        assert server.receive()["error"]["code"] == -32600
+
+    @pytest.mark.parametrize("id", [99, "1", None, 1.5, [1]], ids=repr)
+    def test_of_nothing_that_runs_is_ignored(self, server: Process, id: Any) -> None:
+        """CANC-2."""
+        server.send(call(1, "wait", name="A"), cancelled(id), call(2, "release", name="A"))
+        assert {server.receive()["id"], server.receive()["id"]} == {1, 2}
+
+    def test_across_the_eras(self, server: Process) -> None:
+        """ERA-3: the notification has no mark of its era."""
+        server.shake_hands()
+        server.send(call(1, "forever", name="A"))
+        server.send(request(2, "tools/call", name="forever", arguments={"name": "B"}))
+        server.wait_for_stderr("B waits")
+        server.send(cancelled(1), cancelled(2))
+        server.wait_for_stderr("A has cleaned up")
+        server.wait_for_stderr("B has cleaned up")
+
+
+# --- both eras ------------------------------------------------------------------------------------
+
+
+class TestEras:
+    """PROTOCOL 3.3: both in one process, at the same time."""
+
+    def test_side_by_side(self, server: Process) -> None:
+        assert server.shake_hands()["protocolVersion"] == LEGACY
+        assert "resultType" not in server.ask(request(1, "tools/list"))["result"]
+        assert server.ask(modern(2, "tools/list"))["result"]["resultType"] == "complete"
+
+    def test_a_request_of_neither_era(self, server: Process) -> None:
+        """Row 6, LIFE-7."""
+        assert server.ask(request(1, "tools/list"))["error"]["code"] == -32600
+
+    def test_a_method_of_one_era_without_its_marks(self, server: Process) -> None:
+        """Row 4."""
+        server.shake_hands()
+        assert server.ask(request(1, "server/discover"))["error"]["code"] == -32602
+
+    def test_a_removed_method(self, server: Process) -> None:
+        """ERA-1."""
+        server.shake_hands()
+        assert server.ask(modern(1, "ping"))["error"]["code"] == -32601
+
+    def test_a_batch_is_one_line(self, server: Process) -> None:
+        """MSG-12."""
+        server.shake_hands("2025-03-26")
+        server.send(json.dumps([request(1, "ping"), request(2, "ping")]).encode())
+        line = server.line()
+        assert line is not None
+        assert [each["id"] for each in json.loads(line)] == [1, 2]
+
+
+# --- streams of changes ---------------------------------------------------------------------------
+
+
+class TestListening:
+    @staticmethod
+    def listen(server: Process, id: int | str, **wanted: Any) -> dict[str, Any]:
+        server.version = MODERN
+        server.send(modern(id, "subscriptions/listen", notifications=wanted))
+        return server.receive()
+
+    def test_the_acknowledgement_comes_first(self, server: Process) -> None:
+        """SUB-1, SUB-2, SUB-4."""
+        asked = {"toolsListChanged": True, "resourceSubscriptions": ["served://fixed", "x://y"]}
+        ack = self.listen(server, "L", **asked)
+        assert ack["method"] == "notifications/subscriptions/acknowledged"
+        assert ack["params"]["_meta"] == {SUBSCRIPTION: "L"}
+        honoured = {"toolsListChanged": True, "resourceSubscriptions": ["served://fixed"]}
+        assert ack["params"]["notifications"] == honoured
+
+    def test_a_change_goes_to_each_stream_that_asked(self, server: Process) -> None:
+        """SUB-3, SUB-8."""
+        self.listen(server, 1, toolsListChanged=True)
+        self.listen(server, "1", toolsListChanged=True)
+        self.listen(server, 2, promptsListChanged=True)
+        server.ask(call(3, "offer", name="new"))
+        changes = [*server.others, *(server.receive() for _ in range(2 - len(server.others)))]
+        assert {each["method"] for each in changes} == {"notifications/tools/list_changed"}
+        assert [each["params"]["_meta"][SUBSCRIPTION] for each in changes] == [1, "1"]
+
+    def test_an_update_of_a_resource(self, server: Process) -> None:
+        self.listen(server, 1, resourceSubscriptions=["served://fixed"])
+        server.send(call(2, "touch", uri="served://other"), call(3, "touch", uri="served://fixed"))
+        server.answer(2)
+        server.answer(3)
+        (update,) = server.others or [server.receive()]
+        assert update["params"] == {"uri": "served://fixed", "_meta": {SUBSCRIPTION: 1}}
+
+    @pytest.mark.parametrize(
+        "end",
+        [Process.close_stdin, lambda server: server.signal(signal.SIGTERM)],
+        ids=["EOF", "TERM"],
+    )
+    def test_at_the_end_each_is_cancelled_and_answered(
+        self, server: Process, end: Callable[[Process], None]
+    ) -> None:
+        """SUB-6, SUB-7."""
+        self.listen(server, "A", toolsListChanged=True)
+        self.listen(server, 2)
+        end(server)
+        rest = server.rest()
+        for id in ("A", 2):
+            notice, result = (
+                each
+                for each in rest
+                if id in (each.get("id"), each.get("params", {}).get("requestId"))
+            )
+            assert notice["method"] == "notifications/cancelled"
+            assert notice["params"]["requestId"] == id
+            assert result["id"] == id
+            assert result["result"]["resultType"] == "complete"
+            assert result["result"]["_meta"][SUBSCRIPTION] == id
+        assert ends_promptly(server) == 0
+
+    def test_a_client_ends_one(self, server: Process) -> None:
+        """SUB-9: nothing more is sent for it, not even a result."""
+        self.listen(server, 1, toolsListChanged=True)
+        server.send(cancelled(1))
+        server.ask(call(2, "offer", name="new"))
+        server.close_stdin()
+        assert [*server.others, *server.rest()] == []
+
+
+# --- nothing but messages on stdout (STDIO-2) -----------------------------------------------------
+
+PRINTS = {
+    "at import": ("print('stray')", ""),
+    "at import, to the descriptor": ("os.write(1, b'stray\\n')", ""),
+    "in a C library, at import": ("ctypes.CDLL(None).puts(b'stray')", ""),
+    "in a child process, at import": ("subprocess.run(['echo', 'stray'], check=True)", ""),
+    "in a tool": ("", "print('stray')"),
+    "in a C library": ("", "ctypes.CDLL(None).puts(b'stray'); ctypes.CDLL(None).fflush(None)"),
+    "in a child process": ("", "subprocess.run(['echo', 'stray'], check=True)"),
+    "in a child process that reads": ("", "subprocess.run('cat; echo stray', shell=True)"),
+}
+
+
+@pytest.mark.parametrize(("at_import", "in_tool"), PRINTS.values(), ids=PRINTS.keys())
+def test_what_is_printed_lands_on_stderr(tmp_path: Path, at_import: str, in_tool: str) -> None:
+    (tmp_path / "server.py").write_text(
+        "import ctypes, os, subprocess\n"
+        f"{at_import}\n"
+        "from mcpkit import MCPKit\n"
+        "app = MCPKit('prints')\n"
+        "@app.tool\n"
+        "def go() -> str:\n"
+        f"    {in_tool or 'pass'}\n"
+        "    return 'gone'\n"
+    )
+    with started([sys.executable, "-m", "mcpkit", "run", "server.py"], cwd=tmp_path) as server:
+        assert server.text(call(1, "go")) == "gone"
+        server.close_stdin()
+        assert server.rest() == []
+        assert ends_promptly(server) == 0
+        server.wait_for_stderr("stray")
