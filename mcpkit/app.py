@@ -385,11 +385,7 @@ class MCPKit(Generic[StateT]):
             yield self._server
             return
         async with self._lifespan(self) as state:
-            self._server.state = state
-            try:
-                yield self._server
-            finally:
-                self._server.state = None
+            yield self._server.with_state(state)
 
     def run(self, transport: str = "stdio", **options: Any) -> None:
         """Serve until the client leaves or the process is told to stop.

@@ -16,8 +16,9 @@ class Depends(NamedTuple):
     and the handler's arguments by name.
 
     Args:
-        provide: A function, sync or async. A generator function (or anything that returns a
-            context manager) is entered before the call and left after it.
+        provide: A function, sync or async. A generator function, or one decorated with
+            `contextlib.contextmanager` or `asynccontextmanager`, is entered before the call and
+            left after it.
     """
 
     provide: Callable[..., Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -81,7 +82,7 @@ class Server:
     settings: Settings = field(default_factory=Settings)
     state: Any = None
     steps: StepMemory = field(default_factory=StepMemory)
-    _state_sealer: Sealer | None = None
+    _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])
     _listeners: WeakSet[Any] = field(default_factory=WeakSet[Any])
     _info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
@@ -91,9 +92,16 @@ class Server:
     @property
     def state_sealer(self) -> Sealer:
         """Seals the state of requests that wait for input."""
-        if self._state_sealer is None:
-            self._state_sealer = Sealer(self.settings.secrets, "request state")
-        return self._state_sealer
+        purpose = "request state"
+        if purpose not in self._sealers:
+            self._sealers[purpose] = Sealer(self.settings.secrets, purpose)
+        return self._sealers[purpose]
+
+    def with_state(self, state: Any) -> Server:
+        """The same server, for those who serve it with what a lifespan has yielded to them."""
+        made = copy.copy(self)
+        made.state = state
+        return made
 
     def attach(self, listener: Listener) -> None:
         """Tell a session of changes for as long as it lives."""

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 import mcpkit
-from mcpkit import MCPKit
+from mcpkit import Context, MCPKit
 from mcpkit.errors import RegistrationError
 from mcpkit.registry import Registry
 from mcpkit.server import Server
+from mcpkit.testing import TestClient
 from tests.authoring import run, wait
 
 
@@ -424,3 +425,21 @@ class TestLifespan:
                 return server
 
         assert wait(serve) is app.server
+
+
+def test_clients_of_one_app_do_not_share_what_its_lifespan_yields() -> None:
+    @asynccontextmanager
+    async def lifespan(app: MCPKit[object]) -> AsyncGenerator[object, None]:
+        yield object()
+
+    app = MCPKit("twice", lifespan=lifespan)
+
+    @app.tool
+    async def state(ctx: Context[object]) -> str:
+        return str(id(ctx.state) if ctx.state is not None else "gone")
+
+    with TestClient(app) as first:
+        before = first.call_tool("state").text
+        with TestClient(app) as second:
+            assert second.call_tool("state").text != before
+        assert first.call_tool("state").text == before

@@ -406,3 +406,10 @@ def test_a_default_in_a_field_reaches_dependencies() -> None:
 
     values = Arguments(inspect_handler(fn)).validate({})
     assert run(fn, values) == "oslo"
+
+
+def test_a_coroutine_function_with_a_blocking_context_is_refused() -> None:
+    async def handler(ctx: SyncContext) -> None: ...
+
+    with pytest.raises(RegistrationError, match="write ctx: Context"):
+        inspect_handler(handler)

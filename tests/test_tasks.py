@@ -163,9 +163,7 @@ class TestCurrentTask:
     if sys.version_info >= (3, 11):
 
         @pytest.mark.parametrize("delay", [-1, 0, 0.01])
-        async def test_a_timeout_of_asyncio(
-            self, tasks: Tasks, probe: Probe, delay: float
-        ) -> None:
+        async def test_a_timeout_of_asyncio(self, tasks: Tasks, probe: Probe, delay: float) -> None:
             async def work() -> None:
                 try:
                     async with asyncio.timeout(delay):
@@ -202,9 +200,7 @@ class TestCurrentTask:
         await probe.has("timed out")
 
     @pytest.mark.parametrize("waits", [True, False])
-    async def test_work_that_cancels_itself(
-        self, tasks: Tasks, probe: Probe, waits: bool
-    ) -> None:
+    async def test_work_that_cancels_itself(self, tasks: Tasks, probe: Probe, waits: bool) -> None:
         """The next work is not touched by it, wherever it runs."""
 
         async def suicidal() -> None:
@@ -373,18 +369,14 @@ class TestCancel:
 
     @only_asyncio
     @pytest.mark.parametrize("later", [False, True])
-    async def test_reaches_what_is_awaited(
-        self, tasks: Tasks, probe: Probe, later: bool
-    ) -> None:
+    async def test_reaches_what_is_awaited(self, tasks: Tasks, probe: Probe, later: bool) -> None:
         """As `asyncio.Task.cancel` does: a task that is awaited is cancelled itself."""
 
         async def work() -> None:
             await asyncio.ensure_future(self.wait(probe))
 
         cancel = tasks.start(work())
-        if later:
-            await turns()
-        await turns(1)
+        await turns(5 if later else 2)
         cancel()
         await probe.has("cleaned up")
 

@@ -46,8 +46,8 @@ _BATCH: Final = 256 * 1024
 _CLEAN_UP: Final = 2.0
 """Seconds that cancelled handlers have to clean up."""
 
-_FINISH: Final = 1.0
-"""Seconds that the client has to take what is left."""
+_PATIENCE: Final = 0.5
+"""Seconds within which the client has to take some of what is left, once it has closed its side."""
 
 Running = Callable[[], AbstractAsyncContextManager[Server]]
 
@@ -164,8 +164,7 @@ async def serve(
         session.end_listens(announce=True)
         with anyio.move_on_after(_CLEAN_UP):
             await session.aclose()
-        with anyio.move_on_after(_FINISH):
-            await output.finish()
+        await output.finish(_PATIENCE)
         if session.busy and told is not None:
             _leave_at_once("a handler does not let itself be cancelled", told)
     output.close()
@@ -556,13 +555,22 @@ class Output:
         if self.congested:
             await self._relieved.wait()
 
-    async def finish(self) -> None:
-        """Wait until everything has left, or nobody reads any more."""
+    async def finish(self, patience: float) -> None:
+        """Wait until everything has left, or nobody reads any more.
+
+        Args:
+            patience: Seconds after which a client that takes nothing counts as gone.
+        """
         self.flush()
         while self._size and not self.broken:
+            before = self._size
             self._empty = anyio.Event()
-            await self._empty.wait()
-        await self._sink.finish()
+            with anyio.move_on_after(patience):
+                await self._empty.wait()
+            if self._size == before:
+                return
+        with anyio.move_on_after(patience):
+            await self._sink.finish()
 
     def close(self) -> None:
         """Let go of what was opened for writing."""

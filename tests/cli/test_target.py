@@ -150,8 +150,7 @@ REFUSED = {
     "an import that fails": (
         "main.py",
         "\nimport not_there",
-        "main.py cannot be imported: ModuleNotFoundError: "
-        "No module named 'not_there' (main.py:2)",
+        "main.py cannot be imported: ModuleNotFoundError: No module named 'not_there' (main.py:2)",
     ),
     "an import of its own name that fails": (
         "main.py",

@@ -53,18 +53,18 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="session", params=CASES, ids=str)
+@pytest.fixture(scope="package", params=CASES, ids=str)
 def case(request: pytest.FixtureRequest) -> Case:
     found: Case = request.param
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def anyio_backend(case: Case) -> str:
     return case.backend
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def revision(case: Case) -> str:
     return case.revision
 
@@ -95,7 +95,7 @@ def options_of(case: Case, stderr: Any) -> dict[str, Any]:
     return {"env": {"PYTHONPATH": str(ROOT)}, "stderr": stderr}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stderr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Where server processes log to."""
     path = tmp_path_factory.mktemp("scenarios") / "stderr.log"
@@ -103,7 +103,7 @@ def stderr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield file
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def shared(case: Case, anyio_backend: str, stderr: Any) -> AsyncIterator[TappedClient]:
     made = TappedClient(case.target, revision=case.revision, **options_of(case, stderr))
     async with made as client:

@@ -291,7 +291,7 @@ class Process:
             thread.join(TIMEOUT)
             assert not thread.is_alive(), "somebody else holds the other end of a stream"
         for stream in (self.stdin, self.stdout, self._popen.stderr):
-            if stream is not None:
+            if stream is not None and not stream.closed:
                 with contextlib.suppress(OSError):
                     stream.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -244,7 +246,7 @@ class TestStreams:
         path = tmp_path / "fifo"
         os.mkfifo(path)
         # Opened for both first, because opening one side alone waits for the other.
-        both = open(os.open(path, os.O_RDWR), "wb", buffering=0)
+        both = open(os.open(path, os.O_RDWR), "wb", buffering=0)  # noqa: SIM115
         with both, served(backend, stdin=path.open("rb"), ends=(both, None)) as server:
             assert server.ask(echo())["id"] == 1
             server.close_stdin()
@@ -264,7 +266,7 @@ class TestStreams:
     def test_a_terminal_as_stdout(self, backend: str) -> None:
         """Written to in a thread; what that still holds at the end of input arrives as well."""
         ours, theirs = pty.openpty()
-        ends = (None, open(ours, "rb"))
+        ends = (None, open(ours, "rb"))  # noqa: SIM115
         with served(backend, stdout=open(theirs, "wb"), ends=ends, reading=False) as server:
             server.send(*(call(id, "large", size=300) for id in range(200)))
             server.close_stdin()
@@ -393,8 +395,25 @@ class TestEnd:
         """Input ends, and the last answers do not fit into the pipe."""
         with served(backend, reading=False) as server:
             server.send(*(call(id, "large", size=100_000) for id in range(5)))
+            server.send(call(5, "soon", seconds=0))
+            server.wait_for_stderr("soon waits")
             server.close_stdin()
             assert ends_promptly(server) == 0
+
+    def test_a_client_that_reads_slowly_gets_everything(self, backend: str) -> None:
+        """As long as it takes some of it, the server stays."""
+        with served(backend, reading=False) as server:
+            server.send(*(call(id, "large", size=100_000) for id in range(30)))
+            server.close_stdin()
+            assert server.stdout is not None
+            count = 0
+            until_now = 0.0
+            while data := os.read(server.stdout.fileno(), 200_000):
+                count += data.count(b"\n")
+                time.sleep(0.02)
+                until_now += 0.02
+            assert count == 30
+            assert until_now > 0.5, "that was slower than the patience for one that takes nothing"
 
 
 # --- a client that does not keep up ---------------------------------------------------------------
@@ -473,14 +492,17 @@ class TestBackPressure:
             block = line * 100
 
             def write() -> None:
-                for _ in range(1000):
-                    server.send_bytes(block)
+                with contextlib.suppress(OSError):
+                    for _ in range(1000):
+                        server.send_bytes(block)
 
             writer = threading.Thread(target=write, daemon=True)
             writer.start()
             until(comes_to_rest(server))
             assert writer.is_alive()
             assert server.status("VmHWM") < 80_000
+            server.end()
+            writer.join(TIMEOUT)
 
 
 # --- several at once (STDIO-5) --------------------------------------------------------------------

@@ -1,0 +1,210 @@
+"""The same handlers on every revision, in memory and as a process, with scripted answers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pytest
+
+from mcpkit.client import Params
+from mcpkit.testing import REVISIONS
+from tests.asking.server import make_app
+from tests.scenarios.tapped import TappedClient
+
+SERVER = Path(__file__).with_name("server.py")
+ROOT = SERVER.parents[2]
+
+
+class Case(NamedTuple):
+    """One combination."""
+
+    transport: str
+    revision: str
+    backend: str
+
+    def __str__(self) -> str:
+        return "-".join(self)
+
+
+CASES = [
+    *(Case("memory", revision, "asyncio") for revision in REVISIONS),
+    *(Case("memory", revision, "trio") for revision in REVISIONS),
+    *(Case("stdio", revision, "asyncio") for revision in REVISIONS),
+]
+
+
+def capabilities_in(revision: str) -> dict[str, Any]:
+    """All that a client of a revision can be asked."""
+    found: dict[str, Any] = {"sampling": {}, "roots": {"listChanged": True}}
+    if revision >= "2025-06-18":
+        found["elicitation"] = {}
+    if revision >= "2025-11-25":
+        found["sampling"] = {"tools": {}, "context": {}}
+        found["elicitation"] = {"form": {}, "url": {}}
+    return found
+
+
+class Asked(TappedClient):
+    """A client whose user and model answer by a script.
+
+    Attributes:
+        questions: The params of what was asked, in order.
+        answers: The next answers; a text is an accepted value, or what the model says.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        *,
+        revision: str,
+        capabilities: Params | None = None,
+        lacks: frozenset[str] = frozenset(),
+        **options: Any,
+    ) -> None:
+        declared = {**capabilities_in(revision), **(capabilities or {})}
+        for name in lacks:
+            declared.pop(name, None)
+        super().__init__(target, revision=revision, capabilities=declared, **options)
+        self._handlers.update(
+            {
+                "elicitation/create": self._elicited,
+                "sampling/createMessage": self._sampled,
+                "roots/list": self._rooted,
+            }
+        )
+        self.script()
+
+    def script(self, *answers: Any) -> None:
+        """Answer like this from now on."""
+        self.answers = list(answers)
+        self.questions: list[Params] = []
+        self.roots: list[str] = ["file:///home/ann"]
+
+    @property
+    def messages(self) -> list[str]:
+        """What was asked, as a person would read it."""
+        return [
+            each["message"] if "message" in each else each["messages"][-1]["content"]["text"]
+            for each in self.questions
+        ]
+
+    def _next(self, params: Params) -> Any:
+        self.questions.append(params)
+        answer = self.answers.pop(0) if self.answers else "unasked"
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _elicited(self, params: Params) -> Any:
+        answer = self._next(params)
+        return answer if not isinstance(answer, str) else accept(answer)
+
+    def _sampled(self, params: Params) -> Any:
+        answer = self._next(params)
+        return answer if not isinstance(answer, str) else speak(answer)
+
+    def _rooted(self, params: Params) -> Any:
+        self.questions.append({"message": "roots"})
+        return {"roots": [{"uri": uri} for uri in self.roots]}
+
+
+def accept(value: Any) -> dict[str, Any]:
+    content = value if isinstance(value, dict) else {"value": value}
+    return {"action": "accept", "content": content}
+
+
+def speak(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "model": "test", "content": {"type": "text", "text": text}}
+
+
+@pytest.fixture(scope="package", params=CASES, ids=str)
+def case(request: pytest.FixtureRequest) -> Case:
+    found: Case = request.param
+    return found
+
+
+@pytest.fixture(scope="package")
+def anyio_backend(case: Case) -> str:
+    return case.backend
+
+
+@pytest.fixture(scope="package")
+def revision(case: Case) -> str:
+    return case.revision
+
+
+@pytest.fixture
+def tag() -> str:
+    """A name for a counter of a test's own."""
+    return uuid4().hex
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "revisions(*versions): the revisions that the rule of a scenario applies to"
+    )
+    config.addinivalue_line("markers", "in_memory: needs an app of its own")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep a scenario for the revisions and transports that it is marked for."""
+    kept: list[pytest.Item] = []
+    dropped: list[pytest.Item] = []
+    for item in items:
+        case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
+        away = False
+        if isinstance(case, Case):
+            mark = item.get_closest_marker("revisions")
+            away = mark is not None and case.revision not in mark.args
+            away |= item.get_closest_marker("in_memory") is not None and case.transport != "memory"
+            via = item.callspec.params.get("via")
+            away |= via == "elicit" and case.revision < "2025-06-18"
+        (dropped if away else kept).append(item)
+    if dropped:
+        items[:] = kept
+        config.hook.pytest_deselected(items=dropped)
+
+
+@pytest.fixture(scope="package")
+def stderr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Where server processes log to."""
+    with (tmp_path_factory.mktemp("asking") / "stderr.log").open("w") as file:
+        yield file
+
+
+@pytest.fixture(scope="package")
+async def shared(case: Case, anyio_backend: str, stderr: Any) -> AsyncIterator[Asked]:
+    target: Any = make_app()
+    options: dict[str, Any] = {}
+    if case.transport == "stdio":
+        target = [sys.executable, "-m", "mcpkit", "run", str(SERVER)]
+        options = {"env": {"PYTHONPATH": str(ROOT)}, "stderr": stderr}
+    async with Asked(target, revision=case.revision, **options) as client:
+        yield client
+
+
+@pytest.fixture
+async def client(shared: Asked) -> AsyncIterator[Asked]:
+    """The connection that scenarios share, with nothing recorded yet."""
+    shared.forget()
+    shared.violations.clear()
+    shared.script()
+    yield shared
+    assert not shared.violations
+
+
+Connect = Callable[..., Asked]
+
+
+@pytest.fixture
+def connect(case: Case) -> Connect:
+    """Makes clients of a scenario's own, in memory, with options of the client and the app."""
+
+    def make(app: Any = None, **options: Any) -> Asked:
+        return Asked(app or make_app(), revision=case.revision, **options)
+
+    return make

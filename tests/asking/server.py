@@ -1,0 +1,498 @@
+"""Handlers that ask: each of them async, and sync under the same name with ``_sync`` after it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Annotated, Any, Literal, TypeAlias
+
+import anyio
+import sniffio
+from pydantic import BaseModel
+
+from mcpkit import (
+    AskError,
+    AskTimeout,
+    Context,
+    Declined,
+    Depends,
+    Dismissed,
+    Elicit,
+    MCPKit,
+    Roots,
+    Sample,
+    SyncContext,
+    UrlElicitationRequired,
+)
+from mcpkit.asks import Ask
+from mcpkit.elicitation import Accepted, Elicitation
+
+Via: TypeAlias = Literal["elicit", "sample"]
+"""Whom to ask: there is a user to ask since 2025-06-18, and a model in every revision."""
+
+COUNTS: Counter[str] = Counter()
+"""How often something happened, by a tag that the caller made up."""
+
+ROOTS_SEEN: dict[str, list[str]] = {}
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+def said(answer: Elicitation[Any]) -> str:
+    return str(answer.data) if answer.accepted else type(answer).__name__
+
+
+def question(via: Via, message: str, key: str | None = None) -> Ask[Any]:
+    return Sample(message, key=key) if via == "sample" else Elicit(message, str, key=key)
+
+
+def text_of(answer: Any) -> str:
+    return answer.text if hasattr(answer, "text") else said(answer)
+
+
+async def put(ctx: Context, via: Via, message: str, key: str | None = None) -> str:
+    if via == "sample":
+        return (await ctx.sample(message, key=key)).text
+    return said(await ctx.elicit(message, str, key=key))
+
+
+def put_sync(ctx: SyncContext, via: Via, message: str, key: str | None = None) -> str:
+    if via == "sample":
+        return ctx.sample(message, key=key).text
+    return said(ctx.elicit(message, str, key=key))
+
+
+def count(tag: str) -> int:
+    COUNTS[tag] += 1
+    return COUNTS[tag]
+
+
+async def count_async(tag: str) -> int:
+    await anyio.sleep(0)
+    return count(tag)
+
+
+class FromTheUserError(Exception):
+    """Raised by a handler of its own accord."""
+
+
+async def wanted_name(ctx: Context, via: Via) -> str:
+    return await put(ctx, via, "Whose?")
+
+
+def make_app(**options: Any) -> MCPKit[None]:
+    """A new app; the counters are shared by all."""
+    app: MCPKit[None] = MCPKit("asking", ttl=30, cache_scope="public", **options)
+
+    @app.tool
+    def counted(tag: str) -> int:
+        """How often something happened."""
+        return COUNTS[tag]
+
+    @app.tool
+    def roots_seen(tag: str) -> list[str]:
+        """What a handler for changed roots was told."""
+        return ROOTS_SEEN.get(tag, [])
+
+    _add_shapes(app)
+    _add_shapes_sync(app)
+    _add_steps(app)
+    _add_steps_sync(app)
+    _add_outcomes(app)
+    _add_outcomes_sync(app)
+    _add_other_places(app)
+    return app
+
+
+# --- shapes of code around asks -------------------------------------------------------------------
+
+
+def _add_shapes(app: MCPKit[None]) -> None:
+    @app.tool
+    async def asks(via: Via, number: int, ctx: Context) -> str:
+        return ",".join([await put(ctx, via, f"Number {each}?") for each in range(number)])
+
+    @app.tool
+    async def same(via: Via, number: int, ctx: Context, key: str | None = None) -> str:
+        return ",".join([await put(ctx, via, "Again?", key) for _ in range(number)])
+
+    @app.tool
+    async def branch(via: Via, ctx: Context) -> str:
+        if await put(ctx, via, "Left?") == "yes":
+            return "left " + await put(ctx, via, "How far left?")
+        return "right " + await put(ctx, via, "How far right?")
+
+    @app.tool
+    async def until_stop(via: Via, ctx: Context) -> list[str]:
+        found: list[str] = []
+        while (answer := await put(ctx, via, f"After {found}?")) != "stop":
+            found.append(answer)
+        return found
+
+    @app.tool
+    async def together(via: Via, ctx: Context) -> str:
+        asked = [question(via, "One?"), question(via, "Two?"), question(via, "Two?")]
+        return ",".join(map(text_of, await ctx.gather(*asked)))
+
+    @app.tool
+    async def in_tasks(via: Via, ctx: Context) -> str:
+        """As a program does it: asyncio.gather, or a task group on trio."""
+        found: dict[str, str] = {}
+
+        async def fetch(message: str) -> None:
+            found[message] = await put(ctx, via, message)
+
+        messages = ["A?", "B?", "C?"]
+        if sniffio.current_async_library() == "asyncio":
+            await asyncio.gather(*map(fetch, messages))
+        else:
+            async with anyio.create_task_group() as group:
+                for message in messages:
+                    group.start_soon(fetch, message)
+        return ",".join(found[message] for message in messages)
+
+    @app.tool
+    async def in_task_group(via: Via, ctx: Context) -> str:
+        found: dict[str, str] = {}
+
+        async def fetch(message: str) -> None:
+            found[message] = await put(ctx, via, message)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(fetch, "A?")
+            group.start_soon(fetch, "B?")
+        return found["A?"] + "," + found["B?"]
+
+    @app.tool
+    async def group_with_failure(via: Via, ctx: Context) -> str:
+        async def fail() -> None:
+            raise FromTheUserError
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(put, ctx, via, "A?")
+            group.start_soon(fail)
+        return "unreachable"
+
+    @app.tool
+    async def changing(via: Via, tag: str, ctx: Context, key: str | None = None) -> str:
+        return await put(ctx, via, "First?" if count(tag) == 1 else "Then?", key)
+
+    @app.tool
+    async def careless(via: Via, ctx: Context) -> str:
+        try:
+            return "got " + await put(ctx, via, "Really?")
+        except Exception:
+            return "swallowed"
+
+    @app.tool
+    async def reckless(via: Via, ctx: Context) -> str:
+        """Even this gets its answer."""
+        try:
+            return "got " + await put(ctx, via, "Really?")
+        except BaseException as error:
+            raise FromTheUserError from error
+
+
+def _add_shapes_sync(app: MCPKit[None]) -> None:
+    @app.tool
+    def asks_sync(via: Via, number: int, ctx: SyncContext) -> str:
+        return ",".join([put_sync(ctx, via, f"Number {each}?") for each in range(number)])
+
+    @app.tool
+    def same_sync(via: Via, number: int, ctx: SyncContext, key: str | None = None) -> str:
+        return ",".join([put_sync(ctx, via, "Again?", key) for _ in range(number)])
+
+    @app.tool
+    def branch_sync(via: Via, ctx: SyncContext) -> str:
+        if put_sync(ctx, via, "Left?") == "yes":
+            return "left " + put_sync(ctx, via, "How far left?")
+        return "right " + put_sync(ctx, via, "How far right?")
+
+    @app.tool
+    def until_stop_sync(via: Via, ctx: SyncContext) -> list[str]:
+        found: list[str] = []
+        while (answer := put_sync(ctx, via, f"After {found}?")) != "stop":
+            found.append(answer)
+        return found
+
+    @app.tool
+    def together_sync(via: Via, ctx: SyncContext) -> str:
+        asked = [question(via, "One?"), question(via, "Two?"), question(via, "Two?")]
+        return ",".join(map(text_of, ctx.gather(*asked)))
+
+    @app.tool
+    def changing_sync(via: Via, tag: str, ctx: SyncContext, key: str | None = None) -> str:
+        return put_sync(ctx, via, "First?" if count(tag) == 1 else "Then?", key)
+
+    @app.tool
+    def careless_sync(via: Via, ctx: SyncContext) -> str:
+        try:
+            return "got " + put_sync(ctx, via, "Really?")
+        except Exception:
+            return "swallowed"
+
+    @app.tool
+    def reckless_sync(via: Via, ctx: SyncContext) -> str:
+        try:
+            return "got " + put_sync(ctx, via, "Really?")
+        except BaseException as error:
+            raise FromTheUserError from error
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+def _add_steps(app: MCPKit[None]) -> None:
+    @app.tool
+    async def stepped(via: Via, tag: str, ctx: Context) -> str:
+        """Steps before, between and after the questions."""
+        await ctx.step("before", count, tag)
+        first = await put(ctx, via, "One?")
+        await ctx.step("between", count_async, tag)
+        second = await put(ctx, via, "Two?")
+        number = await ctx.step("after", count, tag)
+        return f"{first},{second},{number}"
+
+    @app.tool
+    async def step_in_a_loop(via: Via, tag: str, ctx: Context) -> list[int]:
+        found: list[int] = []
+        for _ in range(3):
+            found.append(await ctx.step("same", count, tag))
+            await put(ctx, via, "On?")
+        return found
+
+    @app.tool
+    async def asks_in_a_step(via: Via, tag: str, ctx: Context) -> str:
+        async def inside() -> str:
+            number = await ctx.step("count", count, tag)
+            return f"{await put(ctx, via, 'Again?', 'key')}{number}"
+
+        first = await ctx.step("outer", inside)
+        second = await put(ctx, via, "Again?", "key")
+        number = await ctx.step("count", count, tag)
+        return f"{first},{second}{number}"
+
+    @app.tool
+    async def slow_step(via: Via, tag: str, ctx: Context) -> int:
+        async def slow() -> int:
+            for _ in range(10):
+                await anyio.sleep(0)
+            return count(tag)
+
+        await put(ctx, via, "On?")
+        return await ctx.step("slow", slow)
+
+    @app.tool
+    async def failing_step(via: Via, tag: str, ctx: Context) -> int:
+        def fail_once() -> int:
+            if count(tag) == 1:
+                raise FromTheUserError
+            return COUNTS[tag]
+
+        try:
+            await ctx.step("fails", fail_once)
+        except FromTheUserError:
+            pass
+        await put(ctx, via, "On?")
+        return COUNTS[tag]
+
+    @app.tool
+    async def typed_step(via: Via, ctx: Context) -> str:
+        def make() -> Person:
+            return Person(name="Ann", age=3)
+
+        before = await ctx.step("make", make)
+        await put(ctx, via, "On?")
+        return f"{type(before).__name__} {before.name}"
+
+
+def _add_steps_sync(app: MCPKit[None]) -> None:
+    @app.tool
+    def stepped_sync(via: Via, tag: str, ctx: SyncContext) -> str:
+        ctx.step("before", count, tag)
+        first = put_sync(ctx, via, "One?")
+        ctx.step("between", count, tag)
+        second = put_sync(ctx, via, "Two?")
+        number = ctx.step("after", count, tag)
+        return f"{first},{second},{number}"
+
+    @app.tool
+    def step_in_a_loop_sync(via: Via, tag: str, ctx: SyncContext) -> list[int]:
+        found: list[int] = []
+        for _ in range(3):
+            found.append(ctx.step("same", count, tag))
+            put_sync(ctx, via, "On?")
+        return found
+
+    @app.tool
+    def asks_in_a_step_sync(via: Via, tag: str, ctx: SyncContext) -> str:
+        def inside() -> str:
+            number = ctx.step("count", count, tag)
+            return f"{put_sync(ctx, via, 'Again?', 'key')}{number}"
+
+        first = ctx.step("outer", inside)
+        second = put_sync(ctx, via, "Again?", "key")
+        number = ctx.step("count", count, tag)
+        return f"{first},{second}{number}"
+
+    @app.tool
+    def slow_step_sync(via: Via, tag: str, ctx: SyncContext) -> int:
+        put_sync(ctx, via, "On?")
+        return ctx.step("slow", count, tag)
+
+    @app.tool
+    def failing_step_sync(via: Via, tag: str, ctx: SyncContext) -> int:
+        def fail_once() -> int:
+            if count(tag) == 1:
+                raise FromTheUserError
+            return COUNTS[tag]
+
+        try:
+            ctx.step("fails", fail_once)
+        except FromTheUserError:
+            pass
+        put_sync(ctx, via, "On?")
+        return COUNTS[tag]
+
+    @app.tool
+    def typed_step_sync(via: Via, ctx: SyncContext) -> str:
+        def make() -> Person:
+            return Person(name="Ann", age=3)
+
+        before = ctx.step("make", make)
+        put_sync(ctx, via, "On?")
+        return f"{type(before).__name__} {before.name}"
+
+
+# --- what may be answered -------------------------------------------------------------------------
+
+
+def _add_outcomes(app: MCPKit[None]) -> None:
+    @app.tool
+    async def person(ctx: Context) -> str:
+        return said(await ctx.elicit("Who?", Person, key="person"))
+
+    @app.tool
+    async def caught(via: Via, ctx: Context, timeout: float | None = None) -> str:
+        """What the handler sees of a question without an answer."""
+        try:
+            if via == "sample":
+                return (await ctx.sample("On?", timeout=timeout)).text
+            return said(await ctx.elicit("On?", timeout=timeout))
+        except AskTimeout:
+            return "AskTimeout"
+        except AskError as error:
+            return f"{type(error).__name__} {getattr(error, 'code', '')}".strip()
+
+    @app.tool
+    async def open_page(ctx: Context) -> str:
+        answer = await ctx.elicit_url("Sign in", "https://example.com/in", elicitation_id="page")
+        ctx.elicitation_complete("page")
+        return said(answer)
+
+    @app.tool
+    async def page_required(tag: str, ctx: Context) -> str:
+        if not COUNTS[f"open {tag}"]:
+            raise UrlElicitationRequired("Sign in", "https://example.com/in")
+        return "signed in"
+
+    @app.tool
+    async def finish_page(tag: str, ctx: Context) -> str:
+        count(f"open {tag}")
+        return "finished"
+
+    @app.tool
+    async def roots(ctx: Context) -> list[str]:
+        return [each.uri for each in await ctx.roots()]
+
+    @app.tool
+    async def watch_roots(tag: str, ctx: Context) -> str:
+        async def told(found: Any) -> None:
+            ROOTS_SEEN[tag] = [each.uri for each in found]
+            ctx.changed("asking://roots")
+
+        ctx.roots_changed(told)
+        return "watching"
+
+
+def _add_outcomes_sync(app: MCPKit[None]) -> None:
+    @app.tool
+    def person_sync(ctx: SyncContext) -> str:
+        return said(ctx.elicit("Who?", Person, key="person"))
+
+    @app.tool
+    def caught_sync(via: Via, ctx: SyncContext, timeout: float | None = None) -> str:
+        try:
+            if via == "sample":
+                return ctx.sample("On?", timeout=timeout).text
+            return said(ctx.elicit("On?", timeout=timeout))
+        except AskTimeout:
+            return "AskTimeout"
+        except AskError as error:
+            return f"{type(error).__name__} {getattr(error, 'code', '')}".strip()
+
+    @app.tool
+    def open_page_sync(ctx: SyncContext) -> str:
+        answer = ctx.elicit_url("Sign in", "https://example.com/in", elicitation_id="page")
+        ctx.elicitation_complete("page")
+        return said(answer)
+
+    @app.tool
+    def page_required_sync(tag: str, ctx: SyncContext) -> str:
+        if not COUNTS[f"open {tag}"]:
+            raise UrlElicitationRequired("Sign in", "https://example.com/in")
+        return "signed in"
+
+    @app.tool
+    def roots_sync(ctx: SyncContext) -> list[str]:
+        return [each.uri for each in ctx.roots()]
+
+
+# --- where else questions come from ---------------------------------------------------------------
+
+
+def _add_other_places(app: MCPKit[None]) -> None:
+    @app.prompt
+    async def asking_prompt(via: Via, ctx: Context) -> str:
+        return "Say " + await put(ctx, via, "What?")
+
+    @app.resource("asking://resource/{via}", ttl=60, cache_scope="public")
+    async def asking_resource(via: Via, ctx: Context) -> str:
+        return "Contents " + await put(ctx, via, "What?")
+
+    @app.resource("asking://roots")
+    async def roots_resource() -> str:
+        return "roots"
+
+    @app.tool
+    async def depending(whose: Annotated[str, Depends(wanted_name)], via: Via, ctx: Context) -> str:
+        return whose + "," + await put(ctx, via, "And?")
+
+    @app.tool
+    async def reading(via: Via, ctx: Context) -> str:
+        found = await ctx.read_resource(f"asking://resource/{via}")
+        return str(getattr(found[0], "text", ""))
+
+    @app.tool
+    async def declared(
+        path: str,
+        name: Annotated[str, Elicit(lambda path: f"Whose is {path}?")],
+        age: Annotated[Accepted[int] | Declined | Dismissed, Elicit("How old?")],
+    ) -> str:
+        return f"{path} {name} {said(age)}"
+
+    @app.tool
+    async def declared_sample(
+        verse: Annotated[str, Sample("A verse")], roots: Annotated[list[Any], Roots()]
+    ) -> str:
+        return f"{verse} {len(roots)}"
+
+    @app.prompt
+    async def completed(word: str) -> str:
+        return word
+
+
+app = make_app()

@@ -1,0 +1,713 @@
+"""Straight-line code that asks does the same in every revision (PROTOCOL §5)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpkit import Context, MCPKit, ProtocolError, SyncContext
+from mcpkit.errors import ConnectionClosed, MissingClientCapability
+from mcpkit.results import CallResult
+from tests.asking.conftest import Asked, Case, Connect, accept, speak
+from tests.asking.server import make_app, question
+from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, since, until
+
+pytestmark = pytest.mark.anyio
+
+both = pytest.mark.parametrize("kind", ["", "_sync"], ids=["async", "sync"])
+via_both = pytest.mark.parametrize("via", ["elicit", "sample"])
+
+
+async def text(client: Asked, name: str, **arguments: Any) -> str:
+    return (await client.call_tool(name, arguments)).text
+
+
+async def counted(client: Asked, tag: str) -> int:
+    return int(await text(client, "counted", tag=tag))
+
+
+# --- shapes of code -------------------------------------------------------------------------------
+
+
+@both
+@via_both
+@pytest.mark.parametrize("number", [1, 2, 3])
+async def test_questions_in_a_row(client: Asked, via: str, kind: str, number: int) -> None:
+    client.script("a", "b", "c")
+    assert await text(client, "asks" + kind, via=via, number=number) == "a,b,c"[: number * 2 - 1]
+    assert client.messages == ["Number 0?", "Number 1?", "Number 2?"][:number]
+
+
+@both
+@via_both
+@pytest.mark.parametrize("key", [None, "mine"])
+async def test_the_same_question_again_has_an_answer_of_its_own(
+    client: Asked, via: str, kind: str, key: str | None
+) -> None:
+    """MRTR-3: also when the author gave both the same key."""
+    client.script("a", "b", "c")
+    arguments = {} if key is None else {"key": key}
+    assert await text(client, "same" + kind, via=via, number=3, **arguments) == "a,b,c"
+
+
+@both
+@via_both
+@pytest.mark.parametrize(("first", "way"), [("yes", "left"), ("no", "right")])
+async def test_what_is_asked_next_depends_on_the_answer(
+    client: Asked, via: str, kind: str, first: str, way: str
+) -> None:
+    client.script(first, "far")
+    assert await text(client, "branch" + kind, via=via) == f"{way} far"
+    assert client.messages == ["Left?", f"How far {way}?"]
+
+
+@both
+@via_both
+async def test_a_loop_that_an_answer_ends(client: Asked, via: str, kind: str) -> None:
+    client.script("a", "b", "stop")
+    result = await client.call_tool("until_stop" + kind, {"via": via})
+    assert result.data == ["a", "b"] if client.revision >= "2025-06-18" else result.text
+
+
+@both
+@via_both
+async def test_several_questions_at_once(client: Asked, via: str, kind: str) -> None:
+    client.script("a", "b", "c")
+    answers = (await text(client, "together" + kind, via=via)).split(",")
+    # Before 2026-07-28 they go out side by side, in any order.
+    assert sorted(answers) == ["a", "b", "c"]
+    assert sorted(client.messages) == ["One?", "Two?", "Two?"]
+
+
+@via_both
+@pytest.mark.parametrize("name", ["in_tasks", "in_task_group"])
+async def test_questions_in_tasks_of_the_handler(client: Asked, via: str, name: str) -> None:
+    client.script(*["a"] * 9)
+    assert await text(client, name, via=via) in ("a,a,a", "a,a")
+    assert len(client.questions) == len(set(client.messages))
+
+
+@via_both
+async def test_a_task_that_fails_beside_a_question_fails_the_call(client: Asked, via: str) -> None:
+    result = await client.call_tool("group_with_failure", {"via": via})
+    assert result.is_error
+    assert "reference" in result.text
+
+
+@both
+@via_both
+@pytest.mark.parametrize("key", [None, "mine"])
+async def test_a_question_that_has_changed_meanwhile_is_asked_anew(
+    client: Asked, via: str, kind: str, tag: str, key: str | None
+) -> None:
+    client.script("to the first", "to the second")
+    arguments = {} if key is None else {"key": key}
+    answer = await text(client, "changing" + kind, via=via, tag=tag, **arguments)
+    if client.revision == MODERN:
+        assert (answer, client.messages) == ("to the second", ["First?", "Then?"])
+    else:
+        assert (answer, client.messages) == ("to the first", ["First?"])
+
+
+@both
+@via_both
+@pytest.mark.parametrize("name", ["careless", "reckless"])
+async def test_a_handler_cannot_swallow_the_wait(
+    client: Asked, via: str, kind: str, name: str
+) -> None:
+    client.script("it")
+    assert await text(client, name + kind, via=via) == "got it"
+
+
+# --- places ---------------------------------------------------------------------------------------
+
+
+@via_both
+async def test_a_prompt_asks(client: Asked, via: str) -> None:
+    client.script("hello")
+    messages = (await client.get_prompt("asking_prompt", {"via": via})).messages
+    assert getattr(messages[0].content, "text", None) == "Say hello"
+
+
+@via_both
+async def test_a_resource_asks(client: Asked, via: str) -> None:
+    client.script("hello")
+    (contents,) = await client.read_resource(f"asking://resource/{via}")
+    assert getattr(contents, "text", None) == "Contents hello"
+
+
+@via_both
+async def test_a_dependency_asks(client: Asked, via: str) -> None:
+    client.script("Ann", "Bob")
+    assert await text(client, "depending", via=via) == "Ann,Bob"
+    assert client.messages == ["Whose?", "And?"]
+
+
+@via_both
+async def test_a_resource_that_a_tool_reads_asks(client: Asked, via: str) -> None:
+    client.script("hello")
+    assert await text(client, "reading", via=via) == "Contents hello"
+
+
+@pytest.mark.revisions(*since("2025-06-18"))
+async def test_parameters_that_are_asked_for(client: Asked) -> None:
+    answers: dict[str, Any] = {"Whose is /a?": "Ann", "How old?": 3}
+    client._handlers["elicitation/create"] = lambda params: accept(answers[params["message"]])
+    try:
+        assert await text(client, "declared", path="/a") == "/a Ann 3"
+    finally:
+        client._handlers["elicitation/create"] = client._elicited
+
+
+@pytest.mark.revisions(*since("2025-06-18"))
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_a_declared_question_that_is_declined_fails_the_call(
+    client: Asked, action: str
+) -> None:
+    """ELIC-3."""
+    client.script({"action": action}, {"action": action})
+    result = await client.call_tool("declared", {"path": "/a"})
+    assert result.is_error
+    said = "declined" if action == "decline" else "dismissed the question"
+    assert result.text == f"The user {said}."
+
+
+async def test_the_model_and_the_roots_as_parameters(client: Asked) -> None:
+    client.script("Roses are red")
+    assert await text(client, "declared_sample") == "Roses are red 1"
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+@both
+@via_both
+async def test_every_step_runs_once(client: Asked, via: str, kind: str, tag: str) -> None:
+    client.script("a", "b")
+    assert await text(client, "stepped" + kind, via=via, tag=tag) == "a,b,3"
+    assert await counted(client, tag) == 3
+
+
+@both
+@via_both
+async def test_steps_of_one_name_are_different_steps(
+    client: Asked, via: str, kind: str, tag: str
+) -> None:
+    result = await text(client, "step_in_a_loop" + kind, via=via, tag=tag)
+    assert [int(each) for each in result.strip("[]").split(",")] == [1, 2, 3]
+
+
+@both
+@via_both
+async def test_what_a_step_asks_is_not_mistaken_for_what_is_asked_after_it(
+    client: Asked, via: str, kind: str, tag: str
+) -> None:
+    client.script("a", "b")
+    assert await text(client, "asks_in_a_step" + kind, via=via, tag=tag) == "a1,b2"
+
+
+@both
+@via_both
+async def test_a_step_gives_its_type_back(client: Asked, via: str, kind: str) -> None:
+    assert await text(client, "typed_step" + kind, via=via) == "Person Ann"
+
+
+@both
+@via_both
+async def test_a_step_that_failed_may_run_again(
+    client: Asked, via: str, kind: str, tag: str
+) -> None:
+    expected = "2" if client.revision == MODERN else "1"
+    assert await text(client, "failing_step" + kind, via=via, tag=tag) == expected
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.revisions(*since("2025-06-18"))
+@pytest.mark.parametrize(("action", "expected"), [("decline", "Declined"), ("cancel", "Dismissed")])
+async def test_no_is_an_answer(client: Asked, kind: str, action: str, expected: str) -> None:
+    """ELIC-3."""
+    client.script({"action": action})
+    assert await text(client, "person" + kind) == expected
+
+
+MALFORMED: dict[str, Any] = {
+    "no action": {},
+    "an unknown action": {"action": "maybe"},
+    "a number as the action": {"action": 1},
+    "no content": {"action": "accept"},
+    "null as the content": {"action": "accept", "content": None},
+    "a wrong type": accept({"name": "Ann", "age": "3"}),
+    "a field too few": accept({"name": "Ann"}),
+}
+
+
+@both
+@pytest.mark.revisions(*since("2025-06-18"))
+@pytest.mark.parametrize("answer", MALFORMED.values(), ids=list(MALFORMED))
+async def test_a_malformed_answer_is_none(client: Asked, kind: str, answer: Any) -> None:
+    """MRTR-9, MRTR-11: asked again; before, the handler is told (ELIC-4, S2C-4)."""
+    client.script(answer, accept({"name": "Ann", "age": 3}))
+    result = await client.call_tool("person" + kind)
+    if client.revision == MODERN:
+        assert (result.text, client.messages) == ("name='Ann' age=3", ["Who?", "Who?"])
+    else:
+        assert result.is_error
+        assert len(client.questions) == 1
+
+
+@both
+@pytest.mark.revisions(*since("2025-06-18"))
+@pytest.mark.parametrize("result", [7, None, [], "text"], ids=repr)
+async def test_an_answer_that_is_not_even_an_object_is_none(
+    client: Asked, kind: str, result: Any
+) -> None:
+    """MRTR-11: nobody waits in vain for a better one."""
+    client.script(result if not isinstance(result, str) else [result], accept("yes"))
+    found = await text(client, "caught" + kind, via="elicit")
+    assert found == ("None" if client.revision == MODERN else "InvalidAnswer")
+
+
+@both
+@pytest.mark.revisions(*HANDSHAKE)
+@via_both
+async def test_a_client_that_refuses(client: Asked, via: str, kind: str) -> None:
+    """S2C-4."""
+    client.script(ProtocolError("the user said no", code=-1))
+    assert await text(client, "caught" + kind, via=via) == "AskRefused -1"
+
+
+@both
+@pytest.mark.revisions(*HANDSHAKE)
+@via_both
+async def test_a_client_that_takes_too_long(client: Asked, via: str, kind: str) -> None:
+    """CANC-9: it is told that nobody waits any more."""
+    method = "elicitation/create" if via == "elicit" else "sampling/createMessage"
+    before = client._handlers[method]
+
+    async def never(params: Any) -> Any:
+        await anyio.sleep(0.2)
+        return speak("late") if via == "sample" else {"action": "accept"}
+
+    client._handlers[method] = never
+    try:
+        assert await text(client, "caught" + kind, via=via, timeout=0.01) == "AskTimeout"
+    finally:
+        client._handlers[method] = before
+    (asked,) = [each for each in client.received if each.get("method") == method]
+    assert client.told("notifications/cancelled") == [
+        {"requestId": asked["id"], "reason": "timeout"}
+    ]
+
+
+# --- capabilities ---------------------------------------------------------------------------------
+
+
+@both
+@via_both
+@pytest.mark.in_memory
+async def test_a_client_that_cannot_be_asked(connect: Connect, via: str, kind: str) -> None:
+    """S2C-1, S2C-5, MRTR-4."""
+    member = "elicitation" if via == "elicit" else "sampling"
+    async with connect(lacks=frozenset({member})) as client:
+        if client.revision == MODERN:
+            with pytest.raises(MissingClientCapability) as caught:
+                await client.call_tool("asks" + kind, {"via": via, "number": 1})
+            assert caught.value.code == -32021
+            assert caught.value.data == {"requiredCapabilities": {member: {}}}
+        else:
+            result = await client.call_tool("asks" + kind, {"via": via, "number": 1})
+            assert result.is_error
+            assert member in result.text
+        assert not client.questions
+        assert not client.violations
+
+
+@both
+@pytest.mark.revisions(*until("2025-06-18"))
+async def test_there_was_no_elicitation_yet(client: Asked, kind: str) -> None:
+    """S2C-5."""
+    result = await client.call_tool("person" + kind)
+    assert result.is_error
+    assert "elicitation" in result.text
+
+
+@both
+@pytest.mark.in_memory
+async def test_nothing_of_several_is_asked_if_one_cannot_be(connect: Connect, kind: str) -> None:
+    """MRTR-4: what cannot be asked does not leave the others asked in vain."""
+    app = MCPKit("half")
+    asks = [question("sample", "One?"), question("elicit", "Two?")]
+
+    async def half(ctx: Context) -> str:
+        try:
+            return str(await ctx.gather(*asks))
+        except MissingClientCapability:
+            return "did without"
+
+    def half_sync(ctx: SyncContext) -> str:
+        try:
+            return str(ctx.gather(*asks))
+        except MissingClientCapability:
+            return "did without"
+
+    app.tool(half)
+    app.tool(half_sync)
+    async with connect(app, lacks=frozenset({"elicitation"})) as client:
+        assert await text(client, "half" + kind) == "did without"
+        assert not client.questions
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.revisions(*since("2025-11-25"))
+async def test_asking_to_open_a_page(client: Asked, kind: str) -> None:
+    """ELIC-10: accepting is consent, and carries nothing."""
+    client.script({"action": "accept"})
+    assert await text(client, "open_page" + kind) == "None"
+    (asked,) = client.questions
+    expected = {"mode": "url", "message": "Sign in", "url": "https://example.com/in"}
+    if client.revision != MODERN:
+        expected["elicitationId"] = "page"
+        # ELIC-9
+        assert client.told("notifications/elicitation/complete") == [{"elicitationId": "page"}]
+    assert asked == expected
+
+
+@both
+@pytest.mark.revisions("2025-06-18")
+async def test_a_page_cannot_be_asked_for_where_there_are_only_forms(
+    client: Asked, kind: str
+) -> None:
+    """ELIC-1."""
+    assert (await client.call_tool("open_page" + kind)).is_error
+    assert not client.questions
+
+
+@both
+@pytest.mark.revisions("2025-11-25")
+async def test_a_page_that_is_required_is_an_error(client: Asked, kind: str, tag: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        await client.call_tool("page_required" + kind, {"tag": tag})
+    assert caught.value.code == -32042
+    await client.call_tool("finish_page", {"tag": tag})
+    assert await text(client, "page_required" + kind, tag=tag) == "signed in"
+
+
+@both
+@pytest.mark.in_memory
+@pytest.mark.revisions(*HANDSHAKE)
+async def test_a_page_that_is_required_is_a_failure_where_pages_cannot_be_opened(
+    connect: Connect, kind: str, tag: str
+) -> None:
+    """ELIC-1."""
+    async with connect(lacks=frozenset({"elicitation"})) as client:
+        result = await client.call_tool("page_required" + kind, {"tag": tag})
+    assert result.is_error
+    assert result.text == "Sign in"
+
+
+@both
+@pytest.mark.revisions(MODERN)
+async def test_a_page_that_is_required_is_asked_for(client: Asked, kind: str, tag: str) -> None:
+    async def opened(params: Any) -> Any:
+        client._next(params)
+        if len(client.questions) == 2:  # consent is not completion (ELIC-10)
+            await client.call_tool("finish_page", {"tag": tag})
+        return {"action": "accept"}
+
+    client._handlers["elicitation/create"] = opened
+    try:
+        assert await text(client, "page_required" + kind, tag=tag) == "signed in"
+    finally:
+        client._handlers["elicitation/create"] = client._elicited
+    assert client.messages == ["Sign in", "Sign in"]
+
+
+@both
+@pytest.mark.revisions(MODERN)
+async def test_a_page_that_is_required_and_not_opened(client: Asked, kind: str, tag: str) -> None:
+    """ELIC-3."""
+    client.script({"action": "decline"})
+    result = await client.call_tool("page_required" + kind, {"tag": tag})
+    assert result.is_error
+    assert result.text == "The user did not open the page: Sign in"
+
+
+@pytest.mark.in_memory
+@pytest.mark.revisions(MODERN)
+async def test_a_page_that_is_required_of_a_client_without_pages(
+    connect: Connect, tag: str
+) -> None:
+    """ELIC-1, MRTR-4."""
+    async with connect(capabilities={"elicitation": {}}) as client:
+        with pytest.raises(MissingClientCapability) as caught:
+            await client.call_tool("page_required", {"tag": tag})
+    assert caught.value.data == {"requiredCapabilities": {"elicitation": {"url": {}}}}
+
+
+@pytest.mark.in_memory
+@pytest.mark.revisions("2025-11-25")
+async def test_a_page_may_be_completed_when_the_request_is_long_over(connect: Connect) -> None:
+    """ELIC-9."""
+    app = MCPKit("later")
+    kept: list[Context] = []
+
+    @app.tool
+    async def keep(ctx: Context) -> None:
+        kept.append(ctx)
+
+    async with connect(app) as client:
+        await client.call_tool("keep")
+        kept[0].elicitation_complete("page")
+        told = await client.notification("notifications/elicitation/complete")
+    assert told == {"elicitationId": "page"}
+
+
+# --- roots ----------------------------------------------------------------------------------------
+
+
+@both
+async def test_roots(client: Asked, kind: str) -> None:
+    result = await client.call_tool("roots" + kind)
+    assert "file:///home/ann" in result.text
+
+
+@pytest.mark.in_memory
+@pytest.mark.revisions(*HANDSHAKE)
+@pytest.mark.parametrize("announced", [True, False])
+async def test_roots_are_kept_if_their_changes_are_announced(
+    connect: Connect, announced: bool
+) -> None:
+    async with connect(capabilities={"roots": {"listChanged": announced}}) as client:
+        await client.call_tool("roots")
+        await client.call_tool("roots")
+        assert len(client.questions) == (1 if announced else 2)
+        client.roots = ["file:///elsewhere"]
+        await client.notify("notifications/roots/list_changed")
+        assert "file:///elsewhere" in await text(client, "roots")
+
+
+@pytest.mark.in_memory
+@pytest.mark.revisions(*HANDSHAKE)
+async def test_roots_that_change_while_they_are_listed_are_not_kept(connect: Connect) -> None:
+    async with connect() as client:
+
+        async def changing(params: Any) -> Any:
+            found = {"roots": [{"uri": each} for each in client.roots]}
+            if "file:///elsewhere" not in client.roots:
+                client.roots = ["file:///elsewhere"]
+                await client.notify("notifications/roots/list_changed")
+            return found
+
+        client._handlers["roots/list"] = changing
+        await client.call_tool("roots")
+        assert "file:///elsewhere" in await text(client, "roots")
+
+
+@pytest.mark.revisions(*HANDSHAKE)
+async def test_a_handler_is_told_of_new_roots(client: Asked, tag: str) -> None:
+    await client.call_tool("watch_roots", {"tag": tag})
+    await client.subscribe("asking://roots")
+    client.roots = ["file:///new"]
+    await client.notify("notifications/roots/list_changed")
+    await client.notification("notifications/resources/updated")
+    await client.unsubscribe("asking://roots")
+    assert "file:///new" in await text(client, "roots_seen", tag=tag)
+
+
+# --- beginnings and ends --------------------------------------------------------------------------
+
+
+@pytest.mark.in_memory
+@pytest.mark.revisions(*HANDSHAKE)
+async def test_nothing_is_asked_before_the_client_is_ready(connect: Connect) -> None:
+    """LIFE-6."""
+    client = connect()
+    finished: list[str] = []
+    begin = client.notify
+
+    async def late(method: str, params: Any = None) -> None:
+        if method == "notifications/initialized":
+            call = {"name": "asks", "arguments": {"via": "sample", "number": 1}}
+            await client.send({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": call})
+            await client.exchange({"jsonrpc": "2.0", "id": 98, "method": "ping"})
+            finished.append(str(client.questions))
+        await begin(method, params)
+
+    client.notify = late  # type: ignore[method-assign]
+    async with client:
+        client.script("hello")
+        await client.notification("sampling/createMessage")
+        assert finished == ["[]"]
+        answer = await client.exchange({"jsonrpc": "2.0", "id": 97, "method": "ping"})
+        assert answer["result"] == {}
+    assert not client.violations
+
+
+@both
+@pytest.mark.in_memory
+@pytest.mark.revisions(*HANDSHAKE)
+async def test_a_request_that_is_cancelled_takes_its_question_back(
+    connect: Connect, kind: str
+) -> None:
+    """CANC-1, CANC-9: also that of a thread, which then ends."""
+    app = MCPKit("cancelled")
+    ended = anyio.Event()
+    seen: list[str] = []
+
+    async def hold(ctx: Context) -> None:
+        try:
+            await ctx.sample("On?")
+        except BaseException as error:
+            seen.append(type(error).__name__)
+            raise
+        finally:
+            ended.set()
+
+    def hold_sync(ctx: SyncContext) -> None:
+        try:
+            ctx.sample("On?")
+        except BaseException as error:
+            seen.append(type(error).__name__)
+            raise
+        finally:
+            anyio.from_thread.run_sync(ended.set)
+
+    app.tool(hold)
+    app.tool(hold_sync)
+    async with connect(app) as client:
+        asked = anyio.Event()
+
+        async def never(params: Any) -> Any:
+            asked.set()
+            await anyio.sleep_forever()
+
+        client._handlers["sampling/createMessage"] = never
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as group:
+                group.start_soon(client.call_tool, "hold" + kind)
+                await asked.wait()
+                group.cancel_scope.cancel()
+            await ended.wait()
+            told = await client.notification("notifications/cancelled")
+        (question,) = [each for each in client.received if "id" in each and "method" in each]
+        assert told["requestId"] == question["id"]
+        assert seen == ["AskError"] if kind else len(seen) == 1
+
+
+@pytest.mark.in_memory
+@pytest.mark.revisions(*HANDSHAKE)
+async def test_a_client_that_leaves_fails_the_question(connect: Connect) -> None:
+    """S2C-4."""
+    app = MCPKit("left")
+    seen: list[type[BaseException]] = []
+
+    @app.tool
+    async def hold(ctx: Context) -> None:
+        try:
+            await ctx.sample("On?")
+        except ConnectionClosed as error:
+            seen.append(type(error))
+
+    async with connect(app) as client:
+
+        async def leave(params: Any) -> Any:
+            link: Any = client.link
+            link._link.session.lose_client()
+            await anyio.sleep_forever()
+
+        client._handlers["sampling/createMessage"] = leave
+        await client.call_tool("hold")
+    assert seen == [ConnectionClosed]
+
+
+@pytest.mark.in_memory
+@pytest.mark.revisions(MODERN)
+async def test_nothing_can_be_asked_outside_of_the_three_methods(connect: Connect) -> None:
+    """MRTR-1."""
+    from typing import Annotated
+
+    from mcpkit import Complete
+
+    app = MCPKit("completing")
+
+    async def suggest(value: str, ctx: Context) -> list[str]:
+        return [(await ctx.sample("Which?")).text]
+
+    @app.prompt
+    def write(word: Annotated[str, Complete(suggest)]) -> str:
+        return word
+
+    async with connect(app) as client:
+        with pytest.raises(ProtocolError, match="Nothing can be asked in completion/complete"):
+            await client.complete("word", "a", prompt="write")
+        assert not client.violations
+
+
+@pytest.mark.in_memory
+@pytest.mark.revisions(MODERN)
+async def test_a_handler_that_asks_while_it_is_cancelled_ends_quietly(connect: Connect) -> None:
+    app = MCPKit("stubborn")
+    begun = anyio.Event()
+
+    @app.tool
+    async def stubborn(ctx: Context) -> None:
+        try:
+            begun.set()
+            await anyio.sleep_forever()
+        finally:
+            await ctx.sample("Really?")
+
+    @app.tool
+    def fine() -> str:
+        return "fine"
+
+    async with connect(app) as client:
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as group:
+                group.start_soon(client.call_tool, "stubborn")
+                await begun.wait()
+                group.cancel_scope.cancel()
+            assert await text(client, "fine") == "fine"
+
+
+async def call(client: Asked, name: str, **arguments: Any) -> CallResult:
+    return await client.call_tool(name, arguments)
+
+
+@both
+@via_both
+@pytest.mark.in_memory
+async def test_calls_at_the_same_time_do_not_mix_up_their_answers(
+    case: Case, connect: Connect, via: str, kind: str
+) -> None:
+    async with connect(make_app()) as client:
+        method = "elicitation/create" if via == "elicit" else "sampling/createMessage"
+        given: list[str] = []
+
+        async def slow(params: Any) -> Any:
+            given.append(str(len(given)))
+            answer = given[-1]
+            await anyio.sleep(0)
+            return speak(answer) if via == "sample" else accept(answer)
+
+        client._handlers[method] = slow
+        results: list[str] = []
+
+        async def one() -> None:
+            results.append((await call(client, "asks" + kind, via=via, number=3)).text)
+
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as group:
+                for _ in range(5):
+                    group.start_soon(partial(one))
+        used = [each for result in results for each in result.split(",")]
+        assert sorted(used) == sorted(given)
