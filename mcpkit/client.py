@@ -352,7 +352,10 @@ class Client:
         if handler is None:
             raise MethodNotFound(f"This client does not answer {method}")
         result = handler(params)
-        return await result if inspect.isawaitable(result) else result
+        result = await result if inspect.isawaitable(result) else result
+        if not is_object(result):
+            raise TypeError(f"the handler for {method} returned {result!r}, which is no object")
+        return result
 
     def _lost(self) -> None:
         self._closed = True

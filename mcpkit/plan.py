@@ -39,13 +39,12 @@ def inspect_handler(fn: Callable[..., Any]) -> Signature:
         RegistrationError: It cannot be called from a request as it is written.
     """
     signature = inspect_function(fn, contexts=CONTEXTS)
-    for each in signature.parameters:
-        if each.source == "context" and signature.is_async:
-            if _context_kind(each.annotation) == "sync_context":
-                raise RegistrationError(
-                    f"{signature.where}: {signature.name}() is async, and SyncContext would block "
-                    f"the event loop; write {each.name}: Context"
-                )
+    for each in signature.parameters if signature.is_async else ():
+        if each.source == "context" and _context_kind(each.annotation) == "sync_context":
+            raise RegistrationError(
+                f"{signature.where}: {signature.name}() is async, and SyncContext would block the "
+                f"event loop; write {each.name}: Context"
+            )
     if _yields(fn) or _yields(type(fn).__call__):
         raise RegistrationError(
             f"{signature.where}: {signature.name}() yields; a request has one answer: collect the "

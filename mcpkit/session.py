@@ -324,6 +324,8 @@ class Session:
                 return
             if isinstance(error, KeyboardInterrupt) or context.cancelled or self._closing:
                 self._give_up(request)
+                if isinstance(error, SystemExit):
+                    return  # from the clean-up of a handler; the process is not its to end
                 raise
             # The handler called sys.exit(), or let through the cancellation of a task of its own.
             self._fail(request, self._error_for(error, context))
@@ -630,7 +632,7 @@ class Session:
         send = self._send_anyway if method == _OUTLASTING else self._send_about
         if self._tasks.on_loop():
             send(request, text)
-        else:
+        elif not self._channel.congested or method == _OUTLASTING:
             self._tasks.soon(lambda: send(request, text))
 
     def _send_anyway(self, request: Request, text: bytes) -> None:

@@ -6,7 +6,6 @@ import importlib.util
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -178,9 +177,7 @@ def wait(call: Callable[[], Awaitable[T]]) -> T:
         with anyio.fail_after(5):
             return await call()
 
-    # In a thread of its own: the event loop of another test's fixture may own this one.
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(anyio.run, main).result()
+    return anyio.run(main)
 
 
 def module_from(path: Path, source: str) -> Any:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -23,7 +24,7 @@ def match(template: str, uri: str) -> Values | None:
 class TestExpansion:
     """RFC 6570 section 3.2, with values of our own."""
 
-    VALUES: dict[str, str | Sequence[str]] = {
+    VALUES: ClassVar[dict[str, str | Sequence[str]]] = {
         "town": "oslo",
         "title": "Über uns!",
         "route": "/a/b c",
@@ -88,14 +89,14 @@ class TestExpansion:
         assert UriTemplate(template).expand(self.VALUES) == uri
 
     def test_a_value_of_another_type_is_a_type_error(self) -> None:
-        values: dict[str, str] = {"id": 5}  # type: ignore[dict-item]  # pyright: ignore
+        values: dict[str, str] = {"id": 5}  # type: ignore[dict-item]  # pyright: ignore[reportAssignmentType]
         with pytest.raises(TypeError, match="'id' needs a string or a sequence of strings, got in"):
             UriTemplate("t:{id}").expand(values)
 
     def test_a_list_of_another_type_is_a_type_error(self) -> None:
         values: dict[str, bytes] = {"id": b"raw"}
         with pytest.raises(TypeError, match="got bytes"):
-            UriTemplate("t:{id*}").expand(values)  # type: ignore[arg-type]  # pyright: ignore
+            UriTemplate("t:{id*}").expand(values)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
     def test_a_list_has_no_prefix(self) -> None:
         with pytest.raises(ValueError, match="'id' has a length limit and so needs a string"):

@@ -84,6 +84,11 @@ class Asked(TappedClient):
         self.questions: list[Params] = []
         self.roots: list[str] = ["file:///home/ann"]
 
+    def note_sent(self, text: bytes) -> None:
+        """An answer has the id of a question, which may also be that of a request of ours."""
+        if b'"method"' in text:
+            super().note_sent(text)
+
     @property
     def messages(self) -> list[str]:
         """What was asked, as a person would read it."""

@@ -262,15 +262,23 @@ async def test_a_malformed_answer_is_none(client: Asked, kind: str, answer: Any)
 
 
 @both
-@pytest.mark.revisions(*since("2025-06-18"))
-@pytest.mark.parametrize("result", [7, None, [], "text"], ids=repr)
+@pytest.mark.revisions(*HANDSHAKE)
+@pytest.mark.parametrize("member", ["result", "error"])
+@pytest.mark.parametrize("value", [7, None, [], "text"], ids=repr)
 async def test_an_answer_that_is_not_even_an_object_is_none(
-    client: Asked, kind: str, result: Any
+    client: Asked, kind: str, member: str, value: Any
 ) -> None:
-    """MRTR-11: nobody waits in vain for a better one."""
-    client.script(result if not isinstance(result, str) else [result], accept("yes"))
-    found = await text(client, "caught" + kind, via="elicit")
-    assert found == ("None" if client.revision == MODERN else "InvalidAnswer")
+    """S2C-4: the handler does not wait in vain for a better one."""
+
+    async def answer(params: Any) -> Any:
+        await client.send({"jsonrpc": "2.0", "id": client.received[-1]["id"], member: value})
+        return speak("too late")
+
+    client._handlers["sampling/createMessage"] = answer
+    try:
+        assert await text(client, "caught" + kind, via="sample") == "InvalidAnswer"
+    finally:
+        client._handlers["sampling/createMessage"] = client._sampled
 
 
 @both

@@ -138,8 +138,10 @@ def test_the_reader_carries_what_the_client_sends(run: Run) -> None:
         "print(repr(sys.stdin.read()), file=sys.stderr)",
         "print(repr(sys.__stdin__.read()), file=sys.stderr)",
         "print(repr(os.read(0, 99).decode()), file=sys.stderr)",
-        "import subprocess; subprocess.run([sys.executable, '-c', "
-        "'import sys; print(repr(sys.stdin.read()), file=sys.stderr)'], check=True)",
+        (
+            "import subprocess; subprocess.run([sys.executable, '-c', "
+            "'import sys; print(repr(sys.stdin.read()), file=sys.stderr)'], check=True)"
+        ),
     ],
     ids=["sys.stdin", "sys.__stdin__", "descriptor 0", "a child process"],
 )

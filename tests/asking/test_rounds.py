@@ -1,0 +1,337 @@
+"""Rounds of a request on the wire, and what a hostile client can do with them (MRTR-1…17)."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpkit.errors import InvalidParams
+from tests.asking.conftest import Asked, Connect, accept, capabilities_in, speak
+from tests.asking.server import make_app
+from tests.scenarios.tapped import MODERN
+
+pytestmark = [pytest.mark.anyio, pytest.mark.revisions(MODERN)]
+
+_ids = count(1)
+both = pytest.mark.parametrize("kind", ["", "_sync"], ids=["async", "sync"])
+
+
+class Round:
+    """One request and its answer."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self.answer = answer
+        self.result: dict[str, Any] = answer.get("result", {})
+        self.error: dict[str, Any] = answer.get("error", {})
+        self.state: Any = self.result.get("requestState")
+        self.asked: dict[str, Any] = self.result.get("inputRequests", {})
+
+    @property
+    def key(self) -> str:
+        """The key of the only question."""
+        (key,) = self.asked
+        return key
+
+    @property
+    def text(self) -> str:
+        found: str = self.result["content"][0]["text"]
+        return found
+
+
+async def send(
+    client: Asked,
+    params: dict[str, Any],
+    responses: Any = None,
+    state: Any = None,
+    *,
+    method: str = "tools/call",
+    lacks: str | None = None,
+) -> Round:
+    capabilities = capabilities_in(MODERN)
+    if lacks is not None:
+        del capabilities[lacks]
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "0"},
+    }
+    sent = {**params, "_meta": meta}
+    if responses is not None:
+        sent["inputResponses"] = responses
+    if state is not None:
+        sent["requestState"] = state
+    message = {"jsonrpc": "2.0", "id": f"raw-{next(_ids)}", "method": method, "params": sent}
+    return Round(await client.exchange(message))
+
+
+def tool(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"name": name, "arguments": arguments}
+
+
+ASKS = tool("asks", via="elicit", number=2)
+PERSON = tool("person")
+ANN = {"person": accept({"name": "Ann", "age": 3})}
+
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+
+async def test_what_a_round_that_asks_looks_like(client: Asked) -> None:
+    """MRTR-2, MRTR-3."""
+    found = await send(client, PERSON)
+    assert found.result["resultType"] == "input_required"
+    assert set(found.asked["person"]) == {"method", "params"}
+    assert found.asked["person"]["method"] == "elicitation/create"
+    assert isinstance(found.state, str)
+
+
+async def test_questions_of_one_round_have_different_keys(client: Asked) -> None:
+    """MRTR-3."""
+    found = await send(client, tool("together", via="elicit"))
+    assert sorted(each["params"]["message"] for each in found.asked.values()) == [
+        "One?",
+        "Two?",
+        "Two?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("params", "method"),
+    [
+        ({"uri": "asking://resource/elicit"}, "resources/read"),
+        ({"name": "asking_prompt", "arguments": {"via": "elicit"}}, "prompts/get"),
+        (ASKS, "tools/call"),
+    ],
+    ids=["resource", "prompt", "tool"],
+)
+async def test_a_round_that_asks_has_no_cache_hints(
+    client: Asked, params: dict[str, Any], method: str
+) -> None:
+    """CACHE-2."""
+    found = await send(client, params, method=method)
+    assert found.result["resultType"] == "input_required"
+    assert not {"ttlMs", "cacheScope"} & set(found.result)
+
+
+async def test_a_resource_that_used_input_must_not_be_kept(client: Asked) -> None:
+    """CACHE-5."""
+    params = {"uri": "asking://resource/elicit"}
+    first = await send(client, params, method="resources/read")
+    answers = {first.key: accept("x")}
+    last = await send(client, params, answers, first.state, method="resources/read")
+    assert last.result["contents"][0]["text"] == "Contents x"
+    assert (last.result["ttlMs"], last.result["cacheScope"]) == (0, "private")
+
+
+@pytest.mark.parametrize("method", ["tools/list", "prompts/list", "resources/list"])
+async def test_a_list_never_asks(client: Asked, method: str) -> None:
+    """MRTR-1: nor does it mind answers that nobody asked for."""
+    found = await send(client, {}, {"x": accept("y")}, "made up", method=method)
+    assert found.result["resultType"] == "complete"
+
+
+async def test_each_round_has_a_state_of_its_own(client: Asked) -> None:
+    """MRTR-14, MRTR-15: an earlier answer need not be sent again."""
+    first = await send(client, ASKS)
+    again = await send(client, ASKS, {}, first.state)
+    second = await send(client, ASKS, {first.key: accept("a")}, again.state)
+    last = await send(client, ASKS, {second.key: accept("b")}, second.state)
+    assert last.text == "a,b"
+    assert len({first.state, again.state, second.state}) == 3
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+NO_ANSWERS: dict[str, Any] = {
+    "none": None,
+    "an empty object": {},
+    "an unknown key": {"other": accept({"name": "Ann", "age": 3})},
+    "a number": {"person": 7},
+    "null": {"person": None},
+    "an array": {"person": [accept({"name": "Ann", "age": 3})]},
+    "no content": {"person": {"action": "accept"}},
+    "a wrong type": {"person": accept({"name": "Ann", "age": "3"})},
+    "a boolean for a number": {"person": accept({"name": "Ann", "age": True})},
+}
+
+
+@both
+@pytest.mark.parametrize("responses", NO_ANSWERS.values(), ids=list(NO_ANSWERS))
+async def test_what_is_no_answer_is_asked_for_again(
+    client: Asked, kind: str, responses: Any
+) -> None:
+    """MRTR-9, MRTR-10, MRTR-11."""
+    params = tool("person" + kind)
+    first = await send(client, params)
+    again = await send(client, params, responses, first.state)
+    assert list(again.asked) == ["person"]
+    assert (await send(client, params, ANN, again.state)).text == "name='Ann' age=3"
+
+
+@pytest.mark.parametrize("responses", [7, "text", []], ids=repr)
+async def test_answers_that_are_no_object_are_refused(client: Asked, responses: Any) -> None:
+    """MRTR-11."""
+    first = await send(client, PERSON)
+    assert (await send(client, PERSON, responses, first.state)).error["code"] == -32602
+
+
+async def test_an_answer_may_come_before_it_is_asked_for(client: Asked) -> None:
+    """MRTR-13: by its key, and beside others that are not needed (MRTR-10)."""
+    answers = {**ANN, "other": accept("x")}
+    assert (await send(client, PERSON, answers)).text == "name='Ann' age=3"
+
+
+async def test_an_answer_that_came_first_is_not_one_to_a_different_question(
+    client: Asked, tag: str
+) -> None:
+    """MRTR-13."""
+    params = tool("same", via="elicit", number=2, key="mine")
+    first = await send(client, params, {"mine": accept("a")})
+    assert (await send(client, params, {first.key: accept("b")}, first.state)).text == "a,b"
+
+
+async def test_an_answer_from_an_earlier_round_is_not_taken_twice(client: Asked) -> None:
+    first = await send(client, ASKS)
+    second = await send(client, ASKS, {first.key: accept("a")}, first.state)
+    answers = {first.key: accept("changed"), second.key: accept("b")}
+    assert (await send(client, ASKS, answers, second.state)).text == "a,b"
+
+
+# --- states that are not good ---------------------------------------------------------------------
+
+
+async def refusal(client: Asked, params: dict[str, Any], state: Any) -> dict[str, Any]:
+    found = await send(client, params, ANN, state)
+    assert "result" not in found.answer
+    return found.error
+
+
+async def test_every_bad_state_is_the_same_error(client: Asked, connect: Connect) -> None:
+    """MRTR-5, MRTR-6, MRTR-7: tampered with, foreign, or of another call."""
+    state = (await send(client, PERSON)).state
+    flipped = ("B" if state[9] == "A" else "A").join([state[:9], state[10:]])
+    async with connect(make_app(secret="another server's")) as other:
+        foreign = (await send(other, PERSON)).state
+    bad: list[Any] = [flipped, state[:-1], state + "A", "", "made up", 7, {}, [state], foreign]
+    errors = [await refusal(client, PERSON, each) for each in bad]
+    errors += [
+        await refusal(client, tool("person_sync"), state),
+        await refusal(client, tool("person", other=1), state),
+        await refusal(client, {**PERSON, "more": 1}, state),
+    ]
+    assert all(error == errors[0] for error in errors)
+    assert errors[0]["code"] == -32602
+    assert (await send(client, PERSON, ANN, state)).text == "name='Ann' age=3"
+
+
+@pytest.mark.in_memory
+async def test_an_expired_state_is_the_same_error(connect: Connect) -> None:
+    """MRTR-7."""
+    async with connect(make_app(state_lifetime=-1)) as client:
+        state = (await send(client, PERSON)).state
+        expired = await refusal(client, PERSON, state)
+        assert expired == await refusal(client, PERSON, "made up")
+
+
+@pytest.mark.in_memory
+async def test_a_state_is_good_for_every_process_that_has_the_secret(connect: Connect) -> None:
+    """Also while it is rotated, and whoever sealed it."""
+    async with connect(make_app(secret="old")) as client:
+        state = (await send(client, PERSON)).state
+    async with connect(make_app(secret=["new", "old"])) as client:
+        found = await send(client, PERSON, ANN, state)
+        assert found.text == "name='Ann' age=3"
+        state = (await send(client, PERSON)).state
+    async with connect(make_app(secret="old")) as client:
+        assert (await refusal(client, PERSON, state))["code"] == -32602
+
+
+@pytest.mark.in_memory
+async def test_without_a_secret_a_state_is_good_for_its_process_only(connect: Connect) -> None:
+    async with connect() as client:
+        state = (await send(client, PERSON)).state
+    async with connect() as client:
+        assert (await refusal(client, PERSON, state))["code"] == -32602
+
+
+@pytest.mark.parametrize("name", ["counted", "no such tool"])
+async def test_a_bad_state_is_refused_whoever_it_is_sent_to(client: Asked, name: str) -> None:
+    """MRTR-6."""
+    assert (await refusal(client, tool(name, tag="x"), "made up"))["code"] == InvalidParams.CODE
+
+
+# --- once -----------------------------------------------------------------------------------------
+
+
+@both
+async def test_the_last_request_sent_twice_repeats_no_step(
+    client: Asked, kind: str, tag: str
+) -> None:
+    """MRTR-8."""
+    params = tool("stepped" + kind, via="elicit", tag=tag)
+    first = await send(client, params)
+    second = await send(client, params, {first.key: accept("a")}, first.state)
+    answers = {second.key: accept("b")}
+    last = [await send(client, params, answers, second.state) for _ in range(3)]
+    assert [each.text for each in last] == ["a,b,3"] * 3
+    assert (await send(client, tool("counted", tag=tag))).text == "3"
+
+
+@both
+async def test_the_same_request_at_the_same_time_runs_a_step_once(
+    client: Asked, kind: str, tag: str
+) -> None:
+    """MRTR-8."""
+    params = tool("slow_step" + kind, via="elicit", tag=tag)
+    first = await send(client, params)
+    texts: list[str] = []
+
+    async def retry() -> None:
+        answers = {first.key: accept("on")}
+        texts.append((await send(client, params, answers, first.state)).text)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(4):
+            group.start_soon(retry)
+    assert texts == ["1"] * 4
+
+
+# --- capabilities of each request -----------------------------------------------------------------
+
+
+async def test_each_request_says_what_its_client_can_do(client: Asked) -> None:
+    """META-3, MRTR-4."""
+    found = await send(client, PERSON, lacks="elicitation")
+    assert found.error["code"] == -32021
+    assert found.error["data"] == {"requiredCapabilities": {"elicitation": {}}}
+    first = await send(client, PERSON)
+    later = await send(client, PERSON, ANN, first.state, lacks="elicitation")
+    assert later.error["code"] == -32021
+
+
+async def test_model_and_user_are_asked_in_one_round(client: Asked) -> None:
+    first = await send(client, tool("declared_sample"))
+    methods = {each["method"] for each in first.asked.values()}
+    assert methods == {"sampling/createMessage", "roots/list"}
+    answers = {"verse": speak("Roses"), "roots": {"roots": [{"uri": "file:///a"}]}}
+    last = await send(client, tool("declared_sample"), answers, first.state)
+    assert last.text == "Roses 1"
+
+
+@pytest.mark.in_memory
+async def test_nothing_is_held_for_a_client_that_never_comes_back(connect: Connect) -> None:
+    """MRTR-12: a round leaves no task, question or context, and of steps only their results."""
+    app = make_app()
+    async with connect(app) as client:
+        for number in range(20):
+            await send(client, tool("stepped", via="elicit", tag=f"left {number}"))
+            await send(client, tool("stepped_sync", via="elicit", tag=f"left {number}"))
+        link: Any = client.link
+        session = link._link.session
+        assert not session.busy
+        assert not session._questions._open
+        assert not app.server.steps._running
+        assert len(app.server.steps._done) == 40
