@@ -207,31 +207,14 @@ class Bench:
         effort, labels, absent = self.effort, _labels(contenders), _absent(contenders)
         rates: dict[str, float] = {}
         with ExitStack() as stack:
-            workers: dict[str, Process] = {}
-            for name in _present(contenders, absent):
-                worker = Process(
-                    contenders[name].program("memory"),
-                    environment=environment(),
-                    directory=str(ROOT),
-                )
-                stack.callback(worker.close)
-                try:
-                    with _failures_drop_out(), worker.watchdog():
-                        worker.read_line()
-                except Dropout as reason:
-                    absent[name] = str(reason)
-                else:
-                    workers[name] = worker
-
-            def order(name: str, calls: int, concurrency: int) -> dict[str, float]:
-                line = json.dumps({"calls": calls, "concurrency": concurrency}) + "\n"
-                with _failures_drop_out():
-                    report: dict[str, float] = workers[name].ask(line.encode())
-                return report
+            programs = {
+                name: contenders[name].program("memory") for name in _present(contenders, absent)
+            }
+            workers = _start_workers(stack, programs, absent)
 
             def measure(name: str, number: int) -> dict[str, float]:
-                one = order(name, effort.sequential_calls, 1)
-                many = order(name, effort.calls(rates.get(name, 0)), IN_FLIGHT)
+                one = _order(workers[name], effort.sequential_calls, 1)
+                many = _order(workers[name], effort.calls(rates.get(name, 0)), IN_FLIGHT)
                 rates.setdefault(name, many["per_second"])
                 return {"latency": one["latency_s"], "rate": many["per_second"]}
 
@@ -253,6 +236,42 @@ class Bench:
                 figures.get("rate", {}),
                 absent,
             ),
+        ]
+
+    def asking(self) -> list[Comparison]:
+        """What a question to the user costs: a request in the middle, or another round."""
+        variants = {
+            "no question": (MODERN, 0),
+            f"one question, {LEGACY}": (LEGACY, 1),
+            f"one question, {MODERN}": (MODERN, 1),
+            f"three questions, {LEGACY}": (LEGACY, 3),
+            f"three questions, {MODERN}": (MODERN, 3),
+        }
+        absent: dict[str, str] = {}
+        python = self.contenders[MCPKIT].python
+        module = "benchmarks.servers.mcpkit_asking"
+        with ExitStack() as stack:
+            programs = {
+                name: [python, "-m", module, revision, str(questions)]
+                for name, (revision, questions) in variants.items()
+            }
+            workers = _start_workers(stack, programs, absent)
+
+            def measure(name: str, number: int) -> dict[str, float]:
+                one = _order(workers[name], self.effort.sequential_calls, 1)
+                return {"latency": one["latency_s"]}
+
+            figures = interleave([*workers], self.effort.rounds, measure, absent, warm_up=True)
+        return [
+            Comparison(
+                "in memory: a tool that asks the user, answered at once"
+                f" (median latency of {self.effort.sequential_calls} calls a round)",
+                "s",
+                {name: name for name in variants},
+                figures.get("latency", {}),
+                absent,
+                references=("no question",),
+            )
         ]
 
     def many_tools(self) -> list[Comparison]:
@@ -292,9 +311,35 @@ CASES: dict[str, Callable[[Bench], list[Comparison]]] = {
     "stdio": Bench.stdio,
     "modern": Bench.stdio_modern,
     "memory": Bench.memory,
+    "asking": Bench.asking,
     "tools": Bench.many_tools,
 }
 QUICK_CASES = [name for name in CASES if name != "modern"]  # it has no budget and takes a while
+
+
+def _start_workers(
+    stack: ExitStack, programs: Mapping[str, list[str]], absent: dict[str, str]
+) -> dict[str, Process]:
+    """The programs that take orders on stdin, once they are ready."""
+    workers: dict[str, Process] = {}
+    for name, program in programs.items():
+        worker = Process(program, environment=environment(), directory=str(ROOT))
+        stack.callback(worker.close)
+        try:
+            with _failures_drop_out(), worker.watchdog():
+                worker.read_line()
+        except Dropout as reason:
+            absent[name] = str(reason)
+        else:
+            workers[name] = worker
+    return workers
+
+
+def _order(worker: Process, calls: int, concurrency: int) -> dict[str, float]:
+    line = json.dumps({"calls": calls, "concurrency": concurrency}) + "\n"
+    with _failures_drop_out():
+        report: dict[str, float] = worker.ask(line.encode())
+    return report
 
 
 def _labels(contenders: Mapping[str, Contender]) -> dict[str, str]:

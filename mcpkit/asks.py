@@ -451,9 +451,11 @@ def _sample_block_to_wire(block: Any, revision: Revision) -> dict[str, Any]:
         if block.is_error:
             made["isError"] = True
     else:
-        made = wire.block_to_wire(block_of(block), revision)
+        block = block_of(block)
+        made = wire.block_to_wire(block, revision)
     if made["type"] not in revision.sampling_types:
-        raise ElicitationError(f"revision {revision.version} cannot sample with {made['type']}")
+        kind = type(block).__name__
+        raise ElicitationError(f"revision {revision.version} cannot sample with {kind}")
     return made
 
 

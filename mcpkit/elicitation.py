@@ -259,6 +259,8 @@ def _check(name: str, field: JsonSchema) -> None:
     kind = field.get("type")
     if kind == "array":
         items = field.get("items", {})
+        if is_object(items) and "const" in items and "enum" not in items:
+            items["enum"] = [items.pop("const")]
         if not is_object(items) or not ({"enum", "anyOf", "oneOf"} & items.keys()):
             raise ElicitationError(f"{name}: a form has lists of choices only, list[Literal[...]]")
         if "oneOf" in items:

@@ -347,7 +347,7 @@ class Replay:
 def _unused(name: str, used: set[str]) -> str:
     """A name for one more of the same, by its order, which is the same in every round."""
     outer = _step.get()
-    base = found = f"{outer}/{name}" if outer else name
+    base = found = f"{outer} / {name}" if outer else name
     count = 1
     while found in used:
         count += 1

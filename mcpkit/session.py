@@ -66,6 +66,10 @@ T = TypeVar("T")
 
 
 _INPUT: Final = frozenset({"inputResponses", "requestState"})
+_thread_waits: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "mcpkit_thread_waits", default=False
+)
+"""Whether what runs on the event loop is what a worker thread waits for."""
 _OUTLASTING: Final = "notifications/elicitation/complete"
 
 
@@ -681,13 +685,18 @@ class Session:
             finally:
                 self.busy_threads -= 1
 
-        return await anyio.to_thread.run_sync(
-            counted, abandon_on_cancel=True, limiter=self._threads
-        )
+        # A thread that waits for this one holds its place already; waiting for another could take
+        # forever.
+        limiter = anyio.CapacityLimiter(1) if _thread_waits.get() else self._threads
+        return await anyio.to_thread.run_sync(counted, abandon_on_cancel=True, limiter=limiter)
 
     def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """Run an async function on the event loop, from a worker thread, and wait for it."""
-        return anyio.from_thread.run(function, *args)
+        outer = _thread_waits.set(True)
+        try:
+            return anyio.from_thread.run(function, *args)
+        finally:
+            _thread_waits.reset(outer)
 
     async def read_resource(self, uri: str, context: Context[Any]) -> Sequence[ResourceContents]:
         """Read one of the server's own resources."""

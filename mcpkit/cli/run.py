@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import traceback
 from typing import Annotated, NoReturn
@@ -54,6 +55,8 @@ def run(
     logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     if debug:
         log.setLevel(logging.DEBUG)
+    if transport == "stdio" and os.isatty(take_over().reader):
+        typer.echo(f"{app.name} waits for a client on standard input; Ctrl-C ends it.", err=True)
     app.run(transport)
 
 

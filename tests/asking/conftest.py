@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+import anyio
 import pytest
 
 from mcpkit.client import Params
 from mcpkit.testing import REVISIONS
 from tests.asking.server import make_app
-from tests.scenarios.tapped import TappedClient
+from tests.scenarios.tapped import PATIENCE, TappedClient
 
 SERVER = Path(__file__).with_name("server.py")
 ROOT = SERVER.parents[2]
@@ -89,6 +90,17 @@ class Asked(TappedClient):
         if b'"method"' in text:
             super().note_sent(text)
 
+    async def answer_to(self, id: str) -> dict[str, Any]:
+        """The result under an id."""
+        with anyio.fail_after(PATIENCE):
+            while True:
+                for each in self.received:
+                    if each.get("id") == id and "result" in each:
+                        found: dict[str, Any] = each["result"]
+                        return found
+                self._arrived = anyio.Event()
+                await self._arrived.wait()
+
     @property
     def messages(self) -> list[str]:
         """What was asked, as a person would read it."""
@@ -160,14 +172,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept: list[pytest.Item] = []
     dropped: list[pytest.Item] = []
     for item in items:
-        case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
+        params: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+        case = params.get("case")
         away = False
         if isinstance(case, Case):
             mark = item.get_closest_marker("revisions")
             away = mark is not None and case.revision not in mark.args
             away |= item.get_closest_marker("in_memory") is not None and case.transport != "memory"
-            via = item.callspec.params.get("via")
-            away |= via == "elicit" and case.revision < "2025-06-18"
+            away |= params.get("via") == "elicit" and case.revision < "2025-06-18"
         (dropped if away else kept).append(item)
     if dropped:
         items[:] = kept

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-import anyio
 import pytest
 
 from mcpkit.errors import InvalidParams
@@ -41,15 +40,14 @@ class Round:
         return found
 
 
-async def send(
-    client: Asked,
+def request(
     params: dict[str, Any],
     responses: Any = None,
     state: Any = None,
     *,
     method: str = "tools/call",
     lacks: str | None = None,
-) -> Round:
+) -> dict[str, Any]:
     capabilities = capabilities_in(MODERN)
     if lacks is not None:
         del capabilities[lacks]
@@ -63,8 +61,13 @@ async def send(
         sent["inputResponses"] = responses
     if state is not None:
         sent["requestState"] = state
-    message = {"jsonrpc": "2.0", "id": f"raw-{next(_ids)}", "method": method, "params": sent}
-    return Round(await client.exchange(message))
+    return {"jsonrpc": "2.0", "id": f"raw-{next(_ids)}", "method": method, "params": sent}
+
+
+async def send(
+    client: Asked, params: dict[str, Any], responses: Any = None, state: Any = None, **options: Any
+) -> Round:
+    return Round(await client.exchange(request(params, responses, state, **options)))
 
 
 def tool(name: str, **arguments: Any) -> dict[str, Any]:
@@ -287,15 +290,10 @@ async def test_the_same_request_at_the_same_time_runs_a_step_once(
     """MRTR-8."""
     params = tool("slow_step" + kind, via="elicit", tag=tag)
     first = await send(client, params)
-    texts: list[str] = []
-
-    async def retry() -> None:
-        answers = {first.key: accept("on")}
-        texts.append((await send(client, params, answers, first.state)).text)
-
-    async with anyio.create_task_group() as group:
-        for _ in range(4):
-            group.start_soon(retry)
+    retries = [request(params, {first.key: accept("on")}, first.state) for _ in range(4)]
+    for each in retries:
+        await client.send(each)
+    texts = [(await client.answer_to(each["id"]))["content"][0]["text"] for each in retries]
     assert texts == ["1"] * 4
 
 

@@ -719,3 +719,20 @@ async def test_calls_at_the_same_time_do_not_mix_up_their_answers(
                     group.start_soon(partial(one))
         used = [each for result in results for each in result.split(",")]
         assert sorted(used) == sorted(given)
+
+
+@pytest.mark.in_memory
+async def test_a_thread_may_wait_for_another_even_if_there_is_one_only(connect: Connect) -> None:
+    app = MCPKit("narrow", max_threads=1)
+
+    @app.resource("narrow://inner")
+    def inner(ctx: SyncContext) -> str:
+        return ctx.sample("On?").text
+
+    @app.tool
+    def outer(ctx: SyncContext) -> str:
+        return str(getattr(ctx.read_resource("narrow://inner")[0], "text", ""))
+
+    async with connect(app) as client:
+        client.script("inside")
+        assert await text(client, "outer") == "inside"

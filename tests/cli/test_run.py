@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -171,3 +173,31 @@ class TestLogging:
             server.wait_for_stderr("ValueError: secret")
             assert "secret" not in text
             assert text.split("(")[1].split(")")[0] in server.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+def test_a_person_at_a_terminal_is_told_what_happens(tmp_path: Path) -> None:
+    import pty
+
+    server = tmp_path / "server.py"
+    server.write_text('from mcpkit import MCPKit\napp = MCPKit("terminal")\n')
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mcpkit", "run", str(server)],
+        stdin=slave,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+        os.close(slave)
+    assert told == "terminal waits for a client on standard input; Ctrl-C ends it.\n"
+    assert process.returncode == 130

@@ -1,0 +1,316 @@
+"""Forms: types → requested schemas, answers → values (ELIC-4, ELIC-11)."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from mcpkit import Choices, Elicit, ElicitationError, InvalidAnswer
+from mcpkit.asks import ElicitUrl
+from mcpkit.elicitation import Accepted, Declined, Dismissed, Form
+from mcpkit.protocol.revision import Revision
+from mcpkit.protocol.revisions import REVISIONS
+from tests.schemas import check_value
+
+WITH_FORMS = [each for each in REVISIONS if each.elicitation_modes]
+RICH = [each for each in WITH_FORMS if each.elicitation_rich]
+PLAIN = [each for each in WITH_FORMS if not each.elicitation_rich]
+
+with_forms = pytest.mark.parametrize("revision", WITH_FORMS, ids=str)
+rich = pytest.mark.parametrize("revision", RICH, ids=str)
+plain = pytest.mark.parametrize("revision", PLAIN, ids=str)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Trip(BaseModel):
+    city: Annotated[str, Field(title="City", description="Where to", min_length=2, max_length=40)]
+    days: Annotated[int, Field(ge=1, le=30)] = 7
+    window: bool = True
+    note: str | None = None
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Login(TypedDict):
+    user: str
+
+
+def requested(wanted: Any, revision: Revision) -> Any:
+    """The requested schema, after the official schema had its say."""
+    params = Elicit("What?", wanted).params(revision)
+    version = revision.version
+    rules = "ElicitRequestFormParams" if len(revision.elicitation_modes) > 1 else "ElicitRequest"
+    whole: Any = params
+    if rules == "ElicitRequest":
+        whole = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params}
+    check_value(whole, version, rules)
+    for field in params["requestedSchema"]["properties"].values():
+        check_value(field, version, "PrimitiveSchemaDefinition")
+    return params["requestedSchema"]
+
+
+LONE: list[tuple[Any, dict[str, Any]]] = [
+    (str, {"type": "string"}),
+    (int, {"type": "integer"}),
+    (float, {"type": "number"}),
+    (bool, {"type": "boolean"}),
+    (datetime.date, {"type": "string", "format": "date"}),
+    (datetime.datetime, {"type": "string", "format": "date-time"}),
+    (Annotated[str, Field(max_length=5)], {"type": "string", "maxLength": 5}),
+    (Annotated[int, Field(ge=0, le=9)], {"type": "integer", "minimum": 0, "maximum": 9}),
+    (Annotated[str, Field(pattern="^a")], {"type": "string"}),
+    (Annotated[int, Field(gt=0)], {"type": "integer"}),
+    (Annotated[str, Field(title="T")], {"type": "string", "title": "T"}),
+    (Literal["a"], {"type": "string", "enum": ["a"]}),
+    (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+    (Colour, {"type": "string", "enum": ["red", "blue"]}),
+    (["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+    (Choices(["a", "b"]), {"type": "string", "enum": ["a", "b"]}),
+]
+
+
+@with_forms
+@pytest.mark.parametrize(("wanted", "field"), LONE, ids=lambda each: str(each)[:50])
+def test_a_value_is_a_field(wanted: Any, field: Any, revision: Revision) -> None:
+    expected = {"type": "object", "properties": {"value": field}, "required": ["value"]}
+    assert requested(wanted, revision) == expected
+
+
+ONE_OF = [{"const": "lis", "title": "Lisbon"}, {"const": "osl", "title": "Oslo"}]
+NAMES = {"lis": "Lisbon", "osl": "Oslo"}
+
+CHOICES: list[tuple[Any, dict[str, Any]]] = [
+    (NAMES, {"type": "string", "oneOf": ONE_OF}),
+    (list[Literal["a"]], {"type": "array", "items": {"type": "string", "enum": ["a"]}}),
+    (list[Colour], {"type": "array", "items": {"type": "string", "enum": ["red", "blue"]}}),
+    (
+        Choices(["a", "b"], multiple=True, least=1, most=2),
+        {
+            "type": "array",
+            "items": {"type": "string", "enum": ["a", "b"]},
+            "minItems": 1,
+            "maxItems": 2,
+        },
+    ),
+    (Choices(NAMES, multiple=True), {"type": "array", "items": {"anyOf": ONE_OF}}),
+]
+
+
+@rich
+@pytest.mark.parametrize(("wanted", "field"), CHOICES, ids=lambda each: str(each)[:50])
+def test_choices_with_titles_and_of_several(wanted: Any, field: Any, revision: Revision) -> None:
+    assert requested(wanted, revision)["properties"] == {"value": field}
+
+
+@plain
+def test_titles_of_choices_were_names_beside_them(revision: Revision) -> None:
+    """ELIC-11."""
+    field = requested(NAMES, revision)["properties"]["value"]
+    assert field == {"type": "string", "enum": ["lis", "osl"], "enumNames": ["Lisbon", "Oslo"]}
+
+
+@plain
+def test_a_choice_of_several_that_must_be_made_could_not_be_shown(revision: Revision) -> None:
+    """ELIC-11."""
+    with pytest.raises(ElicitationError, match="has no choice of several"):
+        requested(list[Literal["a"]], revision)
+
+
+class Several(BaseModel):
+    many: list[Literal["a", "b"]] = []
+    one: str
+
+
+@plain
+def test_a_choice_of_several_with_a_default_is_left_out(revision: Revision) -> None:
+    """ELIC-11."""
+    assert list(requested(Several, revision)["properties"]) == ["one"]
+    assert Form[Several](Several).read({"one": "x"}) == Several(one="x")
+
+
+@with_forms
+def test_a_model_is_a_form(revision: Revision) -> None:
+    found = requested(Trip, revision)
+    days: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": 30}
+    if revision.elicitation_rich:
+        days["default"] = 7  # before, only booleans had one
+    assert found == {
+        "type": "object",
+        "properties": {
+            "city": {
+                "type": "string",
+                "title": "City",
+                "description": "Where to",
+                "minLength": 2,
+                "maxLength": 40,
+            },
+            "days": days,
+            "window": {"type": "boolean", "default": True},
+            "note": {"type": "string"},
+        },
+        "required": ["city"],
+    }
+
+
+@with_forms
+@pytest.mark.parametrize(("wanted", "names"), [(Point, ["x", "y"]), (Login, ["user"])], ids=str)
+def test_other_classes_with_fields_are_forms(
+    wanted: Any, names: list[str], revision: Revision
+) -> None:
+    assert list(requested(wanted, revision)["properties"]) == names
+
+
+@with_forms
+def test_a_confirmation_has_no_fields(revision: Revision) -> None:
+    assert requested(None, revision) == {"type": "object", "properties": {}}
+
+
+class Nested(BaseModel):
+    trip: Trip
+
+
+class Recursive(BaseModel):
+    inner: Recursive | None = None
+
+
+REFUSED: list[tuple[Any, str]] = [
+    (dict, "nothing nested"),
+    (Nested, "trip: .*nothing nested"),
+    (Recursive, "flat|nothing nested"),
+    (list[str], "lists of choices only"),
+    (list[Trip], "lists of choices only"),
+    (int | str, "nothing nested"),
+    (Literal[1, 2], "must be strings"),
+    (object(), "cannot be asked for"),
+]
+
+
+@pytest.mark.parametrize(("wanted", "reason"), REFUSED, ids=lambda each: str(each)[:40])
+def test_what_does_not_fit_into_a_form_is_refused_at_once(wanted: Any, reason: str) -> None:
+    """ELIC-11."""
+    with pytest.raises(ElicitationError, match=reason):
+        Elicit("What?", wanted)
+
+
+# --- what is sent ---------------------------------------------------------------------------------
+
+
+@with_forms
+def test_there_is_a_mode_since_there_are_two(revision: Revision) -> None:
+    """ELIC-11."""
+    params = Elicit("What?").params(revision)
+    assert params.get("mode") == ("form" if "url" in revision.elicitation_modes else None)
+
+
+def test_a_page_has_an_id_in_one_revision() -> None:
+    for revision in RICH:
+        params = ElicitUrl("Why", "https://example.com", "id").params(revision)
+        check_value(params, revision.version, "ElicitRequestURLParams")
+        assert ("elicitationId" in params) == revision.elicitation_ids
+
+
+@pytest.mark.parametrize("revision", REVISIONS, ids=str)
+def test_what_a_revision_does_not_have_is_refused(revision: Revision) -> None:
+    if not revision.elicitation_modes:
+        with pytest.raises(ElicitationError, match="no elicitation"):
+            Elicit("What?").params(revision)
+    if "url" not in revision.elicitation_modes:
+        with pytest.raises(ElicitationError, match="cannot ask to open"):
+            ElicitUrl("Why", "https://example.com", "id").params(revision)
+
+
+def test_only_a_declared_question_may_compute_its_message() -> None:
+    with pytest.raises(ElicitationError, match="declared"):
+        Elicit(lambda path: path).params(RICH[0])
+
+
+# --- what is answered -----------------------------------------------------------------------------
+
+READ: list[tuple[Any, Any, Any]] = [
+    (str, "x", "x"),
+    (int, 3, 3),
+    (int, 3.0, 3),
+    (float, 3, 3.0),
+    (bool, False, False),
+    (datetime.date, "2026-07-28", datetime.date(2026, 7, 28)),
+    (Colour, "red", Colour.RED),
+    (NAMES, "lis", "lis"),
+    (list[Colour], ["red"], [Colour.RED]),
+    (Choices(["a", "b"], multiple=True), ["a", "b"], ["a", "b"]),
+]
+
+
+@pytest.mark.parametrize(("wanted", "answer", "value"), READ, ids=lambda each: str(each)[:30])
+def test_an_answer_is_read_as_its_type(wanted: Any, answer: Any, value: Any) -> None:
+    found = Elicit("What?", wanted).read({"action": "accept", "content": {"value": answer}})
+    assert found == Accepted(value)
+    assert found.accepted
+    assert type(found.data) is type(value)
+
+
+def test_a_form_is_read_as_its_model() -> None:
+    found: Any = Elicit("What?", Trip).read({"action": "accept", "content": {"city": "Oslo"}})
+    assert found.data == Trip(city="Oslo")
+
+
+WRONG: list[tuple[Any, Any]] = [
+    (str, 3),
+    (str, None),
+    (int, "3"),
+    (int, True),
+    (int, 3.5),
+    (float, "3"),
+    (bool, "true"),
+    (bool, 1),
+    (datetime.date, "tomorrow"),
+    (datetime.date, 7),
+    (Colour, "green"),
+    (NAMES, "Lisbon"),
+    (list[Colour], "red"),
+    (list[Colour], ["green"]),
+    (Annotated[int, Field(ge=0)], -1),
+    (Annotated[str, Field(pattern="^a")], "b"),
+    (Annotated[str, Field(min_length=1)], ""),
+]
+
+
+@pytest.mark.parametrize(("wanted", "answer"), WRONG, ids=lambda each: str(each)[:40])
+def test_an_answer_that_breaks_the_schema_is_none(wanted: Any, answer: Any) -> None:
+    """ELIC-4, MRTR-11."""
+    with pytest.raises(InvalidAnswer):
+        Elicit("What?", wanted).read({"action": "accept", "content": {"value": answer}})
+
+
+@pytest.mark.parametrize("content", [None, [], "x", 7, {}], ids=repr)
+def test_an_accepted_form_without_its_content_is_none(content: Any) -> None:
+    with pytest.raises(InvalidAnswer):
+        Elicit("What?", str).read({"action": "accept", "content": content})
+
+
+@pytest.mark.parametrize("action", [None, 1, "ACCEPT", [], "maybe"], ids=repr)
+def test_an_unknown_action_is_none(action: Any) -> None:
+    for ask in (Elicit("What?"), ElicitUrl("Why", "https://example.com", "id")):
+        with pytest.raises(InvalidAnswer, match="action"):
+            ask.read({"action": action})
+
+
+def test_no_and_no_answer_are_told_apart() -> None:
+    """ELIC-3."""
+    assert Elicit("What?", str).read({"action": "decline"}) == Declined()
+    assert Elicit("What?", str).read({"action": "cancel"}) == Dismissed()
+    assert not Declined().accepted
+    assert not Dismissed().accepted

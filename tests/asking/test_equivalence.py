@@ -1,0 +1,191 @@
+"""Running again gives what running on would have given: random programs, both ways."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any, TypeAlias
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcpkit import Context, Depends, MCPKit, Sample, SyncContext
+from mcpkit.testing import AsyncTestClient
+from tests.asking.conftest import speak
+
+
+@dataclass(frozen=True)
+class Put:
+    message: str
+    key: str | None
+
+
+@dataclass(frozen=True)
+class Together:
+    puts: tuple[Put, ...]
+
+
+@dataclass(frozen=True)
+class Once:
+    """A step: a side effect, and perhaps more of the program inside it."""
+
+    name: str
+    inside: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Branch:
+    yes: tuple[Statement, ...]
+    no: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    times: int
+    body: tuple[Statement, ...]
+
+
+Statement: TypeAlias = "Put | Together | Once | Branch | Loop"
+Program: TypeAlias = tuple[Statement, ...]
+
+puts = st.builds(
+    Put,
+    st.sampled_from(["a", "b"]),
+    # Also such keys as a second use of another one might be given.
+    st.sampled_from([None, None, "k", "k#2", "s/k", "j"]),
+)
+
+
+def blocks(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(inner, max_size=3).map(tuple)
+
+
+def grow(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(
+        st.builds(Once, st.sampled_from(["s", "s#2"]), blocks(inner)),
+        st.builds(Branch, blocks(inner), blocks(inner)),
+        st.builds(Loop, st.integers(1, 2), blocks(inner)),
+    )
+
+
+leaves = st.one_of(
+    puts,
+    puts,
+    st.builds(Together, st.lists(puts, min_size=1, max_size=3).map(tuple)),
+    st.builds(Once, st.sampled_from(["s", "s#2"]), st.just(())),
+)
+programs = st.lists(st.recursive(leaves, grow, max_leaves=6), min_size=1, max_size=4).map(tuple)
+
+
+def leads_left(trail: list[str]) -> bool:
+    return zlib.crc32(" ".join(trail).encode()) % 2 == 0
+
+
+@dataclass
+class World:
+    """What is outside of the handler: its side effects."""
+
+    done: list[str] = field(default_factory=list[str])
+
+    def effect(self, name: str) -> str:
+        self.done.append(name)
+        return f"{name}!{len(self.done)}"
+
+
+async def execute(program: Program, ctx: Context, world: World) -> list[str]:
+    trail: list[str] = []
+    for each in program:
+        if isinstance(each, Put):
+            trail.append((await ctx.sample(each.message, key=each.key)).text)
+        elif isinstance(each, Together):
+            asks = [Sample(put.message, key=put.key) for put in each.puts]
+            trail += [found.text for found in await ctx.gather(*asks)]
+        elif isinstance(each, Once):
+            trail += await ctx.step(each.name, partial(inside, each, ctx, world))
+        elif isinstance(each, Branch):
+            trail += await execute(each.yes if leads_left(trail) else each.no, ctx, world)
+        else:
+            for _ in range(each.times):
+                trail += await execute(each.body, ctx, world)
+    return trail
+
+
+async def inside(once: Once, ctx: Context, world: World) -> list[str]:
+    trail = await execute(once.inside, ctx, world)
+    return [*trail, world.effect(once.name)]
+
+
+def execute_sync(program: Program, ctx: SyncContext, world: World) -> list[str]:
+    trail: list[str] = []
+    for each in program:
+        if isinstance(each, Put):
+            trail.append(ctx.sample(each.message, key=each.key).text)
+        elif isinstance(each, Together):
+            asks = [Sample(put.message, key=put.key) for put in each.puts]
+            trail += [found.text for found in ctx.gather(*asks)]
+        elif isinstance(each, Once):
+            trail += ctx.step(each.name, partial(inside_sync, each, ctx, world))
+        elif isinstance(each, Branch):
+            trail += execute_sync(each.yes if leads_left(trail) else each.no, ctx, world)
+        else:
+            for _ in range(each.times):
+                trail += execute_sync(each.body, ctx, world)
+    return trail
+
+
+def inside_sync(once: Once, ctx: SyncContext, world: World) -> list[str]:
+    trail = execute_sync(once.inside, ctx, world)
+    return [*trail, world.effect(once.name)]
+
+
+def make_app(before: Program, program: Program, world: World) -> MCPKit[None]:
+    app: MCPKit[None] = MCPKit("random")
+
+    async def prepared(ctx: Context) -> list[str]:
+        return await execute(before, ctx, world)
+
+    @app.tool
+    async def play(first: Annotated[list[str], Depends(prepared)], ctx: Context) -> str:
+        return " ".join([*first, *await execute(program, ctx, world)])
+
+    @app.tool
+    def play_sync(first: Annotated[list[str], Depends(prepared)], ctx: SyncContext) -> str:
+        return " ".join([*first, *execute_sync(program, ctx, world)])
+
+    return app
+
+
+async def outcome(
+    revision: str, name: str, before: Program, program: Program
+) -> tuple[str, list[str]]:
+    """What a program returned, and its side effects in order."""
+    world = World()
+    asked: Counter[str] = Counter()
+
+    def sampling(params: Mapping[str, Any]) -> dict[str, Any]:
+        message = params["messages"][0]["content"]["text"]
+        asked[message] += 1
+        return speak(f"{message}{asked[message]}")
+
+    app = make_app(before, program, world)
+    async with AsyncTestClient(app, revision=revision, sampling=sampling, max_rounds=500) as client:
+        result = await client.call_tool(name)
+    assert not result.is_error, result.text
+    return result.text, world.done
+
+
+@pytest.mark.parametrize("name", ["play", "play_sync"])
+@settings(max_examples=120, derandomize=True, deadline=None)
+@given(before=st.lists(leaves, max_size=2).map(tuple), program=programs)
+def test_a_program_gives_the_same_in_both_ways_of_asking(
+    name: str, before: Program, program: Program
+) -> None:
+    """And every step runs once (MRTR-8, MRTR-15)."""
+    replayed = anyio.run(outcome, "2026-07-28", name, before, program)
+    straight = anyio.run(outcome, "2025-11-25", name, before, program)
+    assert replayed == straight

@@ -1,0 +1,257 @@
+"""Rounds of one call, without a session (MRTR-5…15)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from mcpkit import Elicit, MissingClientCapability, Roots, Sample
+from mcpkit.asks import Ask
+from mcpkit.errors import InvalidParams
+from mcpkit.protocol.connection import ClientFacts, Request
+from mcpkit.protocol.revisions import BY_VERSION
+from mcpkit.replay import Replay, StepMemory, Suspended, typed
+from mcpkit.sealing import Sealer
+from mcpkit.testing import REVISIONS
+from tests.asking.conftest import accept, capabilities_in
+from tests.authoring import wait
+
+MODERN = BY_VERSION[REVISIONS[-1]]
+NOW = 1_000_000.0
+
+
+class Calls:
+    """Makes rounds of one call."""
+
+    def __init__(self, **params: Any) -> None:
+        self.params: dict[str, Any] = {"name": "tool", "arguments": {"a": 1}, **params}
+        self.sealer = Sealer(["secret"], "request state")
+        self.steps = StepMemory()
+        self.capabilities = capabilities_in(MODERN.version)
+
+    def round(
+        self, state: Any = None, responses: Any = None, params: Any = None, **options: Any
+    ) -> Replay:
+        given = {**self.params, **(params or {})}
+        if state is not None:
+            given["requestState"] = state
+        if responses is not None:
+            given["inputResponses"] = responses
+        method = options.pop("method", "tools/call")
+        request = Request(
+            1,
+            method,
+            MODERN.methods[method],
+            given,
+            {},
+            MODERN,
+            ClientFacts(self.capabilities, None),
+        )
+        return Replay(request, self.sealer, self.steps, **{"now": NOW, **options})
+
+
+@pytest.fixture
+def calls() -> Calls:
+    return Calls()
+
+
+NAME = Elicit("Name?", str, key="name")
+
+
+def asked(replay: Replay, *asks: Ask[Any]) -> dict[str, Any]:
+    """What the round ends with, once it was suspended by these."""
+    with pytest.raises(Suspended):
+        wait(lambda: replay.gather(asks))
+    return replay.input_required()
+
+
+def state_of(calls: Calls, **options: Any) -> str:
+    state: str = asked(calls.round(**options), NAME)["requestState"]
+    return state
+
+
+def answer(replay: Replay, ask: Ask[Any]) -> Any:
+    return wait(lambda: replay.ask(ask))
+
+
+def refused(calls: Calls, state: str, **options: Any) -> None:
+    with pytest.raises(InvalidParams) as caught:
+        calls.round(state, **options)
+    assert str(caught.value) == "The request state is not valid; start the request again without it"
+
+
+def test_an_answer_is_there_in_the_next_round(calls: Calls) -> None:
+    replay = calls.round(state_of(calls), {"name": accept("Ann")})
+    assert answer(replay, NAME).data == "Ann"
+    assert replay.used_input
+
+
+def test_a_first_round_has_used_no_input(calls: Calls) -> None:
+    """CACHE-5."""
+    assert not calls.round().used_input
+
+
+def test_a_state_belongs_to_whoever_asked(calls: Calls) -> None:
+    """MRTR-7."""
+    state = state_of(calls, principal="ann")
+    calls.round(state, principal="ann")
+    refused(calls, state, principal="bob")
+    refused(calls, state)
+
+
+def test_a_state_belongs_to_its_method(calls: Calls) -> None:
+    """MRTR-7."""
+    refused(calls, state_of(calls), method="prompts/get")
+
+
+@pytest.mark.parametrize("change", [{"name": "other"}, {"arguments": {"a": 2}}, {"uri": "x:y"}])
+def test_a_state_belongs_to_its_params(calls: Calls, change: dict[str, Any]) -> None:
+    """MRTR-7."""
+    refused(calls, state_of(calls), params=change)
+
+
+def test_the_order_of_members_and_the_meta_data_do_not_matter(calls: Calls) -> None:
+    """MRTR-16: a client may write the same params differently."""
+    first = Calls(arguments={"a": {"x": 1, "y": [{"p": 1, "q": 2}]}}, _meta={"progressToken": 1})
+    other = Calls(arguments={"a": {"y": [{"q": 2, "p": 1}], "x": 1}}, _meta={"progressToken": 2})
+    other.sealer = first.sealer
+    other.round(state_of(first))
+
+
+def test_a_state_expires(calls: Calls) -> None:
+    """MRTR-7: and each round begins anew."""
+    state = state_of(calls, lifetime=60)
+    calls.round(state, now=NOW + 59)
+    refused(calls, state, now=NOW + 61)
+    later = asked(calls.round(state, now=NOW + 59, lifetime=60), NAME)["requestState"]
+    calls.round(later, now=NOW + 118)
+
+
+def test_a_state_of_another_layout_is_refused(calls: Calls) -> None:
+    """Such as one from a newer version."""
+    for value in (b"[2]", b"[]", b"{}", b"null", b"not JSON"):
+        refused(calls, calls.sealer.seal(value))
+
+
+def test_keys_are_never_the_same(calls: Calls) -> None:
+    """MRTR-3: also if the author's own look like a second use of another."""
+    asks = [Roots(key=key) for key in ("a", "a", "a#2", "a#2", "a")]
+    assert len(asked(calls.round(), *asks)["inputRequests"]) == 5
+
+
+def test_a_key_that_is_not_given_says_what_is_asked(calls: Calls) -> None:
+    keys = asked(calls.round(), Roots(), Sample("x"), Sample("y"))["inputRequests"]
+    assert [key.rpartition("_")[0] for key in keys] == [
+        "roots_list",
+        "sampling_createMessage",
+        "sampling_createMessage",
+    ]
+
+
+def test_a_changed_question_under_the_same_key_is_asked_again(calls: Calls) -> None:
+    state = state_of(calls)
+    replay = calls.round(state, {"name": accept("Ann")})
+    with pytest.raises(Suspended):
+        answer(replay, Elicit("Other name?", str, key="name"))
+    assert list(replay.pending) == ["name"]
+
+
+def test_an_early_answer_is_bound_to_the_question_it_answered(calls: Calls) -> None:
+    """MRTR-13."""
+    first = calls.round(None, {"name": accept("Ann")})
+    assert answer(first, NAME).data == "Ann"
+    state = asked(first, Roots(key="more"))["requestState"]
+    second = calls.round(state)
+    with pytest.raises(Suspended):
+        answer(second, Elicit("Other name?", str, key="name"))
+
+
+def test_what_cannot_be_asked_leaves_nothing_pending(calls: Calls) -> None:
+    """MRTR-4."""
+    del calls.capabilities["roots"]
+    replay = calls.round()
+    with pytest.raises(MissingClientCapability):
+        wait(lambda: replay.gather([NAME, Roots()]))
+    assert not replay.pending
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+async def run_step(replay: Replay, key: str, value: Any) -> tuple[bool, Any]:
+    step = await replay.begin_step(key)
+    if not step.done:
+        await step.finish(value)
+        return True, step.value
+    return False, step.value
+
+
+def test_a_step_is_remembered_in_the_state_alone(calls: Calls) -> None:
+    """MRTR-12, MRTR-15: a replica that never saw the call knows as well."""
+    first = calls.round()
+    assert wait(lambda: run_step(first, "s", [1])) == (True, [1])
+    state = asked(first, NAME)["requestState"]
+    calls.steps = StepMemory()
+    assert wait(lambda: run_step(calls.round(state), "s", [2])) == (False, [1])
+
+
+def test_a_step_after_the_state_was_sealed_is_remembered_by_the_server(calls: Calls) -> None:
+    """MRTR-8."""
+    state = state_of(calls)
+    assert wait(lambda: run_step(calls.round(state), "s", 1)) == (True, 1)
+    assert wait(lambda: run_step(calls.round(state), "s", 2)) == (False, 1)
+
+
+def test_two_calls_do_not_share_steps(calls: Calls) -> None:
+    assert wait(lambda: run_step(calls.round(), "s", 1)) == (True, 1)
+    assert wait(lambda: run_step(calls.round(), "s", 2)) == (True, 2)
+
+
+def test_a_result_that_json_cannot_carry_is_an_error_and_frees_the_step(calls: Calls) -> None:
+    state = state_of(calls)
+    with pytest.raises(ValueError, match="the step 's' returned a object, which JSON cannot carry"):
+        wait(lambda: run_step(calls.round(state), "s", object()))
+    assert wait(lambda: run_step(calls.round(state), "s", 1)) == (True, 1)
+
+
+def test_the_memory_of_steps_is_bounded() -> None:
+    """MRTR-12: the oldest are forgotten."""
+    memory = StepMemory(limit=2)
+
+    async def fill() -> list[bool]:
+        for key in ("a", "b", "c"):
+            await memory.begin("call", key)
+            memory.end("call", key, key)
+        return [(await memory.begin("call", key))[0] for key in ("b", "c", "a")]
+
+    assert wait(fill) == [True, True, False]
+
+
+class Model(BaseModel):
+    x: int
+
+
+def model() -> Model: ...  # type: ignore[empty-body]
+def untyped(): ...  # type: ignore[no-untyped-def]
+def anything() -> Any: ...
+async def numbers() -> set[int]: ...  # type: ignore[empty-body]
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "expected"),
+    [
+        (model, {"x": 1}, Model(x=1)),
+        (model, "unfit", "unfit"),
+        (untyped, {"x": 1}, {"x": 1}),
+        (anything, [1], [1]),
+        (numbers, [1, 1], {1}),
+        (len, 3, 3),
+        (lambda: None, 3, 3),
+    ],
+)
+def test_a_remembered_value_has_the_type_that_its_function_names(
+    function: Any, value: Any, expected: Any
+) -> None:
+    assert typed(function, value) == expected

@@ -1,0 +1,350 @@
+"""Questions to the client's model: params, answers, and the loop with tools (SAMP-1…4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from mcpkit import (
+    Context,
+    ElicitationError,
+    ImageContent,
+    InvalidAnswer,
+    MCPKit,
+    Sample,
+    SampleMessage,
+    TextContent,
+    ToolError,
+)
+from mcpkit.asks import ToolUse, ToolUseResult, read_json
+from mcpkit.protocol.revision import Revision
+from mcpkit.protocol.revisions import REVISIONS
+from mcpkit.types import AudioContent
+from tests.asking.conftest import Asked, Connect, speak
+from tests.asking.server import COUNTS, count
+from tests.scenarios.tapped import MODERN, since, until
+from tests.schemas import check_value
+
+revisions = pytest.mark.parametrize("revision_data", REVISIONS, ids=str)
+TOOLS = [{"name": "add", "inputSchema": {"type": "object"}}]
+
+
+def params(sample: Sample, revision: Revision) -> dict[str, Any]:
+    """What is sent, after the official schema had its say."""
+    found = sample.params(revision)
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": found}
+    check_value(asked, revision.version, "CreateMessageRequest")
+    return found
+
+
+# --- what is sent ---------------------------------------------------------------------------------
+
+
+@revisions
+def test_a_text_is_a_message(revision_data: Revision) -> None:
+    assert params(Sample("Hello"), revision_data) == {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "Hello"}}],
+        "maxTokens": 1024,
+    }
+
+
+@revisions
+def test_all_options(revision_data: Revision) -> None:
+    sample = Sample(
+        ["Hello", SampleMessage("Hi", "assistant"), "Go on"],
+        max_tokens=7,
+        system="Be brief",
+        temperature=0.5,
+        stop=["."],
+        hints=["claude", "gpt"],
+        cost=0.1,
+        speed=0.2,
+        intelligence=0.3,
+        include_context="none",
+        metadata={"a": 1},
+    )
+    found = params(sample, revision_data)
+    assert [each["role"] for each in found.pop("messages")] == ["user", "assistant", "user"]
+    assert found == {
+        "maxTokens": 7,
+        "systemPrompt": "Be brief",
+        "temperature": 0.5,
+        "stopSequences": ["."],
+        "modelPreferences": {
+            "hints": [{"name": "claude"}, {"name": "gpt"}],
+            "costPriority": 0.1,
+            "speedPriority": 0.2,
+            "intelligencePriority": 0.3,
+        },
+        "includeContext": "none",
+        "metadata": {"a": 1},
+    }
+
+
+@revisions
+def test_several_blocks_of_a_message(revision_data: Revision) -> None:
+    """Before 2025-11-25 each is a message of its own."""
+    blocks: list[TextContent | ImageContent] = [TextContent("a"), ImageContent(b"x", "image/png")]
+    found = params(Sample(SampleMessage(blocks)), revision_data)
+    assert len(found["messages"]) == (1 if revision_data.sampling_tools else 2)
+
+
+@revisions
+def test_audio_is_refused_where_it_does_not_exist(revision_data: Revision) -> None:
+    sample = Sample(SampleMessage(AudioContent(b"x", "audio/wav")))
+    if "audio" in revision_data.sampling_types:
+        assert params(sample, revision_data)["messages"][0]["content"]["type"] == "audio"
+    else:
+        with pytest.raises(ElicitationError, match="cannot sample with AudioContent"):
+            sample.params(revision_data)
+
+
+@revisions
+def test_tools_are_refused_where_they_do_not_exist(revision_data: Revision) -> None:
+    """SAMP-1: whatever the client declares."""
+    sample = Sample("Hello", tools=TOOLS, tool_choice="required")
+    if revision_data.sampling_tools:
+        found = params(sample, revision_data)
+        assert (found["tools"], found["toolChoice"]) == (TOOLS, {"mode": "required"})
+    else:
+        with pytest.raises(ElicitationError, match="no sampling with tools"):
+            sample.params(revision_data)
+
+
+@revisions
+def test_what_a_client_must_have_declared(revision_data: Revision) -> None:
+    """SAMP-1, SAMP-3."""
+    assert Sample("x").needs(revision_data) == {"sampling": {}}
+    assert Sample("x", include_context="none").needs(revision_data) == {"sampling": {}}
+    assert Sample("x", tools=TOOLS).needs(revision_data) == {"sampling": {"tools": {}}}
+    context: dict[str, Any] = {"context": {}} if revision_data.sampling_tools else {}
+    both: tuple[Literal["thisServer", "allServers"], ...] = ("thisServer", "allServers")
+    for wanted in both:
+        sample = Sample("x", include_context=wanted)
+        assert sample.needs(revision_data) == {"sampling": context}
+
+
+# --- what is answered -----------------------------------------------------------------------------
+
+
+def said(*content: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "model": "m", "content": list(content)}
+
+
+USE = {"type": "tool_use", "id": "1", "name": "add", "input": {"a": 1}}
+
+
+def test_an_answer_is_read() -> None:
+    found = Sample("x").read({**said({"type": "text", "text": "a"}, USE), "stopReason": "toolUse"})
+    assert (found.text, found.model, found.stop_reason) == ("a", "m", "toolUse")
+    assert found.tool_uses == [ToolUse("1", "add", {"a": 1})]
+
+
+def test_one_block_is_read_like_a_list_of_one() -> None:
+    assert Sample("x").read(speak("a")).text == "a"
+
+
+def test_results_of_tools_are_read() -> None:
+    block = {"type": "tool_result", "toolUseId": "1", "content": [{"type": "text", "text": "a"}]}
+    (found,) = Sample("x").read(said(block)).content
+    assert found == ToolUseResult("1", [TextContent("a")])
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {},
+        {"model": "m"},
+        {"model": 1, "content": []},
+        {"model": "m", "content": "text"},
+        said({"type": "text"}),
+        said({"type": "unheard of"}),
+        said({"type": "resource_link", "uri": "a:b", "name": "c"}),
+        said({**USE, "input": "text"}),
+        said({**USE, "id": 1}),
+        {"model": "m", "content": [7]},
+    ],
+    ids=str,
+)
+def test_a_malformed_answer_is_none(result: dict[str, Any]) -> None:
+    """MRTR-11, S2C-4."""
+    with pytest.raises(InvalidAnswer):
+        Sample("x").read(result)
+
+
+class City(BaseModel):
+    name: str
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "value"),
+    [
+        ('{"name": "Oslo"}', City, City(name="Oslo")),
+        ('```json\n{"name": "Oslo"}\n```', City, City(name="Oslo")),
+        ('Here you are: {"name": "Oslo"}.', City, City(name="Oslo")),
+        ("[1, 2]", list[int], [1, 2]),
+        (" 42\n", int, 42),
+        ('"a {b} c"', str, "a {b} c"),
+    ],
+)
+def test_json_is_found_in_what_a_model_writes(text: str, wanted: Any, value: Any) -> None:
+    assert read_json(text, wanted) == value
+
+
+@pytest.mark.parametrize("text", ["", "no", '{"name": 7}', '{"name": "Oslo"', "```\n```"])
+def test_what_does_not_fit_the_wanted_type_is_refused(text: str) -> None:
+    with pytest.raises(InvalidAnswer):
+        read_json(text, City)
+
+
+# --- in handlers ----------------------------------------------------------------------------------
+
+
+def make_app(tag: str, rounds: int = 3) -> MCPKit[None]:
+    app: MCPKit[None] = MCPKit("sampling")
+
+    def add(a: int, b: int) -> int:
+        """Add."""
+        count(tag)
+        return a + b
+
+    async def fail() -> str:
+        raise ToolError("no luck")
+
+    async def crash() -> str:
+        raise RuntimeError("secret")
+
+    async def confirm(ctx: Context) -> str:
+        return (await ctx.sample("Sure?")).text
+
+    @app.tool
+    async def loop(ctx: Context) -> str:
+        tools: list[Callable[..., Any]] = [add, fail, crash, confirm]
+        return (await ctx.sample("Go", tools=tools, tool_rounds=rounds)).text
+
+    @app.tool
+    async def city(ctx: Context) -> str:
+        return (await ctx.sample("Where?", result_type=City)).name
+
+    return app
+
+
+def use(name: str, id: str = "1", **arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": name, "input": arguments}
+
+
+@pytest.mark.anyio
+@pytest.mark.in_memory
+@pytest.mark.revisions(*since("2025-11-25"))
+class TestTools:
+    async def test_each_use_is_answered_and_each_tool_runs_once(
+        self, connect: Connect, tag: str
+    ) -> None:
+        """SAMP-2: results alone in a user message, under the ids of the uses."""
+        async with connect(make_app(tag)) as client:
+            uses = [use("add", "x", a=1, b=2), use("add", "y", a=3, b=4)]
+            client.script(said(*uses), said(use("add", "x", a=5, b=6)), "done")
+            assert (await client.call_tool("loop")).text == "done"
+            last = client.questions[-1]["messages"]
+            assert [each["role"] for each in last] == [
+                "user",
+                "assistant",
+                "user",
+                "assistant",
+                "user",
+            ]
+            assert [(each["toolUseId"], each["content"]) for each in last[2]["content"]] == [
+                ("x", [{"type": "text", "text": "3"}]),
+                ("y", [{"type": "text", "text": "7"}]),
+            ]
+            assert not client.violations
+        assert COUNTS[tag] == 3
+
+    @pytest.mark.parametrize(
+        ("asked", "text"),
+        [
+            (use("fail"), "no luck"),
+            (use("missing"), "There is no tool missing"),
+            (use("add", a="x"), "b: required, but missing"),
+        ],
+        ids=["failure", "unknown", "arguments"],
+    )
+    async def test_a_tool_that_fails_tells_the_model(
+        self, connect: Connect, tag: str, asked: dict[str, Any], text: str
+    ) -> None:
+        async with connect(make_app(tag)) as client:
+            client.script(said(asked), "done")
+            assert (await client.call_tool("loop")).text == "done"
+            answer = client.questions[-1]["messages"][-1]["content"]
+            (result,) = answer if isinstance(answer, list) else [answer]
+            assert result["isError"]
+            assert text in result["content"][0]["text"]
+
+    async def test_a_tool_that_crashes_tells_the_model_no_secrets(
+        self, connect: Connect, tag: str
+    ) -> None:
+        async with connect(make_app(tag)) as client:
+            client.script(said(use("crash")), "done")
+            assert (await client.call_tool("loop")).text == "done"
+            assert "secret" not in str(client.questions[-1])
+
+    async def test_a_tool_may_ask_itself(self, connect: Connect, tag: str) -> None:
+        async with connect(make_app(tag)) as client:
+            client.script(said(use("confirm")), "sure", "done")
+            assert (await client.call_tool("loop")).text == "done"
+            assert "sure" in str(client.questions[-1])
+
+    async def test_the_model_must_answer_in_the_end(self, connect: Connect, tag: str) -> None:
+        """SAMP-4."""
+        async with connect(make_app(tag, rounds=2)) as client:
+            client.script(*[said(use("add", str(n), a=n, b=n)) for n in range(9)])
+            await client.call_tool("loop")
+            choices = [each.get("toolChoice") for each in client.questions]
+            assert choices == [None, None, {"mode": "none"}]
+        assert COUNTS[tag] == 2
+
+    async def test_a_client_without_tools_is_not_asked(self, connect: Connect, tag: str) -> None:
+        """SAMP-1."""
+        async with connect(make_app(tag), capabilities={"sampling": {}}) as client:
+            if client.revision == MODERN:
+                with pytest.raises(Exception, match="sampling"):
+                    await client.call_tool("loop")
+            else:
+                assert (await client.call_tool("loop")).is_error
+            assert not client.questions
+
+
+@pytest.mark.anyio
+@pytest.mark.in_memory
+@pytest.mark.revisions(*until("2025-11-25"))
+async def test_there_were_no_tools_yet(connect: Connect, tag: str) -> None:
+    """SAMP-1."""
+    async with connect(make_app(tag)) as client:
+        assert (await client.call_tool("loop")).is_error
+        assert not client.questions
+
+
+async def city_of(client: Asked, *answers: str) -> Any:
+    client.script(*answers)
+    return await client.call_tool("city")
+
+
+@pytest.mark.anyio
+@pytest.mark.in_memory
+async def test_a_result_type(connect: Connect, tag: str) -> None:
+    async with connect(make_app(tag)) as client:
+        assert (await city_of(client, '{"name": "Oslo"}')).text == "Oslo"
+        assert '"name"' in client.questions[0]["systemPrompt"]
+
+
+@pytest.mark.anyio
+@pytest.mark.in_memory
+async def test_the_model_is_told_once_what_was_wrong(connect: Connect, tag: str) -> None:
+    async with connect(make_app(tag)) as client:
+        assert (await city_of(client, "{}", '{"name": "Oslo"}')).text == "Oslo"
+        assert "name: required" in client.messages[1]
+        assert (await city_of(client, "{}", "{}", '{"name": "Oslo"}')).is_error
+        assert len(client.questions) == 2
