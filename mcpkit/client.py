@@ -120,6 +120,8 @@ class Client:
         timeout: Seconds that a request may take; None waits as long as it takes.
         probe_timeout: Seconds to wait for a sign of life before the handshake is tried (ERA-10).
         max_rounds: How often one request may be asked for input before it fails (MRTR-17).
+        on_round: Called with the number of the round, from 1, and the result that asks for input,
+            as on the wire, before it is answered (2026-07-28).
         env, cwd, stderr: For a server that is a process.
         raise_exceptions: With an app object: raise the handler's own exception instead of
             returning what the client would see.
@@ -141,6 +143,7 @@ class Client:
         timeout: float | None = 60,
         probe_timeout: float = 5,
         max_rounds: int = 16,
+        on_round: Callable[[int, Params], object] | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         stderr: int | None = None,
@@ -168,6 +171,7 @@ class Client:
         self._timeout = timeout
         self._probe_timeout = probe_timeout
         self._max_rounds = max_rounds
+        self._on_round = on_round
         self._env, self._cwd, self._stderr = env, cwd, stderr
         self._raise = raise_exceptions
         self._raised: dict[Id, BaseException] = {}
@@ -454,7 +458,7 @@ class Client:
     async def _ask(self, method: str, params: Params, **options: Any) -> Params:
         """A request whose answer may be that the server needs input first (MRTR)."""
         again = dict(params)
-        for _ in range(self._max_rounds + 1):
+        for number in range(self._max_rounds + 1):
             result = await self.request(method, again, **options)
             kind = result.get("resultType", "complete")
             if kind == "complete":
@@ -463,6 +467,8 @@ class Client:
                 raise ValueError(f"The server's answer to {method} has the unknown type {kind!r}")
             again = dict(params)
             wishes: Params = result.get("inputRequests") or {}
+            if self._on_round is not None:
+                self._on_round(number + 1, result)
             if wishes:
                 again["inputResponses"] = {
                     key: await self._handle(wish["method"], wish.get("params") or {})

@@ -37,6 +37,7 @@ class Questions:
         connection: Makes the requests.
         send: Takes their texts.
         timeout: Seconds to wait for an answer, unless the ask says otherwise.
+        on_asked: Called when a question has been put.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class Questions:
         "_connection",
         "_held",
         "_lost",
+        "_on_asked",
         "_open",
         "_roots",
         "_send",
@@ -51,9 +53,14 @@ class Questions:
     )
 
     def __init__(
-        self, connection: Connection, send: Callable[[bytes], None], timeout: float
+        self,
+        connection: Connection,
+        send: Callable[[bytes], None],
+        timeout: float,
+        on_asked: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection = connection
+        self._on_asked = on_asked
         self._send = send
         self._timeout = timeout
         self._open: dict[Id, _Question] = {}
@@ -61,6 +68,11 @@ class Questions:
         self._lost = False
         self._roots: list[Root] | None = None
         self._changes = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether any question waits for its answer."""
+        return bool(self._open)
 
     async def ask(
         self,
@@ -96,6 +108,7 @@ class Questions:
             self._held[id] = text  # LIFE-6
         else:
             self._send(text)
+        self._on_asked()
         try:
             with anyio.fail_after(self._timeout if ask.timeout is None else ask.timeout):
                 await question.arrived.wait()

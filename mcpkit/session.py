@@ -119,6 +119,9 @@ class _Listen:
 _MOST_WAITING: Final = 1000
 """Requests that may wait to be begun. Beyond it pings and cancellations wait as well, unread."""
 
+_MOST_HELD: Final = 10 * _MOST_WAITING
+"""Requests that may wait while a question is open, since its answer has to be read."""
+
 _LIST_FILTERS: Final[dict[str, ListKind]] = {
     "toolsListChanged": "tools",
     "promptsListChanged": "prompts",
@@ -191,7 +194,9 @@ class Session:
         self._dropped = 0
         self._closing = False
         self._idle: anyio.Event | None = None
-        self._questions = Questions(self._connection, channel.send, server.settings.ask_timeout)
+        self._questions = Questions(
+            self._connection, channel.send, server.settings.ask_timeout, self._read_on
+        )
         self._root_handlers: list[RootsHandler] = []
         self._acts: dict[str, Callable[[Request], Reply | None]] = {
             "subscribe": self._subscribe,
@@ -242,7 +247,13 @@ class Session:
     @property
     def saturated(self) -> bool:
         """Whether so much waits that reading should wait too; `on_relief` tells when it ends."""
-        return len(self._waiting) >= _MOST_WAITING
+        # While a question is open, its answer must be read, whatever stands before it.
+        return len(self._waiting) >= _MOST_WAITING and not self._questions.open
+
+    def _read_on(self) -> None:
+        """A question was put: its answer stands behind whatever else the client has sent."""
+        if len(self._waiting) >= _MOST_WAITING:
+            self._tasks.soon(self.on_relief)
 
     @property
     def busy(self) -> bool:
@@ -260,8 +271,10 @@ class Session:
             self._answer_with(request, act)
         elif known.capability is None or self._has_room():
             self._begin(request)
-        else:
+        elif len(self._waiting) < _MOST_HELD:
             self._waiting[request] = contextvars.copy_context()
+        else:
+            self._fail(request, InternalError("Too many requests are waiting; ask again later"))
 
     def _has_room(self) -> bool:
         # What is not begun takes less memory than an answer that the client does not fetch.

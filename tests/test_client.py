@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpkit import Client, MCPKit
+from mcpkit import Client, Context, MCPKit
 from mcpkit.client import command_of
 from mcpkit.errors import (
     ConnectionClosed,
@@ -21,7 +21,7 @@ from mcpkit.errors import (
     ProtocolError,
     UnsupportedProtocolVersion,
 )
-from mcpkit.testing import REVISIONS
+from mcpkit.testing import REVISIONS, TestClient
 
 pytestmark = pytest.mark.anyio
 
@@ -781,3 +781,23 @@ if method == "subscriptions/listen":
         with pytest.raises(MethodNotFound):
             async with client.listen(lambda *change: None, tools=True):
                 pytest.fail("nothing was agreed upon")
+
+
+def test_each_round_can_be_seen() -> None:
+    """MRTR-17: what a client is asked, round by round."""
+    app = MCPKit("rounds")
+
+    @app.tool
+    async def two(ctx: Context) -> str:
+        first = await ctx.elicit("First?", key="first")
+        second = await ctx.elicit("Second?", key="second")
+        return f"{first.accepted} {second.accepted}"
+
+    seen: list[tuple[int, list[str]]] = []
+    with TestClient(
+        app,
+        elicitation=lambda params: {"action": "accept"},
+        on_round=lambda number, result: seen.append((number, [*result["inputRequests"]])),
+    ) as client:
+        assert client.call_tool("two").text == "True True"
+    assert seen == [(1, ["first"]), (2, ["second"])]
