@@ -649,7 +649,9 @@ class Session:
         send = self._send_anyway if method == _OUTLASTING else self._send_about
         if self._tasks.on_loop():
             send(request, text)
-        elif not self._channel.congested or method == _OUTLASTING:
+        elif self._channel.congested and method != _OUTLASTING:
+            self._leave_out()
+        else:
             self._tasks.soon(lambda: send(request, text))
 
     def _send_anyway(self, request: Request, text: bytes) -> None:
@@ -660,11 +662,14 @@ class Session:
         if not self._connection.is_in_flight(request):
             return  # PROG-3, CANC-4
         if self._channel.congested:
-            if not self._dropped:
-                log.warning("the client does not keep up: log messages and progress are left out")
-            self._dropped += 1
+            self._leave_out()
             return
         self._channel.send(text)
+
+    def _leave_out(self) -> None:
+        if not self._dropped:
+            log.warning("the client does not keep up: log messages and progress are left out")
+        self._dropped += 1
 
     def log_threshold(self, request: Request) -> int | None:
         """The rank of the least level to send with a request; None: nothing (LOG-2, LOG-4)."""
