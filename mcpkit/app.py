@@ -13,7 +13,6 @@ from mcpkit import define
 from mcpkit.context import ListKind
 from mcpkit.define import PromptOptions, ResourceOptions, ToolOptions
 from mcpkit.errors import RegistrationError
-from mcpkit.files import Directory, file_resource
 from mcpkit.registry import Registry
 from mcpkit.sealing import secrets_from_environment
 from mcpkit.server import Server, Settings
@@ -358,6 +357,8 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: There is no such file or directory, or the URI is taken.
         """
+        from mcpkit.files import Directory, file_resource
+
         registry = self._server.registry
         if os.path.isdir(path):
             directory = Directory(path, uri, pattern=pattern, hidden=hidden, mime_type=mime_type)

@@ -7,14 +7,11 @@ how to read the answer; how it gets there is not its concern.
 from __future__ import annotations
 
 import copy
-import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeAlias
 
 from pydantic_core import ValidationError
 from typing_extensions import TypedDict, TypeVar
@@ -38,6 +35,9 @@ from mcpkit.types import (
     is_array,
     is_object,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "Ask",
@@ -101,7 +101,13 @@ class Ask(DeclaredAsk, Generic[T]):
     def fingerprint(self, revision: Revision) -> str:
         """What tells this ask from a different one: the same for the same question."""
         asked = encode([self.METHOD, self.params(revision)])
-        return hashlib.sha256(asked).hexdigest()[:16]
+        return _digest(asked)
+
+
+def _digest(asked: bytes) -> str:
+    from hashlib import sha256  # loaded when needed: it brings OpenSSL along
+
+    return sha256(asked).hexdigest()[:16]
 
 
 def _has(declared: Any, needed: Mapping[str, Any]) -> bool:
@@ -223,7 +229,7 @@ class ElicitUrl(Ask[Elicitation[None]]):
     def fingerprint(self, revision: Revision) -> str:
         """The page, not the id, which differs each time."""
         asked = encode([self.METHOD, self.message, self.url])
-        return hashlib.sha256(asked).hexdigest()[:16]
+        return _digest(asked)
 
 
 def _action(result: Mapping[str, Any]) -> str:
@@ -236,7 +242,7 @@ def _action(result: Mapping[str, Any]) -> str:
 # --- the model ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ToolUse:
     """The model wants a tool called (2025-11-25 and later)."""
 
@@ -245,7 +251,7 @@ class ToolUse:
     input: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ToolUseResult:
     """What the tool answered."""
 
@@ -257,7 +263,7 @@ class ToolUseResult:
 SampleBlock: TypeAlias = ContentBlock | ToolUse | ToolUseResult
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SampleMessage:
     """A message of the conversation that the model continues."""
 
@@ -265,7 +271,7 @@ class SampleMessage:
     role: Role = "user"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SampleResult:
     """What the model said.
 
@@ -513,8 +519,7 @@ def read_json(text: str, wanted: Any) -> Any:
 # --- the roots ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(NamedTuple):
     """A place the client is willing to let servers look at: a hint, not a permission (ROOT-1).
 
     Args:
@@ -528,6 +533,9 @@ class Root:
     @property
     def path(self) -> Path | None:
         """The directory or file, percent-decoded; None if the URI is not a local file."""
+        from pathlib import Path  # only those who look at roots pay for these
+        from urllib.parse import unquote, urlsplit
+
         try:
             parts = urlsplit(self.uri)
         except ValueError:
@@ -547,6 +555,8 @@ class Root:
         Args:
             path: A path, or a ``file://`` URI.
         """
+        from pathlib import Path  # as above
+
         root = self.path
         text = os.fspath(path)
         inner = Root(text).path if text.startswith("file:") else Path(text)

@@ -7,10 +7,10 @@ its unit test need neither a session nor an app.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, overload
-from uuid import uuid4
 
 from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypeVar, Unpack
@@ -469,7 +469,9 @@ class Context(Facts[StateT]):
         Raises:
             As `elicit`.
         """
-        ask = ElicitUrl(message, url, elicitation_id or uuid4().hex, key=key, timeout=timeout)
+        ask = ElicitUrl(
+            message, url, elicitation_id or os.urandom(16).hex(), key=key, timeout=timeout
+        )
         answer: Elicitation[None] = await self.peer.ask(self, ask)
         return answer
 
@@ -686,7 +688,9 @@ class SyncContext(Facts[StateT]):
         timeout: float | None = None,
     ) -> Elicitation[None]:
         """Ask the user to open a page; blocks. As `Context.elicit_url`."""
-        ask = ElicitUrl(message, url, elicitation_id or uuid4().hex, key=key, timeout=timeout)
+        ask = ElicitUrl(
+            message, url, elicitation_id or os.urandom(16).hex(), key=key, timeout=timeout
+        )
         answer: Elicitation[None] = self._wait(self.peer.ask, self._context, ask)
         return answer
 

@@ -33,7 +33,7 @@ __all__ = ["Accepted", "Choices", "Declined", "Dismissed", "Elicitation", "Form"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Accepted(Generic[T]):
     """The user answered.
 
@@ -45,7 +45,7 @@ class Accepted(Generic[T]):
     accepted: Literal[True] = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Declined:
     """The user said no."""
 
@@ -53,7 +53,7 @@ class Declined:
     data: None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Dismissed:
     """The user closed the question without an answer (``cancel`` on the wire)."""
 
@@ -65,7 +65,7 @@ Elicitation: TypeAlias = Accepted[T] | Declined | Dismissed
 """What `Context.elicit` returns: look at ``accepted``, or ``match`` on the class."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Choices:
     """A choice among values, for `Context.elicit` or as metadata of a field.
 

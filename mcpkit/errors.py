@@ -30,7 +30,6 @@ reference, the server's log has the traceback under the same reference.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -253,8 +252,10 @@ class UrlElicitationRequired(ProtocolError):
     CODE = -32042
 
     def __init__(self, message: str, url: str, *, elicitation_id: str | None = None) -> None:
+        from hashlib import sha256  # loaded when needed: it brings OpenSSL along
+
         self.url = url
-        self.elicitation_id = elicitation_id or hashlib.sha256(url.encode()).hexdigest()[:32]
+        self.elicitation_id = elicitation_id or sha256(url.encode()).hexdigest()[:32]
         asked = {
             "mode": "url",
             "message": message,

@@ -7,7 +7,7 @@ protocol asks for a *result*: a tool that failed.
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeGuard, cast
@@ -229,7 +229,7 @@ def _tool_members(tool: Tool, rendered: Rendered, revision: Revision) -> bytes:
 
 def fault(context: Context[Any], error: BaseException, what: str) -> str:
     """Log a fault of the server, and give the reference that stands beside it in the log."""
-    reference = f"reference {secrets.token_hex(4)}"
+    reference = f"reference {os.urandom(4).hex()}"
     log.error("%s (%s, request %r)", what, reference, context.request_id, exc_info=error)
     context.peer.handler_raised(context.request, error)
     return reference

@@ -8,7 +8,6 @@ something.
 from __future__ import annotations
 
 import copy
-import difflib
 import functools
 import math
 import re
@@ -514,6 +513,8 @@ class Arguments:
         return values
 
     def _unknown(self, name: str) -> str:
+        import difflib  # only for those who get it wrong
+
         close = difflib.get_close_matches(name, self._by_wire_name, n=1)
         if close:
             return f'{name}: unknown argument; did you mean "{close[0]}"?'

@@ -7,10 +7,7 @@ readable, but signed (HMAC-SHA-256).
 from __future__ import annotations
 
 import binascii
-import hashlib
-import hmac
 import os
-import secrets
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
@@ -61,13 +58,13 @@ class Sealer:
         if len(value) > _MOST_BYTES:
             raise ValueError(f"{len(value)} bytes are more than can be sealed ({_MOST_BYTES})")
         packed = zlib.compress(value, 6)
-        nonce = secrets.token_bytes(_NONCE_SIZE)
+        nonce = os.urandom(_NONCE_SIZE)
         key = self._keys[0]
         if self._aead is not None:
             sealed = _ENCRYPTED + nonce + self._aead(key).encrypt(nonce, packed, _ENCRYPTED)
         else:
             body = _SIGNED + nonce + packed
-            sealed = body + hmac.digest(key, body, "sha256")
+            sealed = body + _mac(key, body)
         return urlsafe_b64encode(sealed).rstrip(b"=").decode("ascii")
 
     def open(self, text: str) -> bytes:
@@ -94,8 +91,7 @@ class Sealer:
         nonce = sealed[1 : 1 + _NONCE_SIZE]
         if sealed[:1] == _SIGNED and len(sealed) > 1 + _NONCE_SIZE + _MAC_SIZE:
             body, mac = sealed[:-_MAC_SIZE], sealed[-_MAC_SIZE:]
-            matches = hmac.compare_digest(hmac.digest(key, body, "sha256"), mac)
-            return body[1 + _NONCE_SIZE :] if matches else None
+            return body[1 + _NONCE_SIZE :] if _equal(_mac(key, body), mac) else None
         if sealed[:1] == _ENCRYPTED and self._aead is not None:
             try:
                 opened: bytes = self._aead(key).decrypt(
@@ -109,8 +105,19 @@ class Sealer:
 
 def _derive(secret: bytes, purpose: str) -> bytes:
     """A key for one purpose (HKDF of RFC 5869 with an empty salt, one block)."""
-    extracted = hmac.digest(bytes(32), secret, "sha256")
-    return hmac.digest(extracted, b"mcpkit " + purpose.encode() + b"\x01", hashlib.sha256)
+    return _mac(_mac(bytes(32), secret), b"mcpkit " + purpose.encode() + b"\x01")
+
+
+def _mac(key: bytes, text: bytes) -> bytes:
+    import hmac  # loaded when needed: it brings OpenSSL along
+
+    return hmac.digest(key, text, "sha256")
+
+
+def _equal(one: bytes, other: bytes) -> bool:
+    import hmac  # as above
+
+    return hmac.compare_digest(one, other)
 
 
 def _load_aead() -> Any:

@@ -269,7 +269,7 @@ class Session:
         act = self._acts.get(known.operation)
         if act is not None:
             self._answer_with(request, act)
-        elif known.capability is None or self._has_room():
+        elif capability is None or self._has_room():
             self._begin(request)
         elif len(self._waiting) < _MOST_HELD:
             self._waiting[request] = contextvars.copy_context()

@@ -6,6 +6,7 @@ goes into a nursery. Both may be told to do something from another thread.
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import sys
 import threading
@@ -16,8 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import anyio
 
 if TYPE_CHECKING:
-    import asyncio
-
     import trio
     from anyio.abc import TaskGroup
 
@@ -59,8 +58,6 @@ class AsyncioTasks:
         Most handlers never wait, or once: this saves them a task, or a turn of the event loop.
         """
         if sys.version_info >= (3, 12):
-            import asyncio
-
             task = asyncio.Task(work, loop=self._loop, eager_start=True)
             if task.done():
                 return _nothing_to_cancel
@@ -106,8 +103,6 @@ class AsyncioTasks:
 
     async def aclose(self) -> None:
         """Cancel what still runs, and wait until it has ended."""
-        import asyncio
-
         current = asyncio.current_task()
         waiting = [task for task in self._kept if task is not current]
         if self._spare is not None:
@@ -163,8 +158,6 @@ class _Steps(Coroutine[Any, Any, None]):
     def _park(self) -> Any:
         if self._parked is not None:
             raise StopIteration
-        import asyncio
-
         self._parked = asyncio.get_running_loop().create_future()
         return next(self._parked.__await__())
 
@@ -198,6 +191,11 @@ _TAKEN: Final = object()
 _NEVER_PARKED: Final[Any] = object()
 
 
+_current_task = asyncio.current_task
+_enter_task = asyncio.tasks._enter_task
+_leave_task = asyncio.tasks._leave_task
+
+
 class _SpareTask:
     """A parked task, in whose name the first steps of coroutines run (Python 3.11 only).
 
@@ -224,9 +222,9 @@ class _SpareTask:
         def _may_stay(self) -> bool:
             # What was set or cancelled must not reach the next request.
             return (
-                self._steps.can_wait
-                and not self.task.cancelling()
+                not self.task.cancelling()
                 and _same(self._context, self._untouched)
+                and self._steps.can_wait
             )
 
     else:
@@ -243,13 +241,11 @@ class _SpareTask:
 
     def take_first_step(self, work: Work) -> bool:
         """Run a coroutine until it first waits; whether the task stays parked."""
-        import asyncio
-
         loop, task = self._loop, self.task
-        outer = asyncio.current_task(loop)
+        outer = _current_task(loop)
         if outer is not None:
-            asyncio.tasks._leave_task(loop, outer)
-        asyncio.tasks._enter_task(loop, task)
+            _leave_task(loop, outer)
+        _enter_task(loop, task)
         try:
             first = self._context.run(work.send, None)
         except StopIteration:
@@ -259,17 +255,20 @@ class _SpareTask:
         else:
             self._steps.carry_on(work, first)
         finally:
-            asyncio.tasks._leave_task(loop, task)
+            _leave_task(loop, task)
             if outer is not None:
-                asyncio.tasks._enter_task(loop, outer)
+                _enter_task(loop, outer)
         return False
 
 
 def _same(one: contextvars.Context, other: contextvars.Context) -> bool:
     """Whether two contexts hold the same objects; equal ones are not enough."""
-    return len(one) == len(other) and all(
-        other.get(variable, _NOT_TAKEN) is one[variable] for variable in one
-    )
+    if len(one) != len(other):
+        return False
+    for variable in one:  # noqa: SIM110 - for every call, and a generator costs as much as the rest
+        if other.get(variable, _NOT_TAKEN) is not one[variable]:
+            return False
+    return True
 
 
 def _nothing_to_cancel() -> None:
@@ -331,8 +330,6 @@ async def open_tasks() -> AsyncGenerator[Tasks, None]:
             yield TrioTasks(group, trio.lowlevel.current_trio_token())
             group.cancel_scope.cancel()
         return
-    import asyncio
-
     tasks = AsyncioTasks(asyncio.get_running_loop())
     try:
         yield tasks

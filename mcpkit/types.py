@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "Annotations",
@@ -279,6 +281,8 @@ class Media:
         if isinstance(source, (bytes, bytearray, memoryview)):
             self._data = bytes(source)
         else:
+            from pathlib import Path  # only those who send files pay for it
+
             self._path = Path(source)
         self.annotations = annotations
         guess = mime_type or self._guess()

@@ -32,11 +32,11 @@ closing ``{#…}`` after a query expression.
 
 from __future__ import annotations
 
+# urllib.parse is imported where it is used: a server without such URIs starts without it.
 import re
 from collections.abc import Mapping, Sequence
 from keyword import iskeyword
 from typing import Final, NamedTuple, NoReturn, cast
-from urllib.parse import quote, unquote_to_bytes
 
 __all__ = ["UriTemplate", "Variable"]
 
@@ -293,7 +293,9 @@ class _Parser:
             if char == "%":
                 self.refuse(at, "'%' without two hex digits; write %25 for a percent sign")
             if "\ud800" <= char <= "\udfff":
-                self.refuse(at, f"{char!r} is half a surrogate pair; write the whole character")
+                from urllib.parse import quote
+
+            self.refuse(at, f"{char!r} is half a surrogate pair; write the whole character")
             self.refuse(at, f"{char!r} is not allowed in a URI; write {quote(char, safe='')}")
         previous = self.previous()
         if previous is not None and previous.symbol in ("?", "&"):
@@ -456,6 +458,8 @@ _LOWER_TRIPLET: Final = re.compile(r"%(?:[a-f][0-9A-Fa-f]|[0-9][a-f]|[A-F][a-f])
 def _normalise(uri: str) -> str:
     """Encode what is not ASCII, and write percent-encoded bytes in upper case."""
     if not uri.isascii():
+        from urllib.parse import quote
+
         uri = quote(uri, safe=_ASCII)
     if "%" in uri:
         if _BROKEN_TRIPLET.search(uri):
@@ -465,7 +469,11 @@ def _normalise(uri: str) -> str:
 
 
 def _decode(raw: str, variable: Variable) -> str:
-    value = unquote_to_bytes(raw).decode("utf-8") if "%" in raw else raw
+    value = raw
+    if "%" in raw:
+        from urllib.parse import unquote_to_bytes
+
+        value = unquote_to_bytes(raw).decode("utf-8")
     if variable.max_length is not None and len(value) > variable.max_length:
         raise _NoMatch
     return value
@@ -571,6 +579,8 @@ def _named(operator: _Operator, variable: Variable, text: str) -> str:
 
 
 def _encode(value: str, operator: _Operator) -> str:
+    from urllib.parse import quote
+
     if not operator.reserved:
         return quote(value, safe="")
     # Section 3.2.3: reserved expansion keeps what is percent-encoded already.
