@@ -293,9 +293,9 @@ class _Parser:
             if char == "%":
                 self.refuse(at, "'%' without two hex digits; write %25 for a percent sign")
             if "\ud800" <= char <= "\udfff":
-                from urllib.parse import quote
+                self.refuse(at, f"{char!r} is half a surrogate pair; write the whole character")
+            from urllib.parse import quote
 
-            self.refuse(at, f"{char!r} is half a surrogate pair; write the whole character")
             self.refuse(at, f"{char!r} is not allowed in a URI; write {quote(char, safe='')}")
         previous = self.previous()
         if previous is not None and previous.symbol in ("?", "&"):

@@ -61,7 +61,6 @@ FLOORS: Final[dict[str, int]] = {
 
 DEFERRED: Final = {
     ("", "client"): "so that a server does not load an event loop to be imported",
-    ("app", "files"): "so that only those who serve files load what finds them",
     ("client", "app"): "so that a client of processes does not load what serves",
     ("pytest_plugin", "testing"): "so that pytest starts quickly where mcpkit is merely installed",
 }
