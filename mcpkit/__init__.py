@@ -37,7 +37,8 @@ from mcpkit.errors import (
     ToolError,
     UrlElicitationRequired,
 )
-from mcpkit.markers import Complete, Depends
+from mcpkit.http import HttpOptions, HttpRequest
+from mcpkit.markers import Complete, Depends, Header
 from mcpkit.types import (
     Annotations,
     AssistantMessage,
@@ -86,6 +87,9 @@ __all__ = [
     "ElicitationError",
     "EmbeddedResource",
     "File",
+    "Header",
+    "HttpOptions",
+    "HttpRequest",
     "Icon",
     "Image",
     "ImageContent",

@@ -13,6 +13,7 @@ from mcpkit import define
 from mcpkit.context import ListKind
 from mcpkit.define import PromptOptions, ResourceOptions, ToolOptions
 from mcpkit.errors import RegistrationError
+from mcpkit.http import HttpOptions
 from mcpkit.registry import Registry
 from mcpkit.sealing import secrets_from_environment
 from mcpkit.server import Server, Settings
@@ -53,6 +54,7 @@ class MCPKit(Generic[StateT]):
             (2026-07-28).
         ask_timeout: For how many seconds a handler waits for an answer of the client (before
             2026-07-28).
+        http: How it is served over HTTP, wherever nothing else is said: a dict of `HttpOptions`.
     """
 
     def __init__(
@@ -75,10 +77,16 @@ class MCPKit(Generic[StateT]):
         secret: str | Sequence[str] | None = None,
         state_lifetime: float = 3600,
         ask_timeout: float = 600,
+        http: HttpOptions | None = None,
     ) -> None:
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1, or None for a single page")
         self._lifespan = lifespan
+        self._http: HttpOptions = http or {}
+        self._runtime: Any = None
+        self._application: Any = None
+        self.routes: list[Any] = []
+        """Starlette routes to serve over HTTP beside the endpoint."""
         self._server = Server(
             Implementation(
                 name,
@@ -392,13 +400,66 @@ class MCPKit(Generic[StateT]):
         """Serve until the client leaves or the process is told to stop.
 
         Args:
-            transport: ``"stdio"``.
-            options: Passed to the transport; see its ``run``.
+            transport: ``"stdio"``, ``"http"``, or ``"sse"`` for clients of 2024-11-05 as well.
+            options: Passed to the transport: for HTTP ``host``, ``port`` and `HttpOptions`.
 
         Raises:
             ValueError: There is no such transport.
         """
-        load(transport).run(self.running, **options)
+        load(transport).run(self, **options)
+
+    # --- as a part of other applications ----------------------------------------------------------
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Be an ASGI application: ``uvicorn server:app``, or mounted in another one."""
+        if self._application is None:
+            self._application = self.asgi()
+        await self._application(scope, receive, send)
+
+    def asgi(self, *, loopback: bool | None = None, **options: Unpack[HttpOptions]) -> Any:
+        """This app as an ASGI application with options of its own.
+
+        The app itself is one, with the options it was made with.
+
+        Args:
+            loopback: Whether the server listens on loopback addresses only, so that foreign names
+                in ``Host`` are refused; None goes by the address a connection arrives at.
+            options: See `HttpSettings`.
+        """
+        return self._make(None, loopback, options)
+
+    def route(self, path: str, /, **options: Unpack[HttpOptions]) -> Any:
+        """A Starlette route that answers at exactly this path, with and without a slash at its end.
+
+        Args:
+            path: Such as ``/mcp``; below whatever the router that it is added to is mounted at.
+            options: See `HttpSettings`; ``path`` is of no use here.
+        """
+        return load("http").make_route(self._make(path, None, options), path)
+
+    def attach(self, host: Any, path: str, /, **options: Unpack[HttpOptions]) -> None:
+        """Serve this app at a path of a Starlette or FastAPI application.
+
+        The host's lifespan then enters and leaves this app's as well.
+
+        Args:
+            host: The application; its routes get one more, in front.
+            path: Answered exactly, with and without a slash at its end.
+            options: See `HttpSettings`; ``path`` is of no use here.
+
+        Raises:
+            TypeError: The host has no routes to add to.
+        """
+        load("http").attach(self._make(path, None, options), host, path)
+
+    def _make(self, prefix: str | None, loopback: bool | None, options: HttpOptions) -> Any:
+        http = load("http")
+        if self._runtime is None:
+            self._runtime = http.Runtime(self.running)
+        merged: HttpOptions = {**self._http, **options}
+        return http.make_application(
+            self._runtime, self.routes, merged, loopback=loopback, prefix=prefix
+        )
 
 
 def _secrets(secret: str | Sequence[str] | None) -> tuple[str, ...]:

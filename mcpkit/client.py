@@ -14,20 +14,21 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import anyio
 from typing_extensions import Self
 
 from mcpkit.errors import (
     ConnectionClosed,
+    HeaderMismatch,
     InternalError,
     MethodNotFound,
     ProtocolError,
     UnsupportedProtocolVersion,
 )
 from mcpkit.protocol import wire
-from mcpkit.protocol.caller import Answered, Asked, Caller, Event, Told, Unreadable
+from mcpkit.protocol.caller import Answered, Asked, Caller, Event, Sent, Told, Unreadable
 from mcpkit.protocol.connection import Request
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Revision
@@ -48,14 +49,17 @@ from mcpkit.transports.process import ProcessLink
 from mcpkit.types import Implementation, LogLevel, ResourceContents, is_array, is_object
 
 if TYPE_CHECKING:
+    import httpx2
+
     from mcpkit.app import MCPKit
+    from mcpkit.transports.http_client import HttpLink
 
 __all__ = ["Client", "Handler", "Target"]
 
 log = logging.getLogger("mcpkit.client")
 
 Target: TypeAlias = "MCPKit[Any] | str | os.PathLike[str] | Sequence[str]"
-"""An app object, the path of a server's file, or a command."""
+"""An app object, the path of a server's file, a command, or an ``http://`` or ``https://`` URL."""
 
 Params: TypeAlias = Mapping[str, Any]
 Handler: TypeAlias = Callable[[Params], "Params | Awaitable[Params]"]
@@ -100,6 +104,15 @@ _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _RECOGNISED: Final = (-32020, -32021, -32022)
 """Errors that only a server without handshake gives (ERA-10)."""
 
+_DENIED: Final = (401, 403, 407, 429)
+"""HTTP statuses that say nothing about what a server speaks."""
+
+_REFUSED: Final = frozenset(range(400, 500)) - {*_DENIED}
+"""HTTP statuses of a server that may not know what it is asked (ERA-11)."""
+
+_NOT_HERE: Final = (400, 404, 405)
+"""HTTP statuses of a server that may want GET instead (ERA-12)."""
+
 
 class Client:
     """A connection to a server, as an async context manager.
@@ -108,7 +121,7 @@ class Client:
 
     Args:
         target: An app object (served in memory), the path of a server's file (run with
-            ``mcpkit run``), or a command.
+            ``mcpkit run``), a command, or the URL of a server (``pip install "mcpkit[client]"``).
         revision: Speak this one; None finds out what the server speaks.
         name, version: What the client calls itself.
         elicitation, sampling: Answer what the server asks; given ``params``, they return the
@@ -123,6 +136,10 @@ class Client:
         on_round: Called with the number of the round, from 1, and the result that asks for input,
             as on the wire, before it is answered (2026-07-28).
         env, cwd, stderr: For a server that is a process.
+        headers: Sent with every HTTP request, such as ``Authorization``.
+        http_client: Sends the HTTP requests, for its proxies, certificates, authentication or
+            transport. Its timeouts do not apply, except to connecting, and it follows no
+            redirects. It is not closed, and may serve several clients.
         raise_exceptions: With an app object: raise the handler's own exception instead of
             returning what the client would see.
     """
@@ -147,6 +164,8 @@ class Client:
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         stderr: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        http_client: httpx2.AsyncClient | None = None,
         raise_exceptions: bool = False,
     ) -> None:
         if revision is not None and revision not in BY_VERSION:
@@ -173,10 +192,12 @@ class Client:
         self._max_rounds = max_rounds
         self._on_round = on_round
         self._env, self._cwd, self._stderr = env, cwd, stderr
+        self._headers, self._http_client = headers, http_client
         self._raise = raise_exceptions
         self._raised: dict[Id, BaseException] = {}
         self._pending: dict[Id, _Pending] = {}
         self._link: Link | None = None
+        self._http: HttpLink | None = None
         self._tasks: Tasks | None = None
         self._closed = False
         self._stack = AsyncExitStack()
@@ -215,6 +236,17 @@ class Client:
         if isinstance(target, MCPKit):
             server = await self._stack.enter_async_context(target.running())
             return MemoryLink(server, self._tasks, self._receive, self._note_exception)
+        if is_url(target):
+            self._http = _http_link(
+                target,
+                self._tasks,
+                self._receive,
+                self._lost,
+                self._renew,
+                headers=self._headers,
+                http_client=self._http_client,
+            )
+            return self._http
         command = command_of(target)
         link = ProcessLink(
             command,
@@ -232,32 +264,63 @@ class Client:
         """Find out which revision to speak, and who answers."""
         wanted = self._wanted
         if wanted is not None and wanted.handshake:
-            await self._initialize(wanted)
+            await self._shake_hands(wanted)
             return
         self._caller.revision = wanted or PER_REQUEST[-1]
         try:
             await self._discover()
-        except ConnectionClosed:
-            raise
-        except ProtocolError as error:
-            if wanted is not None:
+            return
+        except (ConnectionClosed, ProtocolError, TimeoutError, ValueError) as error:
+            if wanted is not None or not self._speaks_otherwise(error):
                 raise
-            supported = _supported(error)
+            recognised = isinstance(error, ProtocolError) and error.code in _RECOGNISED
+            supported = _supported(error) if recognised else ()
             shared = next(
                 (each for each in reversed(PER_REQUEST) if each.version in supported), None
             )
-            if error.code in _RECOGNISED and shared is not None:
+            if shared is not None:
                 self._caller.revision = shared
                 await self._discover()
-            else:
-                await self._initialize(HANDSHAKE[-1])
-        except (TimeoutError, ValueError):
-            if wanted is not None:
+                return
+            older = any(each.version in supported for each in HANDSHAKE)
+            if recognised and not older and self._http is not None:
                 raise
-            await self._initialize(HANDSHAKE[-1])
+            refused = error
+        await self._shake_hands(HANDSHAKE[-1], refused)
+
+    def _speaks_otherwise(self, error: Exception) -> bool:
+        """Whether a server that fails without a handshake may be one that wants it (ERA-11)."""
+        if self._http is None:
+            return not isinstance(error, ConnectionClosed)
+        if isinstance(error, ConnectionClosed):
+            return self._http.status in _REFUSED
+        return self._http.status not in _DENIED
+
+    async def _shake_hands(self, wanted: Revision, refused: Exception | None = None) -> None:
+        """Find out how a server wants its handshake.
+
+        Args:
+            wanted: The version to ask for.
+            refused: What the server said when it was asked without one.
+        """
+        http = self._http
+        if refused is None or http is None or not http.is_old():
+            try:
+                await self._initialize(wanted)
+                return
+            except (ConnectionClosed, ProtocolError) as error:
+                if http is None or http.status not in _NOT_HERE:
+                    raise
+                refused = error
+        if not await http.look_for_endpoint(self._probe_timeout):  # ERA-12
+            raise refused
+        await self._initialize(wanted)
 
     async def _discover(self) -> None:
         result = await self.request("server/discover", timeout=self._probe_timeout)
+        if self._wanted is None and not is_array(result.get("supportedVersions")):
+            # Some servers answer anything with an empty object.
+            raise ValueError("The server's answer to server/discover names no versions")
         meta: Params = result.get("_meta") or {}
         info: Params | None = meta.get("io.modelcontextprotocol/serverInfo")
         self._introduced(info, result)
@@ -276,7 +339,22 @@ class Client:
             raise UnsupportedProtocolVersion(str(offered), [each.version for each in HANDSHAKE])
         self._caller.revision = found
         self._introduced(result.get("serverInfo"), result)
+        if self._http is not None:
+            self._http.version = found.version
         await self.notify("notifications/initialized")
+        if self._http is not None:
+            await self._http.listen()
+
+    async def _renew(self) -> None:
+        """Make a new handshake: the server has forgotten the session (HTTPL-16)."""
+        spoken = self._caller.revision
+        assert spoken is not None
+        log.warning("the server has forgotten the session; making a new one")
+        try:
+            await self._initialize(spoken)
+        except BaseException:
+            self._caller.revision = spoken
+            raise
 
     def _introduced(self, info: Params | None, result: Params) -> None:
         self.server_info = None if info is None else wire.implementation_from_wire(info)
@@ -308,6 +386,10 @@ class Client:
         elif isinstance(event, Told):
             self._told(event)
         elif isinstance(event, Asked):
+            if self._http is not None and not self._caller.by_handshake:
+                # An answer would be a message that this revision does not have (MSG-13).
+                log.warning("the server asks %s in a request of its own", event.method)
+                return
             assert self._tasks is not None
             self._tasks.start(self._answer(event))
         else:
@@ -336,20 +418,22 @@ class Client:
     async def _answer(self, event: Asked) -> None:
         try:
             if event.method == "ping":
-                text = self._caller.send_result(event.id, {})
+                sent = self._caller.send_result(event.id, {})
             else:
-                text = self._caller.send_result(
+                sent = self._caller.send_result(
                     event.id, await self._handle(event.method, event.params)
                 )
         except ProtocolError as error:
-            text = self._caller.send_error(event.id, error)
+            sent = self._caller.send_error(event.id, error)
         except Exception as error:
             log.exception("the handler for %s failed", event.method)
-            text = self._caller.send_error(event.id, InternalError(f"The client failed: {error}"))
+            sent = self._caller.send_error(event.id, InternalError(f"The client failed: {error}"))
         try:
-            await self.link.send_text(text)
+            await self._carry(sent)
         except ConnectionClosed:
             return
+        except ProtocolError as error:
+            log.warning("the server refuses the answer to %s: %s", event.method, error)
 
     async def _handle(self, method: str, params: Params) -> Params:
         handler = self._handlers.get(method)
@@ -384,8 +468,21 @@ class Client:
         return self._link
 
     async def notify(self, method: str, params: Params | None = None) -> None:
-        """Send a notification."""
-        await self.link.send_text(self._caller.send_notification(method, params))
+        """Send a notification.
+
+        Raises:
+            ConnectionClosed: The server is gone.
+            ProtocolError: The server refuses it (HTTP).
+        """
+        await self._carry(self._caller.send_notification(method, params))
+
+    async def _carry(self, sent: Sent, answered: Callable[[], bool] | None = None) -> None:
+        """Take a message to the server; over HTTP, wait for what comes back as well."""
+        link = self.link
+        if self._http is None:
+            await link.send_text(sent.text)
+        else:
+            await self._http.exchange(sent, answered)
 
     async def request(
         self,
@@ -410,7 +507,7 @@ class Client:
         Raises:
             ProtocolError: The server's error, as the class that owns its code.
             TimeoutError: It took too long; the server was told that nobody waits any more.
-            ConnectionClosed: The server is gone.
+            ConnectionClosed: The server is gone, or says over HTTP what is not MCP.
             ValueError: The result is not an object.
         """
         pending = _Pending(on_progress, on_told)
@@ -418,18 +515,25 @@ class Client:
         if on_progress is not None:
             # The request's own id would do, but it is only known once the request is made.
             merged["progressToken"] = self._caller.next_id
-        id, text = self._caller.send_request(method, params or {}, merged)
+        sent = self._caller.send_request(method, params or {}, merged)
+        id = sent.id
+        assert id is not None
         self._pending[id] = pending
         try:
             if self._closed:
                 raise ConnectionClosed("The server is gone")
-            await self.link.send_text(text)
+            if self._http is None:
+                await self._carry(sent)
             limit = self._timeout if timeout is None else timeout
             try:
                 with anyio.fail_after(limit):
+                    if self._http is not None:
+                        await self._carry(sent, pending.arrived.is_set)
                     await pending.arrived.wait()
+            except (ConnectionClosed, ProtocolError):
+                raise
             except BaseException as error:
-                await self._abandon(id, method, error)
+                await self._abandon(sent, error)
                 raise
         finally:
             del self._pending[id]
@@ -444,15 +548,19 @@ class Client:
             raise ValueError(f"The server's answer to {method} is malformed: not an object")
         return answer.result
 
-    async def _abandon(self, id: Id, method: str, error: BaseException) -> None:
-        """Tell the server that nobody waits for an answer any more (CANC-7)."""
-        if method == "initialize" or self._closed:
+    async def _abandon(self, sent: Sent, error: BaseException) -> None:
+        """Tell the server that nobody waits for an answer any more (CANC-6, CANC-7)."""
+        if sent.method == "initialize" or self._closed:
             return
+        if self._http is not None and sent.version is not None:
+            return  # the response was closed, which says the same (CANC-5)
         reason = "timeout" if isinstance(error, TimeoutError) else "cancelled"
         with anyio.CancelScope(shield=True), anyio.move_on_after(1):
             try:
-                await self.notify("notifications/cancelled", {"requestId": id, "reason": reason})
-            except ConnectionClosed:
+                await self.notify(
+                    "notifications/cancelled", {"requestId": sent.id, "reason": reason}
+                )
+            except (ConnectionClosed, ProtocolError):
                 return
 
     async def _ask(self, method: str, params: Params, **options: Any) -> Params:
@@ -485,8 +593,15 @@ class Client:
         await self.request("ping")
 
     async def list_tools(self) -> list[ListedTool]:
-        """All tools, whatever pages they come on."""
-        return await self._all("tools/list", "tools", ListedTool.from_wire)
+        """All tools, whatever pages they come on.
+
+        Over HTTP without those whose schemas declare headers in a wrong way (HDR-3, 2026-07-28).
+        """
+        tools = await self._all("tools/list", "tools", ListedTool.from_wire)
+        http = self._http
+        if http is None or self._caller.by_handshake:
+            return tools
+        return [each for each in tools if http.learn(each.name, each.input_schema)]
 
     async def list_resources(self) -> list[ListedResource]:
         """All resources that have a URI of their own."""
@@ -540,13 +655,22 @@ class Client:
         """
         params = {"name": name, "arguments": dict(arguments or {})}
         meta = self._with_level(meta, log_level)
-        result = await self._ask(
-            "tools/call", params, meta=meta, on_progress=on_progress, timeout=timeout
-        )
+        options: Params = {"meta": meta, "on_progress": on_progress, "timeout": timeout}
+        try:
+            result = await self._ask("tools/call", params, **options)
+        except HeaderMismatch:
+            # The server wants arguments in headers, and has not said so yet, or said otherwise.
+            if self._http is None:
+                raise
+            known = self._http.known(name)
+            await self.list_tools()
+            if self._http.known(name) == known:
+                raise
+            result = await self._ask("tools/call", params, **options)
         return parse(CallResult.from_wire, result, "tools/call")
 
     def _with_level(self, meta: Params | None, level: LogLevel | None) -> Params | None:
-        if level is None or self._caller.revision is None or self._caller.revision.handshake:
+        if level is None or self._caller.by_handshake:
             return meta
         return {**(meta or {}), "io.modelcontextprotocol/logLevel": level}
 
@@ -695,8 +819,25 @@ def _contents(raw: Params) -> list[ResourceContents]:
     return [wire.contents_from_wire(each) for each in raw["contents"]]
 
 
-def _supported(error: ProtocolError) -> Sequence[str]:
-    data = error.data
+def is_url(target: Target) -> TypeGuard[str]:
+    """Whether a target is the URL of a server."""
+    return isinstance(target, str) and target.lower().startswith(("http://", "https://"))
+
+
+def _http_link(url: str, *args: Any, **options: Any) -> HttpLink:
+    try:
+        from mcpkit.transports.http_client import HttpLink
+    except ModuleNotFoundError as error:
+        if error.name != "httpx2":
+            raise
+        raise ImportError(
+            'A server over HTTP needs the client extra: pip install "mcpkit[client]"'
+        ) from None
+    return HttpLink(url, *args, **options)
+
+
+def _supported(error: Exception) -> Sequence[str]:
+    data = error.data if isinstance(error, ProtocolError) else None
     found = data.get("supported") if is_object(data) else None
     return found if is_array(found) else []
 

@@ -30,6 +30,7 @@ from mcpkit.asks import (
 )
 from mcpkit.elicitation import Elicitation
 from mcpkit.errors import InvalidAnswer
+from mcpkit.http import HttpRequest
 from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.wire import implementation_from_wire
@@ -57,8 +58,13 @@ class Peer(Protocol):
         """The rank of the least log level the client wants with this request; None: nothing."""
         ...
 
-    async def drain(self) -> None:
-        """Wait until the client has taken enough of what was sent."""
+    async def drain(self, request: Request) -> None:
+        """Wait until the client has taken enough of what was sent with a request."""
+        ...
+
+    def close_stream(self, request: Request, retry: float | None) -> None:
+        """Close the connection that a request's messages go to, where the client can come back for
+        them. From any thread."""
         ...
 
     async def in_thread(self, function: Callable[[], T]) -> T:
@@ -115,14 +121,15 @@ class Peer(Protocol):
 class Delivery:
     """Something was sent. Awaiting it waits until the client keeps up; not awaiting it is fine."""
 
-    __slots__ = ("peer",)
+    __slots__ = ("peer", "request")
 
-    def __init__(self, peer: Peer | None) -> None:
+    def __init__(self, peer: Peer | None, request: Request | None = None) -> None:
         self.peer = peer
+        self.request = request
 
     def __await__(self) -> Generator[Any, Any, None]:
-        if self.peer is not None:
-            yield from self.peer.drain().__await__()
+        if self.peer is not None and self.request is not None:
+            yield from self.peer.drain(self.request).__await__()
 
 
 _NOT_SENT: Final = Delivery(None)
@@ -215,6 +222,12 @@ class Facts(Generic[StateT]):
         """Who sent the request."""
         return Client(self.request.client)
 
+    @property
+    def http(self) -> HttpRequest | None:
+        """The HTTP request that this one arrived in, as the host has left it; None elsewhere."""
+        origin = self.request.origin
+        return None if origin is None else origin.http
+
     # --- telling the client -----------------------------------------------------------------------
 
     def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> Delivery:
@@ -236,7 +249,7 @@ class Facts(Generic[StateT]):
             params["logger"] = logger
         params["data"] = to_jsonable_python(data, bytes_mode="base64", fallback=str)
         self.peer.notify(self.request, "notifications/message", params)
-        return Delivery(self.peer)
+        return Delivery(self.peer, self.request)
 
     def debug(self, data: Any, *, logger: str | None = None) -> Delivery:
         """`log` at level debug."""
@@ -296,7 +309,20 @@ class Facts(Generic[StateT]):
         if message is not None and request.revision.progress_message:
             params["message"] = message
         self.peer.notify(request, "notifications/progress", params)
-        return Delivery(self.peer)
+        return Delivery(self.peer, self.request)
+
+    def close_stream(self, retry: float | None = None) -> None:
+        """Let go of the HTTP connection: the client comes back for the answer by itself.
+
+        For work that takes long, so that no connection is held meanwhile. What is sent from now on
+        waits until the client fetches it. It does nothing where clients cannot do that: only those
+        of 2025-11-25 can, over Streamable HTTP.
+
+        Args:
+            retry: After how many seconds the client should come back; the endpoint's ``retry`` if
+                None.
+        """
+        self.peer.close_stream(self.request, retry)
 
     def list_changed(self, kind: ListKind) -> None:
         """Tell every interested client that the list of tools, resources or prompts has changed.
@@ -551,14 +577,17 @@ class Context(Facts[StateT]):
         result: SampleResult = await self.peer.ask(self, sample)
         return result
 
-    async def roots(self, *, timeout: float | None = None) -> list[Root]:
+    async def roots(self, *, key: str | None = None, timeout: float | None = None) -> list[Root]:
         """Where the client is willing to let servers look; hints, not permissions (ROOT-1).
+
+        Args:
+            key, timeout: As for `elicit`.
 
         Raises:
             MissingClientCapability: The client has no roots.
             AskError, ConnectionClosed: As for `elicit`.
         """
-        found: list[Root] = await self.peer.ask(self, Roots(timeout=timeout))
+        found: list[Root] = await self.peer.ask(self, Roots(key=key, timeout=timeout))
         return found
 
     def roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
@@ -738,9 +767,10 @@ class SyncContext(Facts[StateT]):
 
         return self._wait(ask)
 
-    def roots(self, *, timeout: float | None = None) -> list[Root]:
+    def roots(self, *, key: str | None = None, timeout: float | None = None) -> list[Root]:
         """Where the client is willing to let servers look; blocks. As `Context.roots`."""
-        found: list[Root] = self._wait(self.peer.ask, self._context, Roots(timeout=timeout))
+        ask = Roots(key=key, timeout=timeout)
+        found: list[Root] = self._wait(self.peer.ask, self._context, ask)
         return found
 
     def roots_changed(self, handler: Callable[[list[Root]], object]) -> None:

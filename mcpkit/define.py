@@ -16,8 +16,9 @@ from typing_extensions import NotRequired, Unpack
 from mcpkit.context import Context
 from mcpkit.errors import RegistrationError
 from mcpkit.plan import CONTEXTS, CallPlan, inspect_handler
+from mcpkit.protocol.headers import declared_in
 from mcpkit.registry import Completer, Prompt, Resource, ResourceTemplate, Tool
-from mcpkit.schema import Arguments, JsonSchema, Output, is_structured
+from mcpkit.schema import Arguments, JsonSchema, Output, every_schema, is_structured
 from mcpkit.signature import Parameter, Signature, function_name, inspect_function, unalias
 from mcpkit.types import (
     UNSET,
@@ -115,13 +116,19 @@ def make_tool(
         if value is not None:
             setattr(hints, name, value)
     arguments = Arguments(signature)
+    input_schema = options.get("input_schema") or arguments.schema()
+    try:
+        headers = declared_in(input_schema)
+    except ValueError as error:
+        raise RegistrationError(f"{signature.where}: {signature.name}(): {error}") from None
     return Tool(
         **_common(signature, options, prefix),
         plan=CallPlan(fn, signature, inline=options.get("inline", False)),
         arguments=arguments,
         output=Output(signature, options.get("structured_output")),
-        input_schema=options.get("input_schema") or arguments.schema(),
+        input_schema=input_schema,
         annotations=hints if hints != ToolAnnotations() else None,
+        headers=headers,
     )
 
 
@@ -144,6 +151,7 @@ def make_resource(
     signature = inspect_handler(fn)
     at = f"{signature.where}: {signature.name}()"
     arguments = Arguments(signature)
+    _refuse_headers(arguments, at)
     names = [each.wire_name for each in arguments.fields]
     uri = uri or "/".join([f"resource://{signature.name}", *(f"{{{name}}}" for name in names)])
     if prefix:
@@ -232,12 +240,22 @@ def make_prompt(
     """
     signature = inspect_handler(fn)
     arguments = Arguments(signature)
+    _refuse_headers(arguments, f"{signature.where}: {signature.name}()")
     return Prompt(
         **_common(signature, options, prefix),
         plan=CallPlan(fn, signature, inline=options.get("inline", False)),
         arguments=arguments,
         completers=_completers(arguments, signature),
     )
+
+
+def _refuse_headers(arguments: Arguments, at: str) -> None:
+    for each in arguments.fields:
+        if any("x-mcp-header" in part for part in every_schema(each.form.schema("validation"))):
+            raise RegistrationError(
+                f"{at}: {each.name} has a Header(...), but only calls of tools repeat arguments in "
+                f"headers; remove it"
+            )
 
 
 # --- completion -----------------------------------------------------------------------------------

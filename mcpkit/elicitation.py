@@ -237,7 +237,7 @@ def _as_choices(wanted: Any) -> Choices | None:
 
 
 def _choices_of_fields(annotation: Any) -> dict[str, Choices]:
-    """The `Choices` in the metadata of a model's fields."""
+    """The `Choices` in the metadata of a model's fields, by the names that a form shows."""
     from typing_extensions import get_type_hints
 
     if not isinstance(annotation, type):
@@ -247,10 +247,12 @@ def _choices_of_fields(annotation: Any) -> dict[str, Choices]:
     except (TypeError, NameError):
         return {}
     found: dict[str, Choices] = {}
+    model_fields: Mapping[str, Any] = getattr(annotation, "model_fields", {})
     for name, hint in hints.items():
+        alias = getattr(model_fields.get(name), "validation_alias", None)
         for each in getattr(hint, "__metadata__", ()):
             if isinstance(each, Choices):
-                found[name] = each
+                found[alias if isinstance(alias, str) else name] = each
     return found
 
 

@@ -19,6 +19,7 @@
     │   ├── MethodNotFound             -32601
     │   ├── InvalidParams              -32602
     │   ├── InternalError              -32603
+    │   ├── HeaderMismatch             -32020
     │   ├── MissingClientCapability    -32021
     │   ├── UnsupportedProtocolVersion -32022
     │   └── UrlElicitationRequired     -32042 (2025-11-25)
@@ -39,6 +40,7 @@ __all__ = [
     "AskTimeout",
     "ConnectionClosed",
     "ElicitationError",
+    "HeaderMismatch",
     "InternalError",
     "InvalidAnswer",
     "InvalidArguments",
@@ -206,6 +208,12 @@ class InternalError(ProtocolError):
     """Something failed that is not the client's doing."""
 
     CODE = -32603
+
+
+class HeaderMismatch(ProtocolError):
+    """A header that repeats the body is missing, malformed, or says otherwise (2026-07-28)."""
+
+    CODE = -32020
 
 
 class MissingClientCapability(ProtocolError):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-__all__ = ["Complete", "DeclaredAsk", "Depends"]
+if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
+
+__all__ = ["Complete", "DeclaredAsk", "Depends", "Header"]
 
 
 class Depends(NamedTuple):
@@ -46,3 +50,34 @@ class Complete(NamedTuple):
     """
 
     values: Iterable[str] | Callable[..., Any]
+
+
+class Header(NamedTuple):
+    """A tool's parameter that clients repeat in an HTTP header, for those who route requests.
+
+    ``region: Annotated[str, Header("Region")]`` puts ``"x-mcp-header": "Region"`` into the input
+    schema. A client of 2026-07-28 then sends ``Mcp-Param-Region`` along with each call over HTTP, a
+    gateway can choose a server by it without reading the body, and a call whose header and argument
+    disagree is refused (HDR-4). Elsewhere it changes nothing.
+
+    The parameter is a string, an integer (within ±(2^53−1)) or a boolean, or one of these with a
+    default of None; it may be a field of a model that is a parameter, but no item of an array and
+    no choice of a union (HDR-2). Anything else is refused when the tool is registered.
+
+    Proxies write headers into their logs: passwords, tokens and personal data do not belong there
+    (SEC-13).
+
+    Args:
+        name: What follows ``Mcp-Param-``: letters, digits and hyphens, and other characters of a
+            token (RFC 9110, section 5.6.2). Each name once per tool; case does not count (HDR-1).
+    """
+
+    name: str
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler(core_schema)
+        if handler.mode == "validation":  # what is sent to a tool, not what it returns
+            schema["x-mcp-header"] = self.name
+        return schema

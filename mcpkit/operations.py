@@ -28,6 +28,7 @@ from mcpkit.errors import (
 )
 from mcpkit.protocol import wire
 from mcpkit.protocol.connection import Request
+from mcpkit.protocol.headers import check_parameters
 from mcpkit.protocol.messages import encode, members
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import REVISIONS
@@ -152,6 +153,9 @@ async def call_tool(server: Server, params: Params, context: Context[Any]) -> Re
     tool = server.registry.tools.get(name)
     if tool is None:
         raise InvalidParams(f"Unknown tool: {name}")  # TOOL-6
+    origin = context.request.origin
+    if tool.headers and origin is not None and context.request.known.mirrored is not None:
+        check_parameters(origin.http.raw, tool.headers, cast("dict[str, Any]", arguments))
     try:
         values = tool.arguments.validate(cast("dict[str, Any]", arguments))
         result = await tool.plan.run(values, context)
@@ -238,6 +242,10 @@ def fault(context: Context[Any], error: BaseException, what: str) -> str:
 # --- resources ------------------------------------------------------------------------------------
 
 
+_LONGEST_URI: Final = 64 * 1024
+"""Characters of a URI; matching one with a template takes time in proportion."""
+
+
 def uri_of(params: Params) -> str:
     """The ``uri`` of a request.
 
@@ -247,6 +255,8 @@ def uri_of(params: Params) -> str:
     uri = params.get("uri")
     if not isinstance(uri, str):
         raise InvalidParams('"uri" must be a string')
+    if len(uri) > _LONGEST_URI:
+        raise InvalidParams(f'"uri" is longer than {_LONGEST_URI} characters')
     return uri
 
 

@@ -35,7 +35,7 @@ class Questions:
 
     Args:
         connection: Makes the requests.
-        send: Takes their texts.
+        send: Takes their texts, and the request that they belong to.
         timeout: Seconds to wait for an answer, unless the ask says otherwise.
         on_asked: Called when a question has been put.
     """
@@ -55,7 +55,7 @@ class Questions:
     def __init__(
         self,
         connection: Connection,
-        send: Callable[[bytes], None],
+        send: Callable[[bytes, Request | None], None],
         timeout: float,
         on_asked: Callable[[], None] = lambda: None,
     ) -> None:
@@ -64,7 +64,7 @@ class Questions:
         self._send = send
         self._timeout = timeout
         self._open: dict[Id, _Question] = {}
-        self._held: dict[Id, bytes] = {}
+        self._held: dict[Id, tuple[bytes, Request | None]] = {}
         self._lost = False
         self._roots: list[Root] | None = None
         self._changes = 0
@@ -73,6 +73,10 @@ class Questions:
     def open(self) -> bool:
         """Whether any question waits for its answer."""
         return bool(self._open)
+
+    def awaits(self, id: Id) -> bool:
+        """Whether a question of this id is open."""
+        return id in self._open
 
     async def ask(
         self,
@@ -105,25 +109,25 @@ class Questions:
         id, text = self._connection.send_request(ask.METHOD, ask.params(revision))
         question = self._open[id] = _Question(cause)
         if self._connection.state is State.OPENING:
-            self._held[id] = text  # LIFE-6
+            self._held[id] = text, cause  # LIFE-6
         else:
-            self._send(text)
+            self._send(text, cause)
         self._on_asked()
         try:
             with anyio.fail_after(self._timeout if ask.timeout is None else ask.timeout):
                 await question.arrived.wait()
         except TimeoutError:
-            self._abandon(id, "timeout")
+            self._abandon(id, "timeout", cause)
             raise AskTimeout(f"The client did not answer {ask.METHOD} in time") from None
         except BaseException:
-            self._abandon(id, "cancelled")
+            self._abandon(id, "cancelled", cause)
             raise
         finally:
             del self._open[id]
         answer = question.answer
         if answer is None:
             if not self._lost:
-                self._abandon(id, "cancelled")
+                self._abandon(id, "cancelled", cause)
                 raise AskError("The client gave up on the request that this question belongs to")
             raise ConnectionClosed("The client left before it answered")
         if answer.error is not None:
@@ -135,11 +139,12 @@ class Questions:
             self._roots = list(value)
         return value
 
-    def _abandon(self, id: Id, reason: str) -> None:
+    def _abandon(self, id: Id, reason: str, cause: Request | None) -> None:
         """Tell the client that nobody waits for its answer any more (CANC-9)."""
         if self._held.pop(id, None) is None and not self._lost:
             params = {"requestId": id, "reason": reason}
-            self._send(self._connection.send_notification("notifications/cancelled", params))
+            text = self._connection.send_notification("notifications/cancelled", params)
+            self._send(text, cause)
 
     def answered(self, answer: Answer) -> None:
         """The client answered something; it may be late, or never have been asked."""
@@ -150,8 +155,8 @@ class Questions:
 
     def release(self) -> None:
         """The client is ready for requests."""
-        for text in self._held.values():
-            self._send(text)
+        for text, cause in self._held.values():
+            self._send(text, cause)
         self._held.clear()
 
     def forget_roots(self) -> None:

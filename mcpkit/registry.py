@@ -17,6 +17,7 @@ from mcpkit.context import Context, ListKind
 from mcpkit.errors import InvalidParams, RegistrationError
 from mcpkit.plan import CallPlan
 from mcpkit.protocol import wire
+from mcpkit.protocol.headers import HeaderParameter
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Capability, Revision
 from mcpkit.schema import Arguments, JsonSchema, Output
@@ -77,6 +78,8 @@ class Tool(Description):
     output: Output
     input_schema: JsonSchema
     annotations: ToolAnnotations | None = None
+    headers: tuple[HeaderParameter, ...] = ()
+    """The arguments that an HTTP request repeats in headers."""
 
     def __post_init__(self) -> None:
         if _TOOL_NAME.fullmatch(self.name) is None:

@@ -308,7 +308,8 @@ def settle_references(schema: JsonSchema) -> JsonSchema:
     """Inline what is referred to once; keep in ``$defs`` what is repeated or recursive.
 
     A root that is only a reference is replaced by a copy of what it refers to, because ``type``
-    must stand at the root of a tool's schema.
+    must stand at the root of a tool's schema; so is one beside the name of a header, because that
+    must stand beside a ``type`` (HDR-2).
     """
     definitions: dict[str, JsonSchema] = schema.pop("$defs", {})
     if not definitions:
@@ -323,7 +324,8 @@ def settle_references(schema: JsonSchema) -> JsonSchema:
 
     def settle(part: JsonSchema, root: bool = False) -> None:
         while (name := _target(part)) in definitions:
-            if not root and (name in recursive or counts[name] > 1):
+            shared = counts[name] > 1 and "x-mcp-header" not in part
+            if not root and (shared or name in recursive):
                 break
             del part["$ref"]
             for key, value in copy_schema(definitions[name]).items():

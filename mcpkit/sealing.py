@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
-__all__ = ["SealBroken", "Sealer", "secrets_from_environment"]
+__all__ = ["SECRET", "SealBroken", "Sealer", "new_secret", "secrets_from_environment"]
 
 _SIGNED: Final = b"\x01"
 _ENCRYPTED: Final = b"\x02"
@@ -23,7 +23,8 @@ _NONCE_SIZE: Final = 12
 _MOST_BYTES: Final = 4 * 1024 * 1024
 """How large an opened value may be: a small sealed text must not unpack into a large one."""
 
-_VARIABLE: Final = "MCPKIT_SECRET"
+SECRET: Final = "MCPKIT_SECRET"
+"""The environment variable with the secrets."""
 
 
 class SealBroken(Exception):
@@ -32,7 +33,12 @@ class SealBroken(Exception):
 
 def secrets_from_environment() -> list[str]:
     """The secrets in ``MCPKIT_SECRET``, separated by blanks; the first one seals."""
-    return os.environ.get(_VARIABLE, "").split()
+    return os.environ.get(SECRET, "").split()
+
+
+def new_secret() -> str:
+    """A random secret."""
+    return os.urandom(32).hex()
 
 
 class Sealer:

@@ -89,10 +89,8 @@ class Server:
     def __post_init__(self) -> None:
         self.registry.on_change = self.list_changed
 
-    @property
-    def state_sealer(self) -> Sealer:
-        """Seals the state of requests that wait for input."""
-        purpose = "request state"
+    def sealer(self, purpose: str) -> Sealer:
+        """Seals what is for one purpose, such as ``"request state"``."""
         if purpose not in self._sealers:
             self._sealers[purpose] = Sealer(self.settings.secrets, purpose)
         return self._sealers[purpose]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextvars
 import inspect
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Literal, Protocol, TypeVar, cast
 
 import anyio
 import anyio.from_thread
@@ -44,15 +45,19 @@ from mcpkit.protocol.connection import (
     SUBSCRIPTION_KEY,
     Answer,
     Cancelled,
+    ClientFacts,
     Connection,
     Dropped,
+    Event,
     Notification,
+    Origin,
     Refused,
     Request,
     State,
 )
-from mcpkit.protocol.messages import encode, members
-from mcpkit.protocol.revision import Notice
+from mcpkit.protocol.headers import check_name
+from mcpkit.protocol.messages import Id, encode, members
+from mcpkit.protocol.revision import Notice, Revision
 from mcpkit.questions import Questions, RootsHandler
 from mcpkit.replay import Replay, Step, Suspended
 from mcpkit.server import Server, log
@@ -74,20 +79,73 @@ _OUTLASTING: Final = "notifications/elicitation/complete"
 
 
 class Channel(Protocol):
-    """Where a session's messages go."""
+    """Where a session's messages go. What is given here is called on the event loop's thread.
 
-    def send(self, text: bytes) -> None:
-        """Take one message, without waiting. Called on the event loop's thread."""
+    A transport on which everything goes the same way inherits from this and has no use for what a
+    message is about.
+    """
+
+    def send(self, text: bytes, about: Request | None = None) -> None:
+        """Take a notification or a question, without waiting.
+
+        Args:
+            text: The message.
+            about: The request that it belongs to; None if it belongs to none.
+        """
         ...
 
-    @property
-    def congested(self) -> bool:
+    def answer(
+        self, request: Request, text: bytes | None, error: ProtocolError | None = None
+    ) -> None:
+        """Take the last word on a request.
+
+        Args:
+            request: It is over.
+            text: Its answer; None if nothing is to be sent, because it was cancelled or because
+                other answers of its batch are missing.
+            error: What the answer says; None if it is a result.
+        """
+        if text is not None:
+            self.send(text, request)
+
+    def turn_away(self, event: Refused | Dropped, origin: Origin | None = None) -> None:
+        """Take what is to be said of a message that is not served."""
+        if type(event) is Refused and event.text is not None:
+            self.send(event.text)
+
+    def let_go(self, request: Request, retry: float | None) -> None:
+        """Close the connection that a request's messages go to, if it has one of its own.
+
+        Args:
+            request: What follows waits until the client fetches it.
+            retry: After how many seconds it should; None leaves that to the transport.
+        """
+        return
+
+    def is_congested(self, about: Request | None = None) -> bool:
         """Whether the client does not keep up: what can be left out should be."""
         ...
 
-    async def drain(self) -> None:
+    async def drain(self, about: Request | None = None) -> None:
         """Wait until it is not congested."""
         ...
+
+
+class _Nowhere(Channel):
+    """The channel of a session that nobody listens to any more."""
+
+    def send(self, text: bytes, about: Request | None = None) -> None:
+        """Drop a message."""
+
+    def is_congested(self, about: Request | None = None) -> bool:
+        """Nothing waits."""
+        return False
+
+    async def drain(self, about: Request | None = None) -> None:
+        """Nothing waits."""
+
+
+_NOWHERE: Final = _Nowhere()
 
 
 class _Running:
@@ -98,6 +156,49 @@ class _Running:
     def __init__(self, context: Context[Any], cancel: Callable[[], object]) -> None:
         self.context = context
         self.cancel = cancel
+
+
+class _Place:
+    """A place among the threads that may run at once, held for as long as one really runs.
+
+    A thread cannot be stopped. If its place were free as soon as nobody waits for it any more,
+    calls that are given up could pile up threads without end.
+    """
+
+    def __init__(self, limiter: anyio.CapacityLimiter, tasks: Tasks) -> None:
+        self._limiter = limiter
+        self._tasks = tasks
+        self._lock = threading.Lock()
+        self._state: Literal["waiting", "running", "left"] = "waiting"
+
+    async def take(self) -> None:
+        """Wait for a free place."""
+        await self._limiter.acquire_on_behalf_of(self)
+
+    def begin(self) -> bool:
+        """The thread begins; False if it need not. In the thread."""
+        with self._lock:
+            if self._state == "left":
+                return False
+            self._state = "running"
+            return True
+
+    def leave(self) -> None:
+        """The thread has ended. In the thread."""
+        with self._lock:
+            self._state = "left"
+        self._tasks.soon(self._release)
+
+    def abandon(self) -> None:
+        """Nobody waits any more: a thread that has not begun never will."""
+        with self._lock:
+            never = self._state == "waiting"
+            self._state = "left" if never else self._state
+        if never:
+            self._release()
+
+    def _release(self) -> None:
+        self._limiter.release_on_behalf_of(self)
 
 
 class _Listen:
@@ -138,11 +239,13 @@ class Session:
         tasks: Where handlers run.
         connection: A conversation to take up; a new one by default.
         threads: Shared by the sessions of a server; its own by default.
+        attached: Whether changes are of interest from the start. Otherwise they become so with the
+            first subscription, or with `attach`.
     """
 
     __slots__ = (
         "__weakref__",
-        "_acts",
+        "_asked",
         "_channel",
         "_closing",
         "_connection",
@@ -153,7 +256,6 @@ class Session:
         "_idle",
         "_listens",
         "_log_rank",
-        "_questions",
         "_root_handlers",
         "_running",
         "_tasks",
@@ -174,11 +276,12 @@ class Session:
         *,
         connection: Connection | None = None,
         threads: anyio.CapacityLimiter | None = None,
+        attached: bool = True,
     ) -> None:
         self.server = server
         self.busy_threads = 0
-        self.on_relief: Callable[[], None] = lambda: None
-        self.on_exception: Callable[[Request, BaseException], None] = lambda request, error: None
+        self.on_relief: Callable[[], None] = _do_nothing
+        self.on_exception: Callable[[Request, BaseException], None] = _take_no_note
         self._channel = channel
         self._tasks = tasks
         self._connection = connection or Connection()
@@ -194,39 +297,48 @@ class Session:
         self._dropped = 0
         self._closing = False
         self._idle: anyio.Event | None = None
-        self._questions = Questions(
-            self._connection, channel.send, server.settings.ask_timeout, self._read_on
-        )
+        self._asked: Questions | None = None
         self._root_handlers: list[RootsHandler] = []
-        self._acts: dict[str, Callable[[Request], Reply | None]] = {
-            "subscribe": self._subscribe,
-            "unsubscribe": self._unsubscribe,
-            "set_level": self._set_level,
-            "listen": self._listen,
-        }
-        server.attach(self)
+        if attached:
+            server.attach(self)
 
     # --- what arrives -----------------------------------------------------------------------------
 
     def receive(self, text: bytes | bytearray) -> None:
         """Take one message from the client. Never raises and never waits."""
-        for event in self._connection.receive(text):
+        self._handle(self._connection.receive(text))
+
+    def take(self, message: Any, origin: Origin) -> None:
+        """Take one message that was parsed already, and what it arrived in; see `receive`."""
+        events = self._connection.take(message, origin)
+        if len(events) == 1 and type(events[0]) is Request:
+            self._serve(events[0])
+        else:
+            self._handle(events, origin)
+
+    def forget_channel(self) -> None:
+        """Send nothing any more: it is given up, and so is what its messages would go to."""
+        self._channel = _NOWHERE
+
+    def _handle(self, events: Sequence[Event], origin: Origin | None = None) -> None:
+        for event in events:
             kind = type(event)
             if kind is Request:
                 self._serve(cast("Request", event))
             elif kind is Refused:
-                self._send(cast("Refused", event).text)
+                self._channel.turn_away(cast("Refused", event), origin)
             elif kind is Cancelled:
-                self._cancel(cast("Cancelled", event).request)
+                self.cancel(cast("Cancelled", event).request)
             elif kind is Notification:
                 self._noticed(cast("Notification", event).notice)
             elif kind is Answer:
                 self._questions.answered(cast("Answer", event))
             elif kind is Dropped:
-                self._dropped_message(cast("Dropped", event))
+                self._dropped_message(cast("Dropped", event), origin)
 
-    def _dropped_message(self, event: Dropped) -> None:
+    def _dropped_message(self, event: Dropped, origin: Origin | None) -> None:
         log.debug("not served: %s", event.reason)
+        self._channel.turn_away(event, origin)
         if event.answers is not None:
             self._questions.answered(Answer(event.answers, None, None))
 
@@ -242,18 +354,69 @@ class Session:
     def refuse(self, error: ProtocolError) -> None:
         """Tell the client that something it sent could not even be read."""
         log.warning("refused a message: %s", error)
-        self._send(self._connection.send_refusal(error))
+        text = self._connection.send_refusal(error)
+        if text is not None:
+            self._channel.send(text)
 
     @property
     def saturated(self) -> bool:
         """Whether so much waits that reading should wait too; `on_relief` tells when it ends."""
         # While a question is open, its answer must be read, whatever stands before it.
-        return len(self._waiting) >= _MOST_WAITING and not self._questions.open
+        return len(self._waiting) >= _MOST_WAITING and not self._is_asking
 
     def _read_on(self) -> None:
         """A question was put: its answer stands behind whatever else the client has sent."""
         if len(self._waiting) >= _MOST_WAITING:
             self._tasks.soon(self.on_relief)
+
+    def attach(self) -> None:
+        """Take an interest in changes."""
+        self.server.attach(self)
+
+    def detach(self) -> None:
+        """Take no interest in changes any more."""
+        self.server.detach(self)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether it knows anything that was not negotiated at its beginning."""
+        return bool(
+            self._watched
+            or self._listens
+            or self._root_handlers
+            or self._is_asking
+            or self._log_rank != LOG_RANK[self.server.settings.log_level]
+        )
+
+    @property
+    def revision(self) -> Revision | None:
+        """What was negotiated; None before."""
+        return self._connection.revision
+
+    @property
+    def client(self) -> ClientFacts:
+        """Who was negotiated with."""
+        return self._connection.client
+
+    def awaits(self, answer: Id) -> bool:
+        """Whether a question of this id is open."""
+        return self._asked is not None and self._asked.awaits(answer)
+
+    @property
+    def _questions(self) -> Questions:
+        # Most sessions never ask anything.
+        if self._asked is None:
+            self._asked = Questions(
+                self._connection,
+                self._channel.send,
+                self.server.settings.ask_timeout,
+                self._read_on,
+            )
+        return self._asked
+
+    @property
+    def _is_asking(self) -> bool:
+        return self._asked is not None and self._asked.open
 
     @property
     def busy(self) -> bool:
@@ -266,7 +429,15 @@ class Session:
         if capability is not None and capability not in self.server.registry.advertised:
             self._fail(request, MethodNotFound(f"This server has no {capability}"))
             return
-        act = self._acts.get(known.operation)
+        if known.mirrored is not None and request.origin is not None:
+            mirrored = request.params.get(known.mirrored)
+            if isinstance(mirrored, str):
+                try:
+                    check_name(request.origin.http.raw, mirrored)
+                except ProtocolError as error:
+                    self._fail(request, error)
+                    return
+        act = _ACTS.get(known.operation)
         if act is not None:
             self._answer_with(request, act)
         elif capability is None or self._has_room():
@@ -279,7 +450,8 @@ class Session:
     def _has_room(self) -> bool:
         # What is not begun takes less memory than an answer that the client does not fetch.
         return (
-            len(self._running) < self.server.settings.max_in_flight and not self._channel.congested
+            len(self._running) < self.server.settings.max_in_flight
+            and not self._channel.is_congested()
         )
 
     def begin_waiting(self) -> None:
@@ -296,9 +468,11 @@ class Session:
         if not self.busy and self._idle is not None:
             self._idle.set()
 
-    def _answer_with(self, request: Request, act: Callable[[Request], Reply | None]) -> None:
+    def _answer_with(
+        self, request: Request, act: Callable[[Session, Request], Reply | None]
+    ) -> None:
         try:
-            reply = act(request)
+            reply = act(self, request)
         except ProtocolError as error:
             self._fail(request, error)
         else:
@@ -373,9 +547,21 @@ class Session:
             return  # it ended in its first step and was never counted
         self.begin_waiting()
 
-    def _cancel(self, request: Request) -> None:
+    def cancel(self, request: Request) -> None:
         """Stop the work on a request; nothing more is sent for it (CANC-1, CANC-4)."""
-        self._send(self._connection.forget(request))
+        self._channel.answer(request, self._connection.forget(request))
+        self._stop(request)
+
+    def requests_in(self, origin: Origin) -> list[Request]:
+        """The requests that arrived in something, and are not answered yet."""
+        return [each for each in self._connection.requests() if each.origin is origin]
+
+    def end(self, request: Request, error: ProtocolError) -> None:
+        """Stop the work on a request, and answer it with an error."""
+        self._fail(request, error)
+        self._stop(request)
+
+    def _stop(self, request: Request) -> None:
         self._listens.pop(request, None)
         running = self._running.get(request)
         if running is not None:
@@ -388,17 +574,17 @@ class Session:
     # --- what is answered -------------------------------------------------------------------------
 
     def _succeed(self, request: Request, reply: Reply) -> None:
-        self._send(self._connection.send_result(request, self._stamp(request, reply)))
+        if self._connection.is_in_flight(request):
+            text = self._connection.send_result(request, self._stamp(request, reply))
+            self._channel.answer(request, text)
 
     def _fail(self, request: Request, error: ProtocolError) -> None:
-        self._send(self._connection.send_error(request, error))
+        if self._connection.is_in_flight(request):
+            self._channel.answer(request, self._connection.send_error(request, error), error)
 
     def _give_up(self, request: Request) -> None:
-        self._send(self._connection.forget(request))
-
-    def _send(self, text: bytes | None) -> None:
-        if text is not None:
-            self._channel.send(text)
+        if self._connection.is_in_flight(request):
+            self._channel.answer(request, self._connection.forget(request))
 
     def _stamp(self, request: Request, reply: Reply) -> bytes:
         """The members of a result, with those that its revision adds to every one."""
@@ -449,6 +635,7 @@ class Session:
         if len(self._watched) >= self.server.settings.max_subscriptions:
             raise InvalidRequest(f"More than {len(self._watched)} subscriptions; end one first")
         self._watched.add(uri)
+        self.server.attach(self)
         return EMPTY
 
     def _unsubscribe(self, request: Request) -> Reply:
@@ -480,9 +667,10 @@ class Session:
             kind for name, kind in _LIST_FILTERS.items() if name in honoured
         )
         listen = self._listens[request] = _Listen(request, kinds, frozenset(known))
+        self.server.attach(self)
         # SUB-1: the acknowledgement is the first message of a subscription.
         params = {"notifications": honoured, "_meta": listen.tag}
-        self._notify("notifications/subscriptions/acknowledged", params)
+        self._notify("notifications/subscriptions/acknowledged", params, request)
 
     def end_listens(self, *, announce: bool) -> None:
         """End every stream of changes from this side (SUB-6).
@@ -493,7 +681,7 @@ class Session:
         for request, listen in list(self._listens.items()):
             del self._listens[request]
             if announce:
-                self._notify("notifications/cancelled", {"requestId": request.id})
+                self._notify("notifications/cancelled", {"requestId": request.id}, request)
             self._succeed(request, Reply(b"", listen.tag))
 
     # --- changes ----------------------------------------------------------------------------------
@@ -528,17 +716,19 @@ class Session:
                 self._notify(method)
             for listen in self._listens.values():
                 if kind in listen.kinds:
-                    self._notify(method, {"_meta": listen.tag})
+                    self._notify(method, {"_meta": listen.tag}, listen.request)
         for uri in uris:
             method = "notifications/resources/updated"
             if handshaken and _watches(self._watched, uri):
                 self._notify(method, {"uri": uri})
             for listen in self._listens.values():
                 if _watches(listen.uris, uri):
-                    self._notify(method, {"uri": uri, "_meta": listen.tag})
+                    self._notify(method, {"uri": uri, "_meta": listen.tag}, listen.request)
 
-    def _notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        self._channel.send(self._connection.send_notification(method, params))
+    def _notify(
+        self, method: str, params: Mapping[str, Any] | None = None, about: Request | None = None
+    ) -> None:
+        self._channel.send(self._connection.send_notification(method, params), about)
 
     # --- asking the client ------------------------------------------------------------------------
 
@@ -546,9 +736,10 @@ class Session:
         if context.replay is None:
             context.replay = Replay(
                 context.request,
-                self.server.state_sealer,
+                self.server.sealer("request state"),
                 self.server.steps,
                 lifetime=self.server.settings.state_lifetime,
+                principal=_principal_of(context.request),
             )
         return context.replay
 
@@ -649,22 +840,23 @@ class Session:
         send = self._send_anyway if method == _OUTLASTING else self._send_about
         if self._tasks.on_loop():
             send(request, text)
-        elif self._channel.congested and method != _OUTLASTING:
+        elif self._channel.is_congested(request) and method != _OUTLASTING:
             self._leave_out()
         else:
             self._tasks.soon(lambda: send(request, text))
 
     def _send_anyway(self, request: Request, text: bytes) -> None:
         if not self._closing:
-            self._channel.send(text)
+            about = request if self._connection.is_in_flight(request) else None
+            self._channel.send(text, about)
 
     def _send_about(self, request: Request, text: bytes) -> None:
         if not self._connection.is_in_flight(request):
             return  # PROG-3, CANC-4
-        if self._channel.congested:
+        if self._channel.is_congested(request):
             self._leave_out()
             return
-        self._channel.send(text)
+        self._channel.send(text, request)
 
     def _leave_out(self) -> None:
         if not self._dropped:
@@ -689,24 +881,45 @@ class Session:
         """A handler raised: for tests that want the real exception."""
         self.on_exception(request, error)
 
-    async def drain(self) -> None:
+    async def drain(self, request: Request) -> None:
         """Wait until the client keeps up."""
-        await self._channel.drain()
+        await self._channel.drain(request)
+
+    def close_stream(self, request: Request, retry: float | None) -> None:
+        """Close the connection that a request's messages go to. From any thread."""
+        if not request.revision.polling:
+            return
+        if self._tasks.on_loop():
+            self._channel.let_go(request, retry)
+        else:
+            self._tasks.soon(lambda: self._channel.let_go(request, retry))
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Run a blocking function in a worker thread; a cancellation does not wait for it."""
 
+        # A thread that waits for this one holds its place already; waiting for another could take
+        # forever.
+        place = None if _thread_waits.get() else _Place(self._threads, self._tasks)
+        if place is not None:
+            await place.take()
+
         def counted() -> T:
+            if place is not None and not place.begin():
+                raise ConnectionClosed("nobody waits for this any more")
             self.busy_threads += 1
             try:
                 return function()
             finally:
                 self.busy_threads -= 1
+                if place is not None:
+                    place.leave()
 
-        # A thread that waits for this one holds its place already; waiting for another could take
-        # forever.
-        limiter = anyio.CapacityLimiter(1) if _thread_waits.get() else self._threads
-        return await anyio.to_thread.run_sync(counted, abandon_on_cancel=True, limiter=limiter)
+        try:
+            own = anyio.CapacityLimiter(1)
+            return await anyio.to_thread.run_sync(counted, abandon_on_cancel=True, limiter=own)
+        finally:
+            if place is not None:
+                place.abandon()
 
     def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """Run an async function on the event loop, from a worker thread, and wait for it."""
@@ -740,6 +953,27 @@ class Session:
             running.context.cancelled = True
             running.cancel()
         await self.wait_idle()
+
+
+def _principal_of(request: Request) -> str:
+    return ("" if request.origin is None else request.origin.http.principal) or ""
+
+
+_ACTS: Final[Mapping[str, Callable[[Session, Request], Reply | None]]] = {
+    "subscribe": Session._subscribe,
+    "unsubscribe": Session._unsubscribe,
+    "set_level": Session._set_level,
+    "listen": Session._listen,
+}
+"""What is done at once, by the session itself."""
+
+
+def _do_nothing() -> None:
+    """Nobody waits for relief."""
+
+
+def _take_no_note(request: Request, error: BaseException) -> None:
+    """Nobody wants to know."""
 
 
 def _watches(watched: set[str] | frozenset[str], uri: str) -> bool:

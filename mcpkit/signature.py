@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast, 
 from typing_extensions import TypeAliasType, get_type_hints
 
 from mcpkit.errors import RegistrationError
-from mcpkit.markers import Complete, DeclaredAsk, Depends
+from mcpkit.markers import Complete, DeclaredAsk, Depends, Header
 from mcpkit.types import UNSET
 
 __all__ = ["Docs", "Parameter", "Signature", "inspect_function"]
@@ -158,19 +158,28 @@ def _parameter(
         annotation = named  # a recursive alias has to keep its name
     default: Any = UNSET if raw.default is raw.empty else raw.default
     description = docs.parameters.get(raw.name)
-    if isinstance(default, (Depends, Complete, DeclaredAsk)):
+    if isinstance(default, (Depends, Complete, DeclaredAsk, Header)):
         kind = type(default).__name__
         raise RegistrationError(
             f"{at}: write {raw.name}: Annotated[<type>, {kind}(...)] instead of a default value"
         )
+    metadata = _metadata(annotation)
+    injected = any(isinstance(m, (Depends, DeclaredAsk)) for m in metadata)
+    if any(isinstance(m, Header) for m in metadata) and (
+        injected or _is_context(annotation, contexts)
+    ):
+        raise RegistrationError(
+            f"{at}: {raw.name} is not sent by the client, so no header can repeat it; "
+            f"remove Header(...)"
+        )
     if _is_context(annotation, contexts):
         return Parameter(raw.name, annotation, default, description, "context")
-    markers = [m for m in _metadata(annotation) if isinstance(m, (Depends, Complete))]
+    markers = [m for m in metadata if isinstance(m, (Depends, Complete))]
     depends = next((m for m in markers if isinstance(m, Depends)), None)
     complete = next((m for m in markers if isinstance(m, Complete)), None)
     if depends is not None:
         return Parameter(raw.name, annotation, default, description, "depends", depends=depends)
-    ask = next((m for m in _metadata(annotation) if isinstance(m, DeclaredAsk)), None)
+    ask = next((m for m in metadata if isinstance(m, DeclaredAsk)), None)
     if ask is not None:
         return Parameter(raw.name, annotation, default, description, "ask", ask=ask)
     if raw.name.startswith("_"):

@@ -24,6 +24,9 @@ __all__ = ["AsyncioTasks", "Tasks", "TrioTasks", "open_tasks"]
 
 Work = Coroutine[Any, Any, None]
 
+_STUBBORN: Final = 2.0
+"""Seconds to wait for work that has been cancelled."""
+
 
 class Tasks(Protocol):
     """The event loop, as a session needs it."""
@@ -34,6 +37,10 @@ class Tasks(Protocol):
 
     def soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop in its next turn. From any thread."""
+        ...
+
+    def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
+        """Call a function after some seconds; the result takes that back. On the loop only."""
         ...
 
     def on_loop(self) -> bool:
@@ -97,6 +104,10 @@ class AsyncioTasks:
         except RuntimeError:  # the loop is closed: nobody is left to be told
             return
 
+    def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
+        """Call a function after some seconds; the result takes that back. On the loop only."""
+        return self._loop.call_later(delay, function).cancel
+
     def on_loop(self) -> bool:
         """Whether this is the loop's own thread."""
         return threading.get_ident() == self._thread
@@ -110,7 +121,8 @@ class AsyncioTasks:
         for task in waiting:
             task.cancel()
         if waiting:
-            await asyncio.wait(waiting)
+            # One may wait for a thread, which nothing can cancel.
+            await asyncio.wait(waiting, timeout=_STUBBORN)
 
 
 class _Steps(Coroutine[Any, Any, None]):
@@ -304,6 +316,15 @@ class TrioTasks:
             self._token.run_sync_soon(function)
         except trio.RunFinishedError:
             return
+
+    def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
+        """Call a function after some seconds; the result takes that back. On the loop only."""
+
+        async def wait() -> None:
+            await anyio.sleep(delay)
+            function()
+
+        return self.start(wait())
 
     def on_loop(self) -> bool:
         """Whether this is the loop's own thread."""

@@ -90,8 +90,11 @@ class RecordingPeer:
     def log_threshold(self, request: Request) -> int | None:
         return None if self.threshold is None else LOG_RANK[self.threshold]
 
-    async def drain(self) -> None:
+    async def drain(self, request: Request) -> None:
         self.drained += 1
+
+    def close_stream(self, request: Request, retry: float | None) -> None:
+        self.sent.append(("close_stream", {"retry": retry}))
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         self.threads += 1

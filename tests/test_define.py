@@ -21,10 +21,11 @@ from mcpkit.define import (
     marked_in,
 )
 from mcpkit.errors import RegistrationError
-from mcpkit.markers import Complete, Depends
+from mcpkit.markers import Complete, Depends, Header
+from mcpkit.protocol.headers import HeaderParameter
 from mcpkit.registry import Prompt, Resource, ResourceTemplate
 from mcpkit.types import Annotations, Icon, Image, ToolAnnotations, ToolResult
-from tests.authoring import LATEST, context_with, run, wait
+from tests.authoring import LATEST, context_with, handler, run, schema_for, wait
 
 
 def greet(name: str = "you") -> str:
@@ -144,6 +145,148 @@ class TestToolOptions:
     def test_another_input_schema_may_be_advertised(self) -> None:
         schema = {"type": "object", "properties": {"name": {"enum": ["you"]}}}
         assert make_tool(greet, input_schema=schema).to_wire(LATEST)["inputSchema"] == schema
+
+
+class Place(BaseModel):
+    region: Annotated[str, Header("Region")]
+
+
+def text_header(default: Any) -> Callable[..., str]:
+    def fn(name: Annotated[str, Header("Name")] = default) -> str:
+        return name
+
+    return fn
+
+
+class TestHeaders:
+    """`Header` in the annotation of a tool's parameter (PROTOCOL.md §8.4)."""
+
+    def test_most_tools_have_none(self) -> None:
+        assert make_tool(greet).headers == ()
+
+    def test_the_schema_and_the_tool_know_it(self) -> None:
+        def fn(region: Annotated[str, Header("Region")]) -> None: ...
+
+        made = make_tool(fn)
+        schema = made.to_wire(LATEST)["inputSchema"]
+        assert schema["properties"] == {"region": {"type": "string", "x-mcp-header": "Region"}}
+        assert made.headers == (
+            HeaderParameter(b"mcp-param-region", "Mcp-Param-Region", ("region",), "string"),
+        )
+
+    @pytest.mark.parametrize(
+        "annotation",
+        [
+            Annotated[str, Header("A"), Field(description="Where", min_length=2)],
+            Annotated[str, Field(description="Where", min_length=2), Header("A")],
+        ],
+    )
+    def test_beside_what_pydantic_knows(self, annotation: Any) -> None:
+        assert schema_for(annotation) == {
+            "type": "string",
+            "description": "Where",
+            "minLength": 2,
+            "x-mcp-header": "A",
+        }
+
+    def test_with_a_default(self) -> None:
+        assert schema_for(Annotated[int, Header("A")], 2) == {
+            "type": "integer",
+            "default": 2,
+            "x-mcp-header": "A",
+        }
+
+    @pytest.mark.parametrize(
+        "annotation",
+        [Annotated[bool | None, Header("A")], Annotated[bool, Header("A")] | None],
+    )
+    def test_with_a_default_of_none(self, annotation: Any) -> None:
+        """HDR-2: the type that is advertised is the plain one."""
+        made = make_tool(handler(annotation, None))
+        assert made.input_schema["properties"]["x"] == {"type": "boolean", "x-mcp-header": "A"}
+        assert [each.type for each in made.headers] == ["boolean"]
+
+    def test_with_another_name_on_the_wire(self) -> None:
+        made = make_tool(handler(Annotated[str, Field(alias="area"), Header("A")]))
+        assert [each.path for each in made.headers] == [("area",)]
+
+    def test_of_a_choice(self) -> None:
+        made = make_tool(handler(Annotated[Color, Header("Color")]))
+        assert [each.type for each in made.headers] == ["string"]
+
+    def test_of_a_choice_that_is_used_twice(self) -> None:
+        """HDR-2: the type stands beside the name of the header, not behind a reference."""
+
+        def fn(a: Annotated[Color, Header("A")], b: Color) -> None: ...
+
+        schema = make_tool(fn).input_schema
+        assert schema["properties"] == {
+            "a": {"type": "string", "enum": ["red", "blue"], "x-mcp-header": "A"},
+            "b": {"$ref": "#/$defs/Color"},
+        }
+
+    def test_inside_a_model(self) -> None:
+        """HDR-2."""
+
+        def fn(place: Place) -> None: ...
+
+        assert [each.path for each in make_tool(fn).headers] == [("place", "region")]
+
+    def test_what_a_tool_returns_has_no_headers(self) -> None:
+        def fn() -> Place: ...  # type: ignore[empty-body]
+
+        assert "x-mcp-header" not in str(make_tool(fn).to_wire(LATEST))
+
+    def test_the_value_is_validated_as_ever(self) -> None:
+        made = make_tool(handler(Annotated[int, Header("A")]))
+        assert made.arguments.validate({"x": 3}) == {"x": 3}
+
+    def test_in_a_schema_that_is_given(self) -> None:
+        schema = {"type": "object", "properties": {"name": {"type": "string", "x-mcp-header": "N"}}}
+        assert [each.name for each in make_tool(greet, input_schema=schema).headers] == [
+            "Mcp-Param-N"
+        ]
+
+    @pytest.mark.parametrize(
+        ("annotation", "fix"),
+        [
+            (Annotated[str, Header("")], "use letters, digits and hyphens"),
+            (Annotated[str, Header("My Region")], "use letters, digits and hyphens"),
+            (Annotated[float, Header("A")], "change the type, or remove the header"),
+            (Annotated[int | str, Header("A")], "change the type, or remove the header"),
+            (Annotated[list[str], Header("A")], "change the type, or remove the header"),
+            (Annotated[str | None, Header("A")], "= None in Python"),
+            (list[Annotated[str, Header("A")]], "declare it on a property"),
+            (list[Place], "declare it on a property"),
+        ],
+    )
+    def test_what_breaks_the_rules_is_refused(self, annotation: Any, fix: str) -> None:
+        """HDR-1, HDR-2, HDR-3."""
+        with pytest.raises(RegistrationError, match=rf"\w+\(\): .* at x.*{fix}"):
+            make_tool(handler(annotation))
+
+    def test_two_parameters_with_one_header_are_refused(self) -> None:
+        """HDR-1, HDR-3."""
+
+        def fn(a: Annotated[int, Header("Id")], b: Annotated[int, Header("ID")]) -> None: ...
+
+        with pytest.raises(RegistrationError, match=r"fn\(\): .* at b .* taken by a, .* another"):
+            make_tool(fn)
+
+    def test_a_schema_that_is_given_follows_the_rules_too(self) -> None:
+        """HDR-3."""
+        schema = {"type": "object", "properties": {"name": {"x-mcp-header": "N"}}}
+        with pytest.raises(RegistrationError, match=r"greet\(\): "):
+            make_tool(greet, input_schema=schema)
+
+    def test_prompts_have_none(self) -> None:
+        with pytest.raises(RegistrationError, match=r"fn\(\): name has a Header.*; remove it"):
+            make_prompt(text_header("a"))
+
+    @pytest.mark.parametrize("uri", ["a://{name}", "a://b{?name}"])
+    def test_resources_have_none(self, uri: str) -> None:
+        with pytest.raises(RegistrationError, match=r"fn\(\): name has a Header.*; remove it"):
+            make_resource(uri, text_header("a"))
 
 
 class TestResource:

@@ -48,6 +48,7 @@ def test_a_bad_signature_is_a_type_error_too() -> None:
         (errors.MethodNotFound, -32601),
         (errors.InvalidParams, -32602),
         (errors.InternalError, -32603),
+        (errors.HeaderMismatch, -32020),
         (ProtocolError, -32603),
     ],
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
@@ -84,3 +87,69 @@ def test_no_payment_is_made_without_consent(action: str) -> None:
     assert refused.text == "The user did not approve the payment."
     assert closed.is_error
     assert closed.text.startswith("The user d")
+
+
+# --- parts of other applications ------------------------------------------------------------------
+
+
+@contextmanager
+def hosted(name: str, application: str) -> Iterator[str]:
+    """The URL of an example that uvicorn serves."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        command = [sys.executable, "-m", "uvicorn", f"{name}:{application}", "--log-level", "error"]
+        served = subprocess.Popen(
+            [*command, "--app-dir", str(ROOT / "examples"), "--fd", str(listener.fileno())],
+            pass_fds=[listener.fileno()],
+        )
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            served.terminate()
+            served.wait(20)
+
+
+@contextmanager
+def calling(url: str, **headers: str) -> Iterator[TestClient]:
+    with TestClient(f"{url}/mcp", headers=headers, timeout=30) as client:
+        yield client
+
+
+def page(url: str, **headers: str) -> str:
+    return httpx2.get(url, headers=headers, timeout=30).text
+
+
+def test_starlette_knows_its_users() -> None:
+    with hosted("mount_starlette", "host") as url:
+        with calling(url, **{"X-Name": "ada"}) as ada:
+            assert ada.call_tool("note", {"text": "tea"}).text == "Noted for ada."
+        with calling(url, **{"X-Name": "bob"}) as bob:
+            assert bob.call_tool("read").data == []
+        assert page(url) == "Notes are taken at /mcp."
+
+
+def test_fastapi_and_an_app_share_functions_and_a_lifespan() -> None:
+    with hosted("mount_fastapi", "api") as url:
+        with calling(url) as client:
+            assert client.call_tool("price", {"name": "tea"}).data == {
+                "name": "tea",
+                "cents": 450,
+            }
+            assert client.call_tool("price", {"name": "x"}).text == (
+                "There is no x; there is tea, mug."
+            )
+        assert page(f"{url}/items/mug") == '{"name":"mug","cents":1200}'
+
+
+def test_the_guards_of_litestar_are_in_front_of_an_app() -> None:
+    with hosted("mount_litestar", "host") as url:
+        with calling(url, **{"X-Key": "k-ada"}) as client:
+            assert client.call_tool("greet").text == "Hello, Ada!"
+        assert httpx2.post(f"{url}/mcp", json={}, timeout=30).status_code == 401
+        assert page(url) == "Greetings are given at /mcp."
+
+
+def test_an_app_tells_the_urls_of_a_django_project() -> None:
+    with hosted("mount_django", "application") as url:
+        with calling(url) as client:
+            path = client.call_tool("link", {"number": 7}).text
+        assert page(f"{url}{path}") == "Article 7"

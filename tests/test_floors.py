@@ -20,6 +20,7 @@ PACKAGE: Final = ROOT / "mcpkit"
 FLOORS: Final[dict[str, int]] = {
     # 1: values that everybody may know
     "errors": 1,
+    "http": 1,
     "types": 1,
     "uri_template": 1,
     "markers": 1,
@@ -62,6 +63,14 @@ FLOORS: Final[dict[str, int]] = {
 DEFERRED: Final = {
     ("", "client"): "so that a server does not load an event loop to be imported",
     ("client", "app"): "so that a client of processes does not load what serves",
+    (
+        "transports.http.application",
+        "transports.http.sse",
+    ): "so that only those who serve the old endpoints load them",
+    ("transports.http", "transports.http.serve"): "so that a mounted app does not load a server",
+    ("transports.http.sse", "transports.http.serve"): "as above",
+    ("cli.run", "cli.supervise"): "so that only who wants several processes loads what makes them",
+    ("cli.run", "cli.worker"): "as above",
     ("pytest_plugin", "testing"): "so that pytest starts quickly where mcpkit is merely installed",
 }
 """Imports inside functions that point upwards or sideways on purpose."""
@@ -193,7 +202,7 @@ def test_transports_are_reached_by_name_only() -> None:
         for each in every_import()
         if floor_of(each.importer) == 6 and each.imported.startswith("transports.")
     }
-    assert reached == {"transports.memory", "transports.process"}
+    assert reached == {"transports.memory", "transports.process", "transports.http_client"}
 
 
 # --- the protocol, without input or output --------------------------------------------------------
@@ -245,6 +254,7 @@ HEAVY: Final = [
     "click",
     "docstring_parser",
     "httptools",
+    "httpx2",
     "starlette",
     "typer",
     "uvicorn",

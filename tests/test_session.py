@@ -18,8 +18,9 @@ import pytest
 
 from mcpkit import Context, MCPKit, SyncContext, ToolError
 from mcpkit.errors import ConnectionClosed, InvalidRequest, MethodNotFound
+from mcpkit.protocol.connection import Request
 from mcpkit.server import Settings
-from mcpkit.session import Session
+from mcpkit.session import Channel, Session
 from mcpkit.tasks import open_tasks
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, TappedClient
@@ -35,7 +36,7 @@ ENVELOPE = {
 }
 
 
-class Ears:
+class Ears(Channel):
     """A channel that keeps what it is given."""
 
     def __init__(self) -> None:
@@ -43,11 +44,14 @@ class Ears:
         self.messages: list[Any] = []
         self._arrived = anyio.Event()
 
-    def send(self, text: bytes) -> None:
+    def send(self, text: bytes, about: Request | None = None) -> None:
         self.messages.append(json.loads(text))
         self._arrived.set()
 
-    async def drain(self) -> None:
+    def is_congested(self, about: Request | None = None) -> bool:
+        return self.congested
+
+    async def drain(self, about: Request | None = None) -> None:
         return
 
     async def wait(self, count: int) -> list[Any]:
@@ -688,3 +692,30 @@ async def test_notifications_are_left_out_for_a_client_that_does_not_keep_up(
 def test_settings_have_the_defaults_of_the_documentation() -> None:
     settings = bare().server.settings
     assert settings == Settings(None, 0, "private", "info", 40, 1000, 1000)
+
+
+@pytest.mark.anyio
+async def test_calls_that_are_given_up_do_not_pile_up_threads() -> None:
+    """A thread holds its place until it ends, although its call was cancelled long before."""
+    app: MCPKit = MCPKit("threads", max_threads=2)
+    running: list[int] = []
+    most: list[int] = []
+    go_on = threading.Event()
+
+    @app.tool
+    def stuck() -> str:
+        running.append(1)
+        most.append(len(running))
+        go_on.wait(PATIENCE)
+        running.pop()
+        return "done"
+
+    async with AsyncTestClient(app, revision=MODERN) as client:
+        try:
+            for _ in range(5):
+                with pytest.raises(TimeoutError):
+                    await client.call_tool("stuck", timeout=0.05)
+            assert max(most) == 2
+        finally:
+            go_on.set()
+        assert (await client.call_tool("stuck", timeout=PATIENCE)).text == "done"

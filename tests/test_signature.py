@@ -14,7 +14,7 @@ from typing_extensions import TypeAliasType
 
 from mcpkit.context import Context, SyncContext
 from mcpkit.errors import RegistrationError
-from mcpkit.markers import Complete, Depends
+from mcpkit.markers import Complete, Depends, Header
 from mcpkit.plan import CONTEXTS
 from mcpkit.signature import Docs, Signature, inspect_function, parse_docstring
 from mcpkit.types import UNSET
@@ -212,11 +212,16 @@ class TestRefusals:
         assert "the name _a begins with an underscore" in refusal(fn)
         assert "rename it" in refusal(fn)
 
-    @pytest.mark.parametrize("marker", [Depends(go), Complete(["a"])])
+    @pytest.mark.parametrize("marker", [Depends(go), Complete(["a"]), Header("A")])
     def test_a_marker_as_a_default(self, marker: Any) -> None:
         def fn(a: int = marker) -> None: ...
 
         assert f"write a: Annotated[<type>, {type(marker).__name__}(...)]" in refusal(fn)
+
+    def test_a_header_for_what_no_client_sends(self) -> None:
+        def provided(a: Annotated[int, Depends(go), Header("A")]) -> None: ...
+
+        assert "a is not sent by the client, so no header can repeat it" in refusal(provided)
 
     def test_a_method_without_its_object(self) -> None:
         assert "nothing fills self" in refusal(Counter.method)

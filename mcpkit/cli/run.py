@@ -6,16 +6,23 @@ import logging
 import os
 import sys
 import traceback
-from typing import Annotated, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
 from mcpkit.cli.target import TargetError, load_app
+from mcpkit.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit.server import log
 from mcpkit.transports import TRANSPORTS
 from mcpkit.transports.stdout_guard import take_over
 
+if TYPE_CHECKING:
+    from mcpkit.app import MCPKit
+
 __all__ = ["run"]
+
+_HTTP: Final = "Over HTTP"
 
 
 def run(
@@ -24,40 +31,178 @@ def run(
         typer.Argument(help="server.py, server.py:app, a module, or module:app", metavar="TARGET"),
     ],
     transport: Annotated[
-        str, typer.Option("--transport", "-t", help=f"One of: {', '.join(TRANSPORTS)}")
-    ] = "stdio",
+        str | None,
+        typer.Option("--transport", "-t", help=f"One of {', '.join(TRANSPORTS)} (default: stdio)"),
+    ] = None,
+    http: Annotated[bool, typer.Option("--http", help="Short for --transport http")] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks, and what is not served")
+        bool, typer.Option("--debug", help="Show tracebacks, requests, and what is not served")
     ] = False,
+    host: Annotated[
+        str | None,
+        typer.Option(help="The address to listen on (default: 127.0.0.1)", rich_help_panel=_HTTP),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(help="0 takes any that is free (default: 8000)", rich_help_panel=_HTTP),
+    ] = None,
+    path: Annotated[
+        str | None,
+        typer.Option(help="Where the endpoint is (default: /mcp)", rich_help_panel=_HTTP),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(help="How many processes serve", rich_help_panel=_HTTP)
+    ] = 1,
+    reload: Annotated[
+        bool,
+        typer.Option("--reload", help="Start anew when a file changes", rich_help_panel=_HTTP),
+    ] = False,
+    sse: Annotated[
+        bool | None,
+        typer.Option(
+            "--sse",
+            help="Serve HTTP+SSE too, for old clients, at /sse and /messages",
+            rich_help_panel=_HTTP,
+        ),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A web origin whose pages may call; several times for several",
+            rich_help_panel=_HTTP,
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A name in Host that is answered on a loopback address", rich_help_panel=_HTTP
+        ),
+    ] = None,
+    cors: Annotated[
+        bool | None,
+        typer.Option(
+            "--cors", help="Answer the preflights of these origins", rich_help_panel=_HTTP
+        ),
+    ] = None,
 ) -> None:
-    """Serve an app until its client leaves.
+    """Serve an app until its client leaves, or over HTTP until Ctrl-C.
 
     TARGET has an MCPKit object named app, server or mcp (or only one, of any name), or functions
     marked with @tool, @resource and @prompt.
 
-    Example: mcpkit run server.py
+    Examples: mcpkit run server.py, mcpkit run server.py --http --port 9000
     """
+    if http and transport == "stdio":
+        fail("--http and --transport stdio: choose one of them")
+    transport = transport or ("http" if http else "stdio")
     if transport not in TRANSPORTS:
         fail(f"unknown transport {transport!r}; known: {', '.join(TRANSPORTS)}")
+    given: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "path": path,
+        "sse": sse,
+        "allowed_origins": allow_origin or None,
+        "allowed_hosts": allow_host or None,
+        "cors": cors,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    if workers < 1:
+        fail(f"--workers must be at least 1, not {workers}")
+    if workers > 1 and reload:
+        fail("--reload serves in one process; leave --workers away")
     if transport == "stdio":
+        named = {"allowed_origins": "allow-origin", "allowed_hosts": "allow-host"}
+        said = [*(f"--{named.get(each, each)}" for each in options)]
+        said += ["--workers"] * (workers > 1) + ["--reload"] * reload
+        if said:
+            fail(f"{', '.join(said)}: over HTTP only; add --http")
         # Before the server's module is imported: what it prints then must not reach the client.
         try:
             take_over()
         except RuntimeError as error:
             fail(str(error))
-    try:
-        app = load_app(target)
-    except TargetError as error:
-        if debug and error.__cause__ is not None:
-            traceback.print_exception(error.__cause__)
-        fail(str(error))
+    # Two versions of a file may have the same size and be of the same second.
+    sys.dont_write_bytecode = sys.dont_write_bytecode or reload
+    app = _load(target, debug)
     # After the import: if the server configures logging itself, this changes nothing.
     logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     if debug:
         log.setLevel(logging.DEBUG)
     if transport == "stdio" and os.isatty(take_over().reader):
         typer.echo(f"{app.name} waits for a client on standard input; Ctrl-C ends it.", err=True)
-    app.run(transport)
+    try:
+        if workers > 1 or reload:
+            if transport == "sse":
+                options["sse"] = True
+            raise typer.Exit(_supervise(app, target, options, workers, reload, debug))
+        app.run(transport, **options)
+    except OSError as error:
+        fail(str(error))
+    except (ValueError, TypeError) as error:
+        if debug:
+            raise
+        fail(str(error))
+
+
+def _load(target: str, debug: bool) -> MCPKit[Any]:
+    try:
+        return load_app(target)
+    except TargetError as error:
+        if debug and error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
+        fail(str(error))
+
+
+def _supervise(
+    app: MCPKit[Any],
+    target: str,
+    options: dict[str, Any],
+    workers: int,
+    reload: bool,
+    debug: bool,
+) -> int:
+    """Serve in several processes, or in one that is started anew when a file changes."""
+    from mcpkit.cli.supervise import Supervisor, Watched
+    from mcpkit.cli.worker import Order, work
+    from mcpkit.transports.http.serve import MARGIN, bind, is_loopback, where
+
+    host, port = options.pop("host", "127.0.0.1"), options.pop("port", 8000)
+    settings = app.asgi(**options).settings
+    if settings.sse and workers > 1:
+        fail("HTTP+SSE keeps a session in one process; leave --workers away")
+    bound = bind(host, port)
+    place = where(bound, host, settings.path)
+    how = "and starts anew when a file changes" if reload else f"with {workers} workers"
+    # So that each process can serve the sessions of all, and of those that were before it.
+    if not secrets_from_environment():
+        os.environ[SECRET] = new_secret()
+    os.environ["MCPKIT_WORKERS"] = str(workers)
+
+    def announce() -> None:
+        typer.echo(f"{app.name} listens on {place}, {how}  (Ctrl-C stops it)", err=True)
+
+    supervisor = Supervisor(
+        work,
+        [Order(target, options, is_loopback(host), debug, reload), bound],
+        patience=settings.grace + 2 * MARGIN,
+        announce=announce,
+    )
+    if reload:
+        return supervisor.renew(Watched(_folder_of(target)))
+    return supervisor.keep(workers)
+
+
+def _folder_of(target: str) -> Path:
+    """Where the files are that an app may be made of."""
+    place = target.rpartition(":")[0]
+    file = next((Path(each) for each in (target, place) if Path(each).is_file()), None)
+    if file is None:
+        return Path.cwd()
+    folder = file.resolve().parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
 
 
 def fail(message: str) -> NoReturn:

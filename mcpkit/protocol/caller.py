@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from mcpkit.errors import ProtocolError
 from mcpkit.protocol import messages
 from mcpkit.protocol.connection import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSION_KEY
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Revision
+from mcpkit.protocol.revisions import PER_REQUEST
 from mcpkit.types import is_array, is_object
 
-__all__ = ["Answered", "Asked", "Caller", "Told", "Unreadable"]
+__all__ = ["Answered", "Asked", "Caller", "Sent", "Told", "Unreadable", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,78 @@ class Unreadable:
 
 
 Event: TypeAlias = Answered | Asked | Told | Unreadable
+
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Sent(NamedTuple):
+    """A message on its way to the server, and the facts that a transport may say beside it.
+
+    Args:
+        text: The message.
+        id: Of a request; None for anything else, which nobody answers.
+        method: None for an answer.
+        version: The protocol version that the message itself names; None if a handshake has agreed
+            on one, or is about to.
+        name: What the request is about: of a tool or prompt its name, of a resource its URI.
+        arguments: What a tool is called with.
+    """
+
+    text: bytes
+    id: Id | None = None
+    method: str | None = None
+    version: str | None = None
+    name: str | None = None
+    arguments: Mapping[str, Any] = _NONE
+
+
+def read(text: bytes) -> Sent:
+    """The facts about a message that somebody else has written, right or wrong."""
+    try:
+        message = messages.parse(text)
+    except ProtocolError:
+        return Sent(text)
+    if not is_object(message):
+        return Sent(text)
+    id, method = message.get("id"), message.get("method")
+    params = message.get("params")
+    params = params if is_object(params) else {}
+    meta = params.get("_meta")
+    version = meta.get(VERSION_KEY) if is_object(meta) else None
+    return _facts(
+        text,
+        id if messages.is_id(id) and method is not None else None,
+        method if isinstance(method, str) else None,
+        version if isinstance(version, str) else None,
+        params,
+    )
+
+
+def _facts(
+    text: bytes, id: Id | None, method: str | None, version: str | None, params: Mapping[str, Any]
+) -> Sent:
+    if version is None or method is None:
+        return Sent(text, id, method, version)
+    name = params.get(_named_by(method))
+    arguments = params.get("arguments")
+    return Sent(
+        text,
+        id,
+        method,
+        version,
+        name if isinstance(name, str) else None,
+        arguments if method == "tools/call" and is_object(arguments) else _NONE,
+    )
+
+
+def _named_by(method: str) -> str:
+    """The member of the params that says what a request is about (HTTPM-2)."""
+    for revision in PER_REQUEST:
+        known = revision.methods.get(method)
+        if known is not None and known.mirrored is not None:
+            return known.mirrored
+    return "taskId" if method.startswith("tasks/") else ""
 
 
 class Caller:
@@ -104,8 +178,8 @@ class Caller:
 
     def send_request(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
-    ) -> tuple[Id, bytes]:
-        """A request: its id and its text.
+    ) -> Sent:
+        """A request.
 
         Args:
             method: As on the wire.
@@ -114,21 +188,35 @@ class Caller:
         """
         self._next_id += 1
         merged = dict(meta or {})
-        if self.revision is not None and not self.revision.handshake:
-            merged[VERSION_KEY] = self.revision.version
+        version = self._version
+        if version is not None:
+            merged[VERSION_KEY] = version
             merged[CAPABILITIES_KEY] = self.capabilities
             merged[CLIENT_INFO_KEY] = self.info
         sent = {**params, "_meta": merged} if merged else dict(params)
-        return self._next_id, messages.request_text(self._next_id, method, sent or None)
+        text = messages.request_text(self._next_id, method, sent or None)
+        return _facts(text, self._next_id, method, version, params)
 
-    def send_notification(self, method: str, params: Mapping[str, Any] | None = None) -> bytes:
-        """The text of a notification."""
-        return messages.notification_text(method, params)
+    @property
+    def by_handshake(self) -> bool:
+        """Whether the revision was, or is about to be, agreed on by a handshake."""
+        return self.revision is None or self.revision.handshake
 
-    def send_result(self, id: Id, result: Mapping[str, Any]) -> bytes:
-        """The text that answers a request of the server."""
-        return messages.result_text(id, messages.members(result))
+    @property
+    def _version(self) -> str | None:
+        """What each message names, if there was no handshake."""
+        revision = self.revision
+        return None if revision is None or revision.handshake else revision.version
 
-    def send_error(self, id: Id, error: ProtocolError) -> bytes:
-        """The text that refuses a request of the server."""
-        return messages.error_text(id, error)
+    def send_notification(self, method: str, params: Mapping[str, Any] | None = None) -> Sent:
+        """A notification."""
+        text = messages.notification_text(method, params)
+        return Sent(text, method=method, version=self._version)
+
+    def send_result(self, id: Id, result: Mapping[str, Any]) -> Sent:
+        """What answers a request of the server."""
+        return Sent(messages.result_text(id, messages.members(result)), version=self._version)
+
+    def send_error(self, id: Id, error: ProtocolError) -> Sent:
+        """What refuses a request of the server."""
+        return Sent(messages.error_text(id, error), version=self._version)

@@ -10,9 +10,10 @@ Requests that announce themselves (2026-07-28) are served in every state, beside
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from itertools import count
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from mcpkit.errors import (
     InvalidParams,
@@ -21,7 +22,8 @@ from mcpkit.errors import (
     ProtocolError,
     UnsupportedProtocolVersion,
 )
-from mcpkit.protocol import messages
+from mcpkit.http import HttpRequest
+from mcpkit.protocol import headers, messages
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Method, Notice, Revision
 from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISIONS
@@ -35,9 +37,12 @@ __all__ = [
     "Dropped",
     "Event",
     "Notification",
+    "Origin",
     "Refused",
     "Request",
     "State",
+    "announces_itself",
+    "wants_answer",
 ]
 
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
@@ -79,6 +84,15 @@ class ClientFacts(NamedTuple):
 NOBODY: Final = ClientFacts({}, None)
 
 
+class Origin(Protocol):
+    """What a message arrived in, on a transport where not everything goes the same way."""
+
+    @property
+    def http(self) -> HttpRequest:
+        """The HTTP request."""
+        ...
+
+
 class Batch:
     """The answers of one batch, sent together when the last is known (MSG-12)."""
 
@@ -111,6 +125,7 @@ class Request:
         client: Who asks.
         log_level: From which level on log messages are wanted with this request; None where the
             session decides (handshake) or nothing was asked for.
+        origin: What it arrived in; None where everything goes the same way.
     """
 
     __slots__ = (
@@ -121,6 +136,7 @@ class Request:
         "log_level",
         "meta",
         "method",
+        "origin",
         "params",
         "revision",
     )
@@ -136,6 +152,7 @@ class Request:
         client: ClientFacts,
         log_level: str | None = None,
         batch: Batch | None = None,
+        origin: Origin | None = None,
     ) -> None:
         self.id = id
         self.method = method
@@ -146,6 +163,7 @@ class Request:
         self.client = client
         self.log_level = log_level
         self.batch = batch
+        self.origin = origin
 
     def __repr__(self) -> str:
         return f"<Request {self.id!r} {self.method} {self.revision.version}>"
@@ -184,11 +202,15 @@ class Refused(NamedTuple):
 class Dropped(NamedTuple):
     """What arrived can neither be served nor answered; for the server's log.
 
-    `answers` is the id of our request that it was meant to answer, None if it was no answer.
+    `answers` is the id of our request that it was meant to answer, None if it was no answer;
+    `error` says what is wrong with it, None if it is only of no use; `refused` tells whether it
+    would have been answered with that, if its revision had a shape for it.
     """
 
     reason: str
     answers: Id | None = None
+    error: ProtocolError | None = None
+    refused: bool = False
 
 
 Event: TypeAlias = Request | Notification | Cancelled | Answer | Refused | Dropped
@@ -200,16 +222,26 @@ class Connection:
     Args:
         revision: Take up a session that was negotiated earlier, at this revision.
         client: Who that session belongs to.
+        announced: Whether every request has to announce itself: there is no handshake.
+        ids: For the requests to the client; 1, 2, 3 … by default.
     """
 
-    __slots__ = ("_in_flight", "_next_id", "client", "revision", "state")
+    __slots__ = ("_announced_only", "_ids", "_in_flight", "client", "revision", "state")
 
-    def __init__(self, revision: Revision | None = None, client: ClientFacts = NOBODY) -> None:
+    def __init__(
+        self,
+        revision: Revision | None = None,
+        client: ClientFacts = NOBODY,
+        *,
+        announced: bool = False,
+        ids: Iterator[Id] | None = None,
+    ) -> None:
         self.revision = revision
         self.client = client
         self.state = State.NEW if revision is None else State.OPEN
         self._in_flight: dict[Id, Request] = {}
-        self._next_id = 0
+        self._announced_only = announced
+        self._ids = ids
 
     # --- what arrives -----------------------------------------------------------------------------
 
@@ -223,26 +255,35 @@ class Connection:
             message = messages.parse(text)
         except ProtocolError as error:
             return (self._refuse(error, UNSET, None),)
+        return self.take(message)
+
+    def take(self, message: Any, origin: Origin | None = None) -> Sequence[Event]:
+        """What one message means that was parsed already; see `receive`.
+
+        Args:
+            message: A JSON value.
+            origin: What it arrived in; the headers are then held against the message (HTTPM-2).
+        """
         if type(message) is dict:
-            return (self._one(message, None),)
+            return (self._one(message, None, origin),)
         if is_array(message) and self.revision is not None and self.revision.batching:
-            return self._batch(message)
+            return self._batch(message, origin)
         wrong = "Batches do not exist in this revision" if is_array(message) else "Not a message"
         return (self._refuse(InvalidRequest(wrong), UNSET, None),)
 
-    def _batch(self, parts: list[Any]) -> Sequence[Event]:
+    def _batch(self, parts: list[Any], origin: Origin | None) -> Sequence[Event]:
         if not parts:
             return (self._refuse(InvalidRequest("A batch cannot be empty"), UNSET, None),)
         if any(is_object(part) and part.get("method") == "initialize" for part in parts):
             # MSG-10. Each request is refused by itself: without its id there is no shape (MSG-8).
             error = InvalidRequest("initialize cannot be in a batch")
-            parts = [part for part in parts if _wants_answer(part)]
+            parts = [part for part in parts if wants_answer(part)]
             batch = Batch(len(parts))
             return [self._refuse(error, messages.readable_id(part), batch) for part in parts]
-        batch = Batch(sum(map(_wants_answer, parts)))
-        return [self._one(part, batch) for part in parts]
+        batch = Batch(sum(map(wants_answer, parts)))
+        return [self._one(part, batch, origin) for part in parts]
 
-    def _one(self, message: Any, batch: Batch | None) -> Event:
+    def _one(self, message: Any, batch: Batch | None, origin: Origin | None) -> Event:
         if type(message) is not dict:
             return self._refuse(InvalidRequest("Not a message"), UNSET, batch)
         message = cast("dict[str, Any]", message)
@@ -252,9 +293,8 @@ class Connection:
             if messages.is_answer(message):
                 # Its id is one of ours: under it the client would look for a request of its own.
                 about = messages.readable_id(message)
-                return Dropped(
-                    f"A malformed answer: {error}", about if messages.is_id(about) else None
-                )
+                answers = about if messages.is_id(about) else None
+                return Dropped(f"A malformed answer: {error}", answers, error)
             return self._refuse(error, messages.readable_id(message), batch)
         method = message.get("method")
         if method is None:
@@ -270,14 +310,17 @@ class Connection:
                 raise InvalidParams('The member "params" must be an object')
             if id in self._in_flight:
                 raise InvalidRequest(f"The id {id!r} belongs to a request that is still running")
-            request = self._request(id, method, cast("dict[str, Any]", params))
+            request = self._request(id, method, cast("dict[str, Any]", params), origin)
         except ProtocolError as error:
             return self._refuse(error, id, batch)
         request.batch = batch
+        request.origin = origin
         self._in_flight[id] = request
         return request
 
-    def _request(self, id: Id, method: str, params: dict[str, Any]) -> Request:
+    def _request(
+        self, id: Id, method: str, params: dict[str, Any], origin: Origin | None
+    ) -> Request:
         meta: dict[str, Any] | None = params.get("_meta")
         if meta is None:
             meta = {}
@@ -286,8 +329,8 @@ class Connection:
         token = meta.get("progressToken")
         if token is not None and not messages.is_id(token):
             raise InvalidParams('"progressToken" must be a string or an integer')
-        if VERSION_KEY in meta or CAPABILITIES_KEY in meta or method in _MODERN_ONLY:
-            return self._announced(id, method, params, meta)
+        if self._announced_only or announces_itself(method, meta):
+            return self._announced(id, method, params, meta, origin)
         if method == "initialize":
             return self._initialize(id, params, meta)
         revision = self.revision
@@ -325,9 +368,16 @@ class Connection:
         return Request(id, "initialize", known, params, meta, self.revision, self.client)
 
     def _announced(
-        self, id: Id, method: str, params: dict[str, Any], meta: dict[str, Any]
+        self,
+        id: Id,
+        method: str,
+        params: dict[str, Any],
+        meta: dict[str, Any],
+        origin: Origin | None,
     ) -> Request:
         """A request that carries version and capabilities itself (META-1, VER-1)."""
+        if origin is not None:
+            headers.require_version(origin.http.raw)
         version = meta.get(VERSION_KEY)
         capabilities = meta.get(CAPABILITIES_KEY)
         info = meta.get(CLIENT_INFO_KEY)
@@ -337,12 +387,16 @@ class Connection:
             raise InvalidParams(f'"_meta" needs "{CAPABILITIES_KEY}", an object')
         if info is not None and type(info) is not dict:
             raise InvalidParams(f'"{CLIENT_INFO_KEY}" must be an object')
+        if origin is not None:
+            headers.check_version(origin.http.raw, version)  # HTTPM-6: before its support
         revision = BY_VERSION.get(version)
         if revision is None:
             raise UnsupportedProtocolVersion(version, [each.version for each in REVISIONS])
         if revision.handshake:
             # ERA-2: -32022 would list this very version as supported and loop the client.
             raise InvalidParams(f"Version {version} starts with initialize, not with _meta")
+        if origin is not None:
+            headers.check_method(origin.http.raw, method)
         known = revision.methods.get(method)
         if known is None:
             raise MethodNotFound(f"Method not found: {method}")
@@ -385,15 +439,15 @@ class Connection:
     def _answer(self, message: dict[str, Any]) -> Event:
         id = message.get("id")
         if id is None:
-            return Dropped("An answer without an id")
+            return _useless("An answer without an id")
         if "error" in message:
             error = message["error"]
             if not is_object(error):
-                return Dropped(f"A malformed error under id {id!r}", id)
+                return _useless(f"A malformed error under id {id!r}", id)
             return Answer(id, None, ProtocolError.from_wire(error))
         result = message["result"]
         if not is_object(result):
-            return Dropped(f"A malformed result under id {id!r}", id)
+            return _useless(f"A malformed result under id {id!r}", id)
         return Answer(id, result, None)
 
     def _refuse(self, error: ProtocolError, id: Id | Unset, batch: Batch | None) -> Event:
@@ -401,7 +455,9 @@ class Connection:
         if id is UNSET and revision is not None and not revision.errors_without_id:
             # MSG-8: this revision has no shape for an error without an id.
             completed = None if batch is None else batch.settle(None)
-            return Dropped(str(error)) if completed is None else Refused(error, id, completed)
+            if completed is None:
+                return Dropped(str(error), error=error, refused=True)
+            return Refused(error, id, completed)
         text: bytes | None = messages.error_text(id, error)
         if batch is not None:
             text = batch.settle(text)
@@ -412,6 +468,10 @@ class Connection:
     def is_in_flight(self, request: Request) -> bool:
         """Whether the request may still be answered."""
         return self._in_flight.get(request.id) is request
+
+    def requests(self) -> list[Request]:
+        """The requests that may still be answered, in the order in which they arrived."""
+        return list(self._in_flight.values())
 
     def send_result(self, request: Request, members: bytes) -> bytes | None:
         """The text that answers a request.
@@ -461,11 +521,22 @@ class Connection:
         self, method: str, params: Mapping[str, Any] | None = None
     ) -> tuple[Id, bytes]:
         """A request to the client: its id, in a space of its own, and its text (handshake only)."""
-        self._next_id += 1
-        return self._next_id, messages.request_text(self._next_id, method, params)
+        if self._ids is None:
+            self._ids = count(1)
+        id = next(self._ids)
+        return id, messages.request_text(id, method, params)
 
 
-def _wants_answer(part: Any) -> bool:
+def announces_itself(method: object, meta: Mapping[str, Any]) -> bool:
+    """Whether a request belongs to a revision without handshake, by itself."""
+    return VERSION_KEY in meta or CAPABILITIES_KEY in meta or method in _MODERN_ONLY
+
+
+def _useless(reason: str, answers: Id | None = None) -> Dropped:
+    return Dropped(reason, answers, InvalidRequest(reason))
+
+
+def wants_answer(part: Any) -> bool:
     """Whether a part of a batch is answered: a request, or so broken that it must be refused."""
     if not is_object(part):
         return True

@@ -23,12 +23,14 @@ class Method(NamedTuple):
         capability: What the server must advertise, or None.
         cacheable: Whether its complete result carries cache hints.
         asks: Whether its handler may ask the client for input (a result ``input_required``).
+        mirrored: The member of the params that the HTTP header ``Mcp-Name`` repeats, or None.
     """
 
     operation: str
     capability: Capability | None = None
     cacheable: bool = False
     asks: bool = False
+    mirrored: str | None = None
 
 
 Notice: TypeAlias = Literal["initialized", "cancelled", "progress", "roots_changed"]
@@ -63,6 +65,7 @@ class Revision(NamedTuple):
         sampling_types: The kinds of content block that a model may be given, and may give.
         sampling_tools: Whether a model may be given tools, and messages several blocks.
         client_asks: How a handler asks the client: with a request to it, or with a result.
+        polling: Whether a client comes back by itself to a stream that was closed before its end.
     """
 
     version: str
@@ -93,6 +96,7 @@ class Revision(NamedTuple):
     sampling_types: frozenset[str]
     sampling_tools: bool
     client_asks: Literal["request", "result"]
+    polling: bool
 
     def keep(self, members: frozenset[str], value: Mapping[str, Any]) -> dict[str, Any]:
         """The members of a description that this revision knows (CONT-2)."""

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-__all__ = ["TRANSPORTS", "load"]
+from mcpkit.server import Server
+
+__all__ = ["TRANSPORTS", "Served", "load"]
 
 TRANSPORTS: Final[dict[str, str]] = {
     "stdio": "mcpkit.transports.stdio",
+    "http": "mcpkit.transports.http",
+    "sse": "mcpkit.transports.http.sse",
 }
-"""Name → module. A module has ``run(running, **options)``, which serves until it is over."""
+"""Name → module. A module has ``run(served, **options)``, which serves until it is over."""
+
+
+class Served(Protocol):
+    """What a transport serves: an app."""
+
+    @property
+    def name(self) -> str:
+        """Of the server."""
+        ...
+
+    def running(self) -> AbstractAsyncContextManager[Server]:
+        """Enter the app's lifespan, for as long as something serves it."""
+        ...
+
+    def asgi(self, *, loopback: bool | None = None, **options: Any) -> Any:
+        """The app as an ASGI application."""
+        ...
 
 
 def load(name: str) -> Any:

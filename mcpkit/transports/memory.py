@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from mcpkit.protocol.connection import Request
 from mcpkit.server import Server
-from mcpkit.session import Session
+from mcpkit.session import Channel, Session
 from mcpkit.tasks import Tasks
 
 __all__ = ["MemoryLink"]
 
 
-class MemoryLink:
+class MemoryLink(Channel):
     """A client's way to a server in the same event loop, and the session's channel back.
 
     Args:
@@ -21,8 +21,6 @@ class MemoryLink:
         on_text: Called with each message of the server.
         on_exception: Told of the real exception behind a failed request.
     """
-
-    congested = False
 
     def __init__(
         self,
@@ -37,13 +35,17 @@ class MemoryLink:
         if on_exception is not None:
             self.session.on_exception = on_exception
 
-    def send(self, text: bytes) -> None:
+    def send(self, text: bytes, about: Request | None = None) -> None:
         """Take a message of the session (its channel)."""
         if self._open:
             self._on_text(text)
 
-    async def drain(self) -> None:
+    def is_congested(self, about: Request | None = None) -> bool:
         """Nothing piles up between two hands."""
+        return False
+
+    async def drain(self, about: Request | None = None) -> None:
+        """See `is_congested`."""
 
     async def send_text(self, text: bytes) -> None:
         """Take a message of the client."""

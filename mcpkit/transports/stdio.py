@@ -25,9 +25,11 @@ import anyio
 import anyio.to_thread
 
 from mcpkit.errors import InvalidRequest
+from mcpkit.protocol.connection import Request
 from mcpkit.server import Server, log
-from mcpkit.session import Session
+from mcpkit.session import Channel, Session
 from mcpkit.tasks import AsyncioTasks, Tasks, open_tasks
+from mcpkit.transports import Served
 from mcpkit.transports.stdout_guard import ProtocolStreams, take_over
 
 __all__ = ["MAX_LINE", "run", "serve"]
@@ -53,7 +55,7 @@ Running = Callable[[], AbstractAsyncContextManager[Server]]
 
 
 def run(
-    running: Running,
+    served: Served,
     *,
     max_line: int = MAX_LINE,
     grace: float = 0.25,
@@ -62,7 +64,7 @@ def run(
     """Serve an app on this process's standard streams until the client leaves.
 
     Args:
-        running: Enters the app's lifespan.
+        served: The app.
         max_line: Bytes a line may have; a longer one is refused, and the connection lives on.
         grace: For how many seconds calls that run may still answer after the client has closed
             its side, or SIGTERM; they are cancelled then. SIGINT cancels them at once.
@@ -73,7 +75,7 @@ def run(
     """
     streams = take_over()
     told: list[int] = []
-    busy = anyio.run(_main, running, streams, max_line, grace, told, backend=backend)
+    busy = anyio.run(_main, served.running, streams, max_line, grace, told, backend=backend)
     if busy:
         # A thread cannot be stopped, and the interpreter would wait for it.
         _leave_at_once(f"{busy} handlers still run in threads", told)
@@ -440,7 +442,7 @@ class ThreadReader:
 # --- writing --------------------------------------------------------------------------------------
 
 
-class Output:
+class Output(Channel):
     """The channel of a session that leaves through a descriptor.
 
     Args:
@@ -475,7 +477,7 @@ class Output:
     def __exit__(self, *error: object) -> None:
         self.flush()
 
-    def send(self, text: bytes) -> None:
+    def send(self, text: bytes, about: Request | None = None) -> None:
         """Take one message; it leaves at the end of this turn of the loop."""
         if self.broken:
             return
@@ -550,7 +552,11 @@ class Output:
             self._relieved.set()
             self.on_relief()
 
-    async def drain(self) -> None:
+    def is_congested(self, about: Request | None = None) -> bool:
+        """Whether the client does not keep up."""
+        return self.congested
+
+    async def drain(self, about: Request | None = None) -> None:
         """Wait until the client keeps up."""
         if self.congested:
             await self._relieved.wait()

@@ -15,6 +15,7 @@ from mcpkit.client import Params
 from mcpkit.testing import REVISIONS
 from tests.asking.server import make_app
 from tests.scenarios.tapped import PATIENCE, TappedClient
+from tests.web import serving
 
 SERVER = Path(__file__).with_name("server.py")
 ROOT = SERVER.parents[2]
@@ -35,6 +36,7 @@ CASES = [
     *(Case("memory", revision, "asyncio") for revision in REVISIONS),
     *(Case("memory", revision, "trio") for revision in REVISIONS),
     *(Case("stdio", revision, "asyncio") for revision in REVISIONS),
+    *(Case("http", revision, "asyncio") for revision in REVISIONS),
 ]
 
 
@@ -194,12 +196,24 @@ def stderr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="package")
-async def shared(case: Case, anyio_backend: str, stderr: Any) -> AsyncIterator[Asked]:
+def url(case: Case, stderr: Any) -> Iterator[str]:
+    """Of a server over HTTP."""
+    if case.transport == "http":
+        with serving(SERVER, log=stderr) as url:
+            yield url
+    else:
+        yield ""
+
+
+@pytest.fixture(scope="package")
+async def shared(case: Case, anyio_backend: str, url: str, stderr: Any) -> AsyncIterator[Asked]:
     target: Any = make_app()
     options: dict[str, Any] = {}
     if case.transport == "stdio":
         target = [sys.executable, "-m", "mcpkit", "run", str(SERVER)]
         options = {"env": {"PYTHONPATH": str(ROOT)}, "stderr": stderr}
+    if case.transport == "http":
+        target = url
     async with Asked(target, revision=case.revision, **options) as client:
         yield client
 

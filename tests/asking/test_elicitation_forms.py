@@ -314,3 +314,15 @@ def test_no_and_no_answer_are_told_apart() -> None:
     assert Elicit("What?", str).read({"action": "cancel"}) == Dismissed()
     assert not Declined().accepted
     assert not Dismissed().accepted
+
+
+class Named(BaseModel):
+    """A field that the form shows under another name."""
+
+    city: Annotated[str, Choices({"os": "Oslo", "li": "Lisbon"}), Field(alias="theCity")]
+
+
+@rich
+def test_choices_of_a_field_with_an_alias_stay_choices(revision: Revision) -> None:
+    schema = Form(Named).requested(revision)
+    assert [each["const"] for each in schema["properties"]["theCity"]["oneOf"]] == ["os", "li"]

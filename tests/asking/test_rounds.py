@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mcpkit import Context, MCPKit
 from mcpkit.errors import InvalidParams
 from tests.asking.conftest import Asked, Connect, accept, capabilities_in, speak
 from tests.asking.server import make_app
@@ -333,3 +334,19 @@ async def test_nothing_is_held_for_a_client_that_never_comes_back(connect: Conne
         assert not session._questions._open
         assert not app.server.steps._running
         assert len(app.server.steps._done) == 40
+
+
+@pytest.mark.in_memory
+@pytest.mark.revisions(MODERN)
+async def test_the_question_for_roots_has_the_key_that_it_is_given(connect: Connect) -> None:
+    """MRTR-3."""
+    app: MCPKit = MCPKit("roots")
+
+    @app.tool
+    async def look(ctx: Context) -> int:
+        return len(await ctx.roots(key="where"))
+
+    rounds: list[Any] = []
+    async with connect(app, on_round=lambda number, result: rounds.append(result)) as client:
+        await client.call_tool("look")
+    assert list(rounds[0]["inputRequests"]) == ["where"]

@@ -134,6 +134,15 @@ def test_a_method_needs_the_capability_of_its_family(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_header_repeats_what_is_called_got_or_read(version: str) -> None:
+    """HTTPM-2."""
+    methods = revision(version).methods
+    expected = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+    found = {name: each.mirrored for name, each in methods.items() if each.mirrored is not None}
+    assert found == (expected if version == "2026-07-28" else {})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_cache_hints_belong_to_the_results_whose_schema_requires_them(version: str) -> None:
     """CACHE-1, DISC-4."""
     known = definitions(version)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import anyio
 
 from mcpkit.client import Link
+from mcpkit.protocol.caller import Sent
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.schemas import check
 
@@ -70,6 +71,11 @@ class TappedClient(AsyncTestClient):
 
     async def _open(self) -> Link:
         return _Tap(await super()._open(), self)
+
+    async def _carry(self, sent: Sent, answered: Callable[[], bool] | None = None) -> None:
+        if self._http is not None:
+            self.note_sent(sent.text)
+        await super()._carry(sent, answered)
 
     def note_sent(self, text: bytes) -> None:
         """Remember method and revision of a request."""

@@ -169,6 +169,7 @@ async def test_an_id_may_be_used_again_once_it_is_answered(client: TappedClient)
         assert "tools" in (await client.exchange(message))["result"]
 
 
+@pytest.mark.not_over("http")  # each is answered with a status there
 async def test_notifications_are_never_answered(client: TappedClient) -> None:
     """MSG-5."""
     await client.send({"jsonrpc": "2.0", "method": "notifications/invented"})
@@ -179,6 +180,7 @@ async def test_notifications_are_never_answered(client: TappedClient) -> None:
 
 
 @pytest.mark.revisions(MODERN)
+@pytest.mark.not_over("http")  # headers would have to agree
 @pytest.mark.parametrize("version", ["2099-01-01", "", "draft"])
 async def test_an_unsupported_version(client: TappedClient, version: str) -> None:
     """VER-1, ERR-1, ERR-4."""

@@ -63,6 +63,7 @@ async def test_the_first_revision_has_no_capability_for_completion(client: Tappe
     assert "completions" not in client.server_capabilities
 
 
+@pytest.mark.not_over("sse")  # the client opens the stream with the handshake
 @handshake
 @pytest.mark.parametrize("asked", ["1999-01-01", MODERN, "garbage"])
 async def test_an_unknown_version_is_answered_with_the_newest_that_has_a_handshake(
@@ -82,6 +83,7 @@ async def test_an_unknown_version_is_answered_with_the_newest_that_has_a_handsha
 
 
 @handshake
+@pytest.mark.not_over("http")  # without a session id it begins another session
 async def test_a_second_initialize_is_refused(client: TappedClient, revision: str) -> None:
     """LIFE-11."""
     params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {}}

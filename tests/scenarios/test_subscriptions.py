@@ -124,6 +124,7 @@ async def test_the_acknowledgement_comes_first(client: TappedClient) -> None:
 
 
 @modern
+@pytest.mark.not_over("http")  # there, going away ends a stream
 @pytest.mark.parametrize(
     ("wanted", "honoured"),
     [
@@ -151,6 +152,7 @@ async def test_the_acknowledgement_has_what_will_be_honoured(
 
 
 @modern
+@pytest.mark.not_over("http")  # there, going away ends a stream
 @pytest.mark.parametrize("id", [0, "0", "a stream"])
 async def test_every_message_carries_the_id_with_its_type(
     client: TappedClient, id: str | int

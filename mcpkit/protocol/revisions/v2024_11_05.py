@@ -52,4 +52,5 @@ REVISION = Revision(
     sampling_types=frozenset({"text", "image"}),
     sampling_tools=False,
     client_asks="request",
+    polling=False,
 )

@@ -54,4 +54,5 @@ REVISION = Revision(
     sampling_types=frozenset({"text", "image", "audio"}),
     sampling_tools=False,
     client_asks="request",
+    polling=False,
 )

@@ -72,4 +72,5 @@ REVISION = Revision(
     sampling_types=frozenset({"text", "image", "audio", "tool_use", "tool_result"}),
     sampling_tools=True,
     client_asks="request",
+    polling=True,
 )

@@ -10,12 +10,14 @@ REVISION = Revision(
     methods={
         "server/discover": Method("discover", cacheable=True),
         "tools/list": Method("list_tools", "tools", cacheable=True),
-        "tools/call": Method("call_tool", "tools", asks=True),
+        "tools/call": Method("call_tool", "tools", asks=True, mirrored="name"),
         "resources/list": Method("list_resources", "resources", cacheable=True),
         "resources/templates/list": Method("list_templates", "resources", cacheable=True),
-        "resources/read": Method("read_resource", "resources", cacheable=True, asks=True),
+        "resources/read": Method(
+            "read_resource", "resources", cacheable=True, asks=True, mirrored="uri"
+        ),
         "prompts/list": Method("list_prompts", "prompts", cacheable=True),
-        "prompts/get": Method("get_prompt", "prompts", asks=True),
+        "prompts/get": Method("get_prompt", "prompts", asks=True, mirrored="name"),
         "completion/complete": Method("complete", "completions"),
         "subscriptions/listen": Method("listen"),
     },
@@ -63,4 +65,5 @@ REVISION = Revision(
     sampling_types=frozenset({"text", "image", "audio", "tool_use", "tool_result"}),
     sampling_tools=True,
     client_asks="result",
+    polling=False,
 )

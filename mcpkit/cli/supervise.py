@@ -1,0 +1,307 @@
+"""Processes that serve: kept running, or started anew when a file changes.
+
+The parent holds the socket, so that no connection is refused while a process is replaced, and none
+of its own serves. All signals are for the parent; it tells the others.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import typer
+
+__all__ = ["Supervisor", "Watched"]
+
+_NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
+_PAUSE: Final = 1.0
+"""Seconds after which a worker is started again that could not be started."""
+
+_LOOK: Final = 0.3
+"""Seconds between looks at files."""
+
+_SHARE: Final = 10
+"""How much longer than one look at the files the time between two looks is, at least."""
+
+_SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+
+class Watched:
+    """The Python files in a folder and below it, and when they were changed.
+
+    Args:
+        folder: Hidden folders and virtual environments in it do not count.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known = self._look()
+        self.pause = _LOOK
+        """Seconds until the next look."""
+
+    def changes(self) -> list[Path]:
+        """What was changed, added or removed since the last look."""
+        before, began = self._known, time.monotonic()
+        self._known = now = self._look()
+        self.pause = max(_LOOK, _SHARE * (time.monotonic() - began))
+        return sorted(
+            path for path in before.keys() | now.keys() if before.get(path) != now.get(path)
+        )
+
+    def name(self, path: Path) -> str:
+        """A path as it is told: relative to the folder."""
+        return str(path.relative_to(self._folder))
+
+    def _look(self) -> Mapping[Path, tuple[int, int]]:
+        found: dict[Path, tuple[int, int]] = {}
+        for path in _python_files(self._folder):
+            try:
+                facts = path.stat()
+            except OSError:  # it has just gone
+                continue
+            found[path] = (facts.st_mtime_ns, facts.st_size)
+        return found
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = [
+            each
+            for each in folders
+            if not (each.startswith(".") or each in _SKIPPED)
+            and not os.path.exists(os.path.join(place, each, "pyvenv.cfg"))
+        ]
+        yield from (Path(place, each) for each in files if each.endswith(".py"))
+
+
+class _Child:
+    """A process that serves, or is about to."""
+
+    def __init__(self, process: SpawnProcess, ready: Connection) -> None:
+        self.process = process
+        self.ready = ready
+        self.serving = False
+
+    @property
+    def ended(self) -> bool:
+        return self.process.exitcode is not None
+
+    @property
+    def how(self) -> str:
+        """How it has ended, in words."""
+        code = self.process.exitcode or 0
+        return f"by signal {-code}" if code < 0 else f"with exit code {code}"
+
+    def hear(self) -> None:
+        """Take what it says: that it serves, or by silence that it never will."""
+        try:
+            self.ready.recv_bytes()
+            self.serving = True
+        except (EOFError, OSError):
+            pass
+        self.ready.close()
+
+
+class Supervisor:
+    """Runs a function in processes of its own.
+
+    Args:
+        target: Serves until SIGTERM; gets `arguments`, and a connection on which it sends a byte
+            once it serves. It is imported by the processes, as are the arguments.
+        arguments: For each of them.
+        patience: Seconds that a process has to end after SIGTERM.
+        announce: Called once, when the first of them serves.
+    """
+
+    def __init__(
+        self,
+        target: Callable[..., None],
+        arguments: Sequence[Any],
+        *,
+        patience: float,
+        announce: Callable[[], object],
+    ) -> None:
+        self._target = target
+        self._arguments = tuple(arguments)
+        self._patience = patience
+        self._announce: Callable[[], object] | None = announce
+        self._told: list[int] = []
+        self._heard, self._hearing = socket.socketpair()
+        for end in (self._heard, self._hearing):
+            end.setblocking(False)
+
+    # --- what it does -----------------------------------------------------------------------------
+
+    def keep(self, count: int) -> int:
+        """Keep so many processes running, until SIGINT or SIGTERM.
+
+        One that has ended is replaced. The first one goes ahead: if the app cannot be started,
+        that is said once.
+
+        Returns:
+            The exit code: 130 after SIGINT, 0 after SIGTERM, that of a process if it could not be
+            started while no other one served.
+        """
+        children: list[_Child] = []
+        not_before = 0.0
+        with self._hearing_signals():
+            try:
+                while not self._told:
+                    serving = any(child.serving for child in children)
+                    wanted = count if serving else 1
+                    now = time.monotonic()
+                    if now >= not_before:
+                        while len(children) < wanted and not self._told:
+                            children.append(self._start())
+                    short = len(children) < wanted
+                    self._wait(children, max(not_before - now, 0) if short else None)
+                    for child in [each for each in children if each.ended]:
+                        children.remove(child)
+                        if self._told:
+                            continue
+                        if child.serving:
+                            _say(f"a worker has ended {child.how}; another takes its place")
+                        elif any(each.serving for each in children):
+                            _say(f"a worker could not be started, and ended {child.how}; once more")
+                            not_before = time.monotonic() + _PAUSE
+                        else:
+                            return child.process.exitcode or 1
+            finally:
+                self._stop(children)
+        return self._code
+
+    def renew(self, watched: Watched) -> int:
+        """Keep a process running that is started anew when a file changes.
+
+        Returns:
+            The exit code: 130 after SIGINT, 0 after SIGTERM.
+        """
+        child: _Child | None = self._start()
+        with self._hearing_signals():
+            try:
+                while not self._told:
+                    self._wait([] if child is None else [child], watched.pause)
+                    if child is not None and child.ended:
+                        if not self._told:
+                            _say(
+                                f"the server has ended {child.how}; "
+                                f"it starts anew when a file changes"
+                            )
+                        child = None
+                    changes = [] if self._told else watched.changes()
+                    if not changes:
+                        continue
+                    if child is not None:
+                        self._stop([child])
+                        child = None
+                    if not self._told:
+                        # Not earlier: whoever connects from now on reaches the new one.
+                        _say(f"{_listed(list(map(watched.name, changes)))} changed: starting anew")
+                        child = self._start()
+            finally:
+                if child is not None:
+                    self._stop([child])
+        return self._code
+
+    @property
+    def _code(self) -> int:
+        return 130 if signal.SIGINT in self._told else 0
+
+    # --- signals ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _hearing_signals(self) -> Generator[None, None, None]:
+        before = [signal.signal(number, self._hear) for number in _NUMBERS]
+        try:
+            yield
+        finally:
+            for number, found in zip(_NUMBERS, before, strict=True):
+                signal.signal(number, found)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self._told.append(number)
+        try:
+            self._hearing.send(b"!")
+        except OSError:  # it has been told often enough
+            return
+
+    # --- processes --------------------------------------------------------------------------------
+
+    def _start(self) -> _Child:
+        context = get_context("spawn")
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=self._target, args=(*self._arguments, theirs))
+        with _held_back():
+            process.start()
+        theirs.close()
+        return _Child(process, ours)
+
+    def _wait(self, children: Sequence[_Child], timeout: float | None) -> None:
+        """Wait until something happens to a process or a signal arrives."""
+        starting = [child for child in children if not child.ready.closed]
+        for each in wait(
+            [
+                *(child.process.sentinel for child in children),
+                *(child.ready for child in starting),
+                self._heard,
+            ],
+            timeout,
+        ):
+            if each is self._heard:
+                self._heard.recv(4096)
+        for child in starting:
+            if child.ready.poll():
+                child.hear()
+        if self._announce is not None and any(child.serving for child in children):
+            self._announce()
+            self._announce = None
+
+    def _stop(self, children: Sequence[_Child]) -> None:
+        """End processes: in good order, unless that takes too long or Ctrl-C comes once more."""
+        deadline = time.monotonic() + self._patience
+        left = [child for child in children if not child.ended]
+        for child in left:
+            child.process.terminate()
+        while left:
+            rest = deadline - time.monotonic()
+            if rest <= 0 or (len(self._told) > 1 and self._told[-1] == signal.SIGINT):
+                for child in left:
+                    child.process.kill()
+                    child.process.join()
+                return
+            self._wait(left, rest)
+            left = [child for child in left if not child.ended]
+
+
+@contextmanager
+def _held_back() -> Generator[None, None, None]:
+    """Hold Ctrl-C back from a process until it is ready for it (`mcpkit.cli.worker`)."""
+    if sys.platform == "win32":
+        yield
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) <= 3:
+        return ", ".join(names)
+    return f"{names[0]}, {names[1]} and {len(names) - 2} other files"
+
+
+def _say(message: str) -> None:
+    typer.echo(f"mcpkit: {message}", err=True)

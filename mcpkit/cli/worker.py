@@ -1,0 +1,90 @@
+"""An app in a process that another has started, for ``mcpkit run --workers`` and ``--reload``."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+from multiprocessing.connection import Connection
+from types import FrameType
+from typing import Any, NamedTuple
+
+from mcpkit.cli.target import TargetError, load_app
+from mcpkit.server import log
+
+__all__ = ["Order", "work"]
+
+
+class Order(NamedTuple):
+    """What a process shall serve; it begins anew, so this is all that it knows.
+
+    Args:
+        target: As on the command line.
+        options: Of the endpoint.
+        loopback: Whether the socket can be reached from this machine only.
+        debug: Whether to show tracebacks, and requests.
+        renewed: Whether it will be started again because files change.
+    """
+
+    target: str
+    options: dict[str, Any]
+    loopback: bool
+    debug: bool
+    renewed: bool
+
+
+def work(order: Order, bound: socket.socket, ready: Connection) -> None:
+    """Serve until SIGTERM, or until the process ends that has started this one.
+
+    Args:
+        order: What to serve.
+        bound: A listening socket.
+        ready: Sent a byte when it is being served.
+
+    Raises:
+        SystemExit: With 2 if it cannot be imported, 3 if it cannot be started; that has been said.
+    """
+    # Ctrl-C reaches every process of a terminal; which of them end, and when, is for the parent
+    # to say. A function, as what is merely ignored would be so in all that a handler starts.
+    signal.signal(signal.SIGINT, _pass)
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    threading.Thread(target=_follow_parent, daemon=True, name="mcpkit parent").start()
+    # Two versions of a file may have the same size and be of the same second.
+    sys.dont_write_bytecode = sys.dont_write_bytecode or order.renewed
+    try:
+        app = load_app(order.target)
+    except TargetError as error:
+        print(f"mcpkit: {error}", file=sys.stderr, flush=True)
+        raise SystemExit(2) from None
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    if order.debug:
+        log.setLevel(logging.DEBUG)
+
+    from mcpkit.transports.http.serve import serve_on
+
+    def announce() -> None:
+        ready.send_bytes(b"!")
+        ready.close()
+
+    serve_on(
+        app.asgi(loopback=order.loopback, **order.options),
+        bound,
+        announce,
+        numbers=[signal.SIGTERM],
+    )
+
+
+def _pass(number: int, frame: FrameType | None) -> None:
+    """Nothing."""
+
+
+def _follow_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)

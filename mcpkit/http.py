@@ -1,0 +1,257 @@
+"""What HTTP adds: facts of the request that a message arrived in, and settings of an endpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, Final, NamedTuple, TypedDict
+
+__all__ = ["Headers", "HttpOptions", "HttpRequest", "HttpSettings", "Scope", "by_name"]
+
+Scope = MutableMapping[str, Any]
+"""The ``scope`` of an ASGI application."""
+
+
+class Headers(Mapping[str, str]):
+    """The headers of a request: names in any case, values decoded as Latin-1 (RFC 9110, 5.5).
+
+    Args:
+        raw: By lower-case name.
+    """
+
+    def __init__(self, raw: Mapping[bytes, bytes]) -> None:
+        self._raw = raw
+
+    def __getitem__(self, name: str) -> str:
+        return self._raw[name.lower().encode("latin-1")].decode("latin-1")
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode("latin-1") for name in self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def __repr__(self) -> str:
+        return f"<Headers {', '.join(self)}>"  # values may be secrets
+
+
+def by_name(pairs: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """The headers of an ASGI scope by name.
+
+    A header that was sent twice has both values, as ``first, second`` (RFC 9110, section 5.3), so
+    that it equals neither: a proxy may have read the one and a server the other.
+
+    Args:
+        pairs: Lower-case names and values, in the order in which they arrived.
+    """
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        found = {}
+        for name, value in pairs:
+            found[name] = found[name] + b", " + value if name in found else value
+    return found
+
+
+class HttpRequest:
+    """The HTTP request that a message arrived in; handlers find it as ``ctx.http``.
+
+    Args:
+        scope: Of the ASGI connection, as the server and the host's middleware have filled it.
+        principal: Who sent it, as the host's authentication or the endpoint's ``principal`` says;
+            None if nobody does.
+    """
+
+    __slots__ = ("_headers", "principal", "raw", "scope")
+
+    def __init__(self, scope: Scope, principal: str | None = None) -> None:
+        self.scope = scope
+        self.principal = principal
+        self._headers: Headers | None = None
+        self.raw: Mapping[bytes, bytes] = by_name(scope["headers"])
+        """The headers by lower-case name, as bytes."""
+
+    def __repr__(self) -> str:
+        return f"<HttpRequest {self.method} {self.path}>"
+
+    @property
+    def headers(self) -> Headers:
+        """The headers; names in any case."""
+        if self._headers is None:
+            self._headers = Headers(self.raw)
+        return self._headers
+
+    @property
+    def method(self) -> str:
+        """Such as ``POST``."""
+        method: str = self.scope["method"]
+        return method
+
+    @property
+    def path(self) -> str:
+        """As the server gives it: decoded, with the prefix that a host has mounted the app at."""
+        path: str = self.scope["path"]
+        return path
+
+    @property
+    def client(self) -> tuple[str, int] | None:
+        """Address and port of who connected; None if the server does not know."""
+        found: Sequence[Any] | None = self.scope.get("client")
+        return None if found is None else (found[0], found[1])
+
+    @property
+    def state(self) -> Any:
+        """What the host keeps with the request: ``request.state`` of Starlette and FastAPI."""
+        return self.scope.get("state", {})
+
+    @property
+    def user(self) -> Any:
+        """Whom the host's authentication has found; None without one."""
+        return self.scope.get("user")
+
+
+Principal = Callable[[HttpRequest], "str | None"]
+
+
+class HttpOptions(TypedDict, total=False):
+    """The settings of an endpoint, as keywords; see `HttpSettings`."""
+
+    path: str
+    sse: bool
+    health: str | bool
+    cors: bool
+    allowed_origins: Sequence[str]
+    allowed_hosts: Sequence[str]
+    principal: Principal | None
+    max_body: int
+    body_timeout: float
+    max_batch: int
+    max_requests: int
+    request_timeout: float | None
+    rate_limit: float | None
+    max_streams: int
+    write_timeout: float
+    stream_after: float
+    keep_alive: float
+    max_sessions: int
+    session_lifetime: float
+    session_idle: float
+    replay_buffer: int
+    replay_time: float
+    retry: float
+    grace: float
+    hub: Any
+
+
+_AT_LEAST_ONE: Final = ("max_body", "max_batch", "max_requests", "max_sessions")
+_ABOVE_ZERO: Final = (
+    "body_timeout",
+    "request_timeout",
+    "rate_limit",
+    "write_timeout",
+    "keep_alive",
+    "session_lifetime",
+)
+_NOT_NEGATIVE: Final = (
+    "max_streams",
+    "stream_after",
+    "session_idle",
+    "replay_buffer",
+    "replay_time",
+    "retry",
+    "grace",
+)
+_MAY_BE_NONE: Final = ("request_timeout", "rate_limit")
+
+
+class HttpSettings(NamedTuple):
+    """The settings of an endpoint, with their defaults. Times are in seconds, sizes in bytes.
+
+    Args:
+        path: Where the app answers when it is served alone.
+        sse: Whether the two endpoints of 2024-11-05 are there as well (``/sse``, ``/messages``).
+        health: A path that answers 200 to GET, below that which the app is attached or mounted at;
+            True is ``/health``, False none.
+        cors: Whether browsers' preflights are answered for `allowed_origins`.
+        allowed_origins: The web origins whose pages may call, such as ``https://app.example.com``;
+            a port may be ``*``, and ``"*"`` alone allows every origin. Others are refused with 403;
+            loopback origins are allowed where the server listens on loopback only.
+        allowed_hosts: The names in ``Host`` that are answered on a loopback address, beside
+            loopback names; ``"*"`` allows every name.
+        principal: Tells who sent a request; by default whom the host's authentication has put into
+            ``scope["user"]``.
+        max_body: The longest body that is read; 413 beyond.
+        body_timeout: How long a body may take to arrive; 408 then. Under mcpkit's own server also
+            how long headers may take; the connection is closed then.
+        max_batch: How many messages a batch may have (2025-03-26); 413 beyond.
+        max_requests: How many requests may be running or waiting for their client to read the
+            answer; 503 beyond.
+        request_timeout: How long one may run; it is then cancelled and answered with an error.
+        rate_limit: How many requests a second one client may make (its principal, else its
+            address), with as many in reserve; 429 beyond. None: any number.
+        max_streams: How many streams clients may hold open (GET and subscriptions); 503 beyond.
+        write_timeout: How long a client may take nothing of what is sent to it.
+        stream_after: After how long a request that is still running is answered with a stream.
+        keep_alive: After how long a silent stream carries a comment, so that proxies keep it.
+        max_sessions: How many sessions may hold state, such as subscriptions; those that have been
+            idle for the longest time lose theirs, and if none is, 503.
+        session_lifetime: How long a session id is valid.
+        session_idle: How long the state of a session is kept that nobody uses.
+        replay_buffer: How much of what clients have missed is kept for all of them together.
+        replay_time: How long it is kept.
+        retry: After how long a client should come back to a stream that was closed.
+        grace: How long running requests may go on when the server is told to stop.
+        hub: Where state of sessions is kept; in this process by default.
+    """
+
+    path: str = "/mcp"
+    sse: bool = False
+    health: str | bool = False
+    cors: bool = False
+    allowed_origins: Sequence[str] = ()
+    allowed_hosts: Sequence[str] = ()
+    principal: Principal | None = None
+    max_body: int = 16 * 1024 * 1024
+    body_timeout: float = 30
+    max_batch: int = 100
+    max_requests: int = 1000
+    request_timeout: float | None = 3600
+    rate_limit: float | None = None
+    max_streams: int = 1000
+    write_timeout: float = 60
+    stream_after: float = 5
+    keep_alive: float = 15
+    max_sessions: int = 10_000
+    session_lifetime: float = 7 * 24 * 3600
+    session_idle: float = 3600
+    replay_buffer: int = 16 * 1024 * 1024
+    replay_time: float = 300
+    retry: float = 1
+    grace: float = 5
+    hub: Any = None
+
+    def check(self) -> None:
+        """Refuse what no server can keep to.
+
+        Raises:
+            ValueError: With a sentence that names the setting.
+        """
+        for name in ("allowed_origins", "allowed_hosts"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise ValueError(f"{name} must be a list, such as [{value!r}]")
+        if not self.path.startswith("/"):
+            raise ValueError(f"path must begin with a slash, as in {'/' + self.path!r}")
+        for name in (*_AT_LEAST_ONE, *_ABOVE_ZERO, *_NOT_NEGATIVE):
+            value = getattr(self, name)
+            if value is None and name in _MAY_BE_NONE:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise ValueError(f"{name} must be a number, not {value!r}")
+            if name in _AT_LEAST_ONE:
+                least, fits = "at least 1", value >= 1
+            elif name in _ABOVE_ZERO:
+                least, fits = "more than 0", value > 0
+            else:
+                least, fits = "at least 0", value >= 0
+            if not fits or value == math.inf:
+                raise ValueError(f"{name} must be {least} and finite, not {value!r}")

@@ -1,0 +1,124 @@
+"""Event streams as a client reads them: bytes → events (WHATWG HTML, section 9.2.6).
+
+Without input or output, and without decoding: the data of an event stays the bytes that were sent,
+so a character that arrives in two pieces needs no care.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+__all__ = ["LIMIT", "Event", "EventStream", "EventTooLarge"]
+
+LIMIT: Final = 64 * 1024 * 1024
+"""Bytes that an event may have, its field names included."""
+
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_DIGITS: Final = 10
+"""A wait of as many digits, in milliseconds, is four months and a mistake."""
+
+
+class Event(NamedTuple):
+    """An event that has data, if only empty data.
+
+    Args:
+        type: ``"message"`` if the stream does not say.
+        data: Its lines, joined by newlines.
+    """
+
+    type: str
+    data: bytes
+
+
+class EventTooLarge(ValueError):
+    """An event is larger than the limit."""
+
+
+class EventStream:
+    """A stream of events, over as many connections as it takes.
+
+    Args:
+        retry: Milliseconds to wait before connecting again, unless the stream says otherwise.
+        limit: Bytes that an event may have.
+
+    Attributes:
+        last_id: The id of the last event that was complete; empty if none had one.
+        retry: Milliseconds to wait before connecting again.
+    """
+
+    def __init__(self, retry: int = 1000, limit: int = LIMIT) -> None:
+        self.last_id = b""
+        self.retry = retry
+        self._limit = limit
+        self.connect()
+
+    def connect(self) -> None:
+        """Begin a connection: what the last one left incomplete is forgotten."""
+        self._rest: list[bytes] = []
+        self._size = 0
+        self._begun = False
+        self._after_return = False
+        self._id = self.last_id
+        self._forget()
+
+    def _forget(self) -> None:
+        self._type = ""
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """The events that a piece of the stream completes.
+
+        Raises:
+            EventTooLarge: An event is larger than the limit.
+        """
+        if self._after_return and chunk:
+            # The return has ended its line already: an event must not wait for what may follow it.
+            self._after_return = False
+            chunk = chunk.removeprefix(b"\n")
+        first, *lines = _LINE_END.split(chunk)
+        self._grow(first)
+        self._rest.append(first)
+        if not lines:
+            return
+        self._after_return = chunk.endswith(b"\r")
+        for next_line in lines:
+            yield from self._line(b"".join(self._rest))
+            self._grow(next_line)
+            self._rest = [next_line]
+
+    def _grow(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > self._limit:
+            raise EventTooLarge(f"an event is larger than {self._limit} bytes")
+
+    def _line(self, line: bytes) -> Iterator[Event]:
+        if not self._begun:
+            self._begun = True
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+        if line.startswith(b":"):
+            self._size -= len(line)  # keep-alives do not add up to an event
+            return
+        if line:
+            self._field(line)
+            return
+        self.last_id = self._id
+        self._size = 0
+        if self._data:
+            yield Event(self._type or "message", b"\n".join(self._data))
+        self._forget()
+
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+        elif name == b"event":
+            self._type = value.decode(errors="replace")
+        elif name == b"id":
+            if b"\0" not in value:
+                self._id = value
+        elif name == b"retry" and value.isdigit() and len(value) < _DIGITS:
+            self.retry = int(value)

@@ -1,0 +1,71 @@
+"""Streamable HTTP: every revision at one endpoint, as an ASGI application or served by uvicorn.
+
+A POST comes in through `application` (which paths there are), `endpoint` (who may ask, which era a
+message belongs to, which session), and `exchange` (its answer: JSON, or a stream once something
+streams). `ids` and `hub` are what there is of sessions, `streams` what may be fetched again,
+`runtime` how an app is begun where nobody says when.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typing_extensions import Unpack
+
+from mcpkit.http import HttpOptions, HttpSettings
+from mcpkit.transports import Served
+from mcpkit.transports.http.application import Application, attach, make_route
+from mcpkit.transports.http.runtime import Runtime
+
+__all__ = ["Application", "Runtime", "attach", "make_application", "make_route", "run"]
+
+
+def make_application(
+    runtime: Runtime,
+    routes: list[Any],
+    options: HttpOptions,
+    *,
+    loopback: bool | None = None,
+    prefix: str | None = None,
+) -> Application:
+    """An app as an ASGI application.
+
+    Args:
+        runtime: Serves the app, once however many applications there are.
+        routes: Beside the endpoint.
+        options: Of the endpoint.
+        loopback: Whether the server listens on loopback addresses only; None if that is not known.
+        prefix: Where a host has put it; None where it stands alone.
+    """
+    unknown = options.keys() - set(HttpSettings._fields)
+    if unknown:
+        raise TypeError(
+            f"unknown HTTP options: {', '.join(sorted(unknown))}; "
+            f"there are {', '.join(HttpSettings._fields)}"
+        )
+    path = options.get("path", "/")
+    if not path.startswith("/") or not path.isprintable() or not set("?#%{} ").isdisjoint(path):
+        raise ValueError(f"path must be like /mcp, without query or escapes, not {path!r}")
+    settings = HttpSettings(**options)
+    settings.check()
+    return Application(runtime, settings, routes, loopback=loopback, prefix=prefix)
+
+
+def run(
+    served: Served, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[HttpOptions]
+) -> None:
+    """Serve an app over HTTP, with uvicorn, until SIGTERM or SIGINT.
+
+    Args:
+        served: The app.
+        host: The address to listen on; loopback addresses answer to loopback names only.
+        port: 0 takes any that is free.
+        options: Of the endpoint.
+
+    Raises:
+        OSError: The address is taken or not ours; the message says which.
+        SystemExit: With 130 after SIGINT.
+    """
+    from mcpkit.transports.http.serve import serve
+
+    serve(served, host, port, options)

@@ -1,0 +1,232 @@
+"""An app as an ASGI application: its endpoint, what stands beside it, and lifespan events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from mcpkit.http import HttpSettings, Scope
+from mcpkit.server import log
+from mcpkit.transports.http.endpoint import Endpoint, Refusal, refuse
+from mcpkit.transports.http.guard import spelled
+from mcpkit.transports.http.runtime import Life, Runtime
+from mcpkit.transports.http.streams import Receive, Send
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
+__all__ = ["Application", "attach", "make_route", "route_path"]
+
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_EXPOSED: Final = ["Mcp-Session-Id", "MCP-Protocol-Version", "WWW-Authenticate", "Retry-After"]
+_LOOPBACK: Final = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
+_PREFLIGHT_AGE: Final = 600
+
+
+def route_path(scope: Scope) -> str:
+    """The path of a request below whatever prefix the app is mounted at, or a proxy has."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "").rstrip("/")
+    if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
+        return path[len(root) :]
+    return path
+
+
+class Application:
+    """The ASGI application that an app is.
+
+    Args:
+        runtime: Serves the app.
+        settings: Of the endpoint.
+        routes: Served where the endpoint is not; may grow until the first request for one.
+        loopback: Whether the server listens on loopback addresses only; None if that is not known.
+        prefix: Where a host has put it: the endpoint is exactly there, not at ``settings.path``.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: HttpSettings,
+        routes: Sequence[Any] = (),
+        *,
+        loopback: bool | None = None,
+        prefix: str | None = None,
+    ) -> None:
+        self.runtime = runtime
+        self.settings = settings
+        self._endpoint = Endpoint(runtime, settings, loopback=loopback)
+        self._routes = routes
+        self._router: Asgi | None = None
+        base = (settings.path if prefix is None else prefix).rstrip("/")
+        self._base = base
+        answer: Asgi = self._endpoint
+        self._places: dict[str, Asgi] = {base: answer, f"{base}/": answer}
+        if settings.sse:
+            from mcpkit.transports.http.sse import OldEndpoints
+
+            beside = base.rpartition("/")[0] if prefix is None else base
+            old = OldEndpoints(self._endpoint, f"{beside}/messages")
+            self._places[f"{beside}/sse"] = old.get
+            self._places[f"{beside}/messages"] = old.post
+        if settings.cors:
+            self._places = {path: _with_cors(each, settings) for path, each in self._places.items()}
+        health = "/health" if settings.health is True else settings.health
+        if health:
+            self._places[(prefix or "").rstrip("/") + health] = _healthy
+        self._mounted = None if prefix is not None else self._places[base]
+
+    @property
+    def paths(self) -> Iterable[str]:
+        """Where something answers, beside the custom routes."""
+        return self._places
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection, or the lifespan events of the process."""
+        kind = scope["type"]
+        if kind == "http":
+            path = route_path(scope)
+            place = self._places.get(path)
+            if place is None and path in ("", "/") and scope.get("root_path"):
+                place = self._mounted  # Mount("/x", app): there, and not only at /x/mcp
+            if place is not None:
+                await place(scope, receive, send)
+            elif self._routes:
+                await self._route(scope, receive, send)
+            else:
+                where = scope.get("root_path", "") + self._base
+                await refuse(
+                    send, Refusal(404, f"There is nothing at {path}; the endpoint is {where}")
+                )
+        elif kind == "lifespan":
+            await self._live(receive, send)
+        elif self._routes:
+            await self._route(scope, receive, send)
+        else:
+            await receive()
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._router is None:
+            from starlette.routing import Router
+
+            self._router = Router(self._routes)
+        assert self._router is not None
+        await self._router(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Serve between the two lifespan events of the ASGI specification."""
+        await receive()
+        begun = False
+        try:
+            async with self.runtime.hold() as life:
+                begun = True
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+                life.drain()
+        except Exception as error:
+            log.exception("the app's lifespan failed")
+            kind = "shutdown" if begun else "startup"
+            await send({"type": f"lifespan.{kind}.failed", "message": str(error)})
+        else:
+            await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _healthy(scope: Scope, receive: Receive, send: Send) -> None:
+    """Say that the process answers."""
+    if scope["method"] not in ("GET", "HEAD"):
+        await refuse(send, Refusal(405, "Only GET is answered here", headers=((b"allow", b"GET"),)))
+        return
+    body = b'{"status":"ok"}'
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body if scope["method"] == "GET" else b""})
+
+
+def _with_cors(answer: Asgi, settings: HttpSettings) -> Asgi:
+    """Let pages of the allowed origins read what is answered, the session id above all."""
+    from starlette.middleware.cors import CORSMiddleware
+
+    origins = [each if each == "*" else spelled(each) for each in settings.allowed_origins]
+    exact = [each for each in origins if not each.endswith(":*")]
+    patterns = [
+        re.escape(each.removesuffix(":*")) + r"(:\d+)?" for each in origins if each.endswith(":*")
+    ]
+    made: Any = CORSMiddleware(
+        answer,
+        allow_origins=exact,
+        allow_origin_regex="|".join([_LOOPBACK, *patterns]),
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["*"],
+        expose_headers=_EXPOSED,
+        max_age=_PREFLIGHT_AGE,
+    )
+    serve: Asgi = made
+    return serve
+
+
+def make_route(application: Application, path: str) -> BaseRoute:
+    """A Starlette route that answers at exactly ``path`` and ``path/``, and never redirects.
+
+    Args:
+        application: Made with ``path`` as its prefix.
+        path: Where, as a host's router sees it.
+    """
+    from starlette.routing import BaseRoute, Match, NoMatchFound
+
+    class Exactly(BaseRoute):
+        """The endpoint of an app, and what belongs to it."""
+
+        def __init__(self) -> None:
+            self.path = path
+            self.name = "mcp"
+            self.methods = {"GET", "POST", "DELETE"}
+
+        def matches(self, scope: Scope) -> tuple[Match, Scope]:
+            """Whether a request is for this route."""
+            if scope["type"] == "http" and route_path(scope) in application.paths:
+                return Match.FULL, {"endpoint": application}
+            return Match.NONE, {}
+
+        def url_path_for(self, name: str, /, **path_params: Any) -> Any:
+            """The path of the endpoint, for ``request.url_for("mcp")``."""
+            from starlette.datastructures import URLPath
+
+            if name != self.name or path_params:
+                raise NoMatchFound(name, path_params)
+            return URLPath(path=path, protocol="http")
+
+        async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+            """Answer."""
+            await application(scope, receive, send)
+
+    return Exactly()
+
+
+def attach(application: Application, host: Any, path: str) -> None:
+    """Add a route to a Starlette or FastAPI application, in front of all that is there.
+
+    The host's lifespan then serves the app as well, so that it is ready before the first request.
+    """
+    router: Any = getattr(host, "router", None)
+    if router is None or not hasattr(router, "routes"):
+        raise TypeError(
+            f"{type(host).__name__} has no router to attach to; "
+            f"add app.route({path!r}) to its routes, or mount the app itself"
+        )
+    router.routes.insert(0, make_route(application, path))
+    inner: Callable[[Any], AbstractAsyncContextManager[Any]] | None
+    inner = getattr(router, "lifespan_context", None)
+    if inner is None:
+        return
+
+    @asynccontextmanager
+    async def both(of: Any) -> AsyncGenerator[Any, None]:
+        life: Life
+        async with application.runtime.hold() as life, inner(of) as state:
+            yield state
+            life.drain()
+
+    router.lifespan_context = both

@@ -1,0 +1,342 @@
+"""One POST and its answer: a JSON object, or an event stream as soon as something streams.
+
+waiting ──last word──▶ JSON
+   └──notification, question, or a few seconds──▶ stream ──last word──▶ end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, cast
+
+import anyio
+
+from mcpkit.errors import InternalError, ProtocolError
+from mcpkit.http import HttpRequest, HttpSettings
+from mcpkit.protocol.connection import Dropped, Origin, Refused, Request
+from mcpkit.protocol.messages import error_text
+from mcpkit.session import Channel, Session
+from mcpkit.tasks import Tasks
+from mcpkit.transports.http.streams import Connection, Receive, Send, Stream, write
+from mcpkit.types import UNSET
+
+__all__ = ["Exchange", "Lanes", "error_status"]
+
+_WATCH_AFTER: Final = 0.1
+"""Seconds after which it is worth noticing that a client has gone away; most calls end before."""
+
+_PART: Final = 256 * 1024
+_LARGE: Final = 64 * 1024
+"""Bytes that no socket takes at once, so that a client may be slow to read them."""
+
+_JSON: Final = (b"content-type", b"application/json")
+_BROKEN: Final = frozenset({-32700, -32600})
+_MODERN_STATUS: Final = {
+    -32601: 404,
+    -32700: 400,
+    -32600: 400,
+    -32020: 400,
+    -32021: 400,
+    -32022: 400,
+}
+
+
+def error_status(error: ProtocolError, *, modern: bool, served: bool) -> int:
+    """The HTTP status that an answer goes with.
+
+    Args:
+        error: That it says.
+        modern: Whether the request belongs to a revision without handshake.
+        served: Whether a handler has begun; what is refused before is not the handler's.
+    """
+    if modern:
+        return _MODERN_STATUS.get(error.code, 200 if served else 400)
+    return 400 if error.code in _BROKEN and not served else 200
+
+
+class Lanes(Channel):
+    """A channel on which everything goes to the exchange that it belongs to."""
+
+    def send(self, text: bytes, about: Request | None = None) -> None:
+        """Put a message on the stream of its request."""
+        if about is not None:
+            _exchange(about.origin).push(text)
+
+    def answer(
+        self, request: Request, text: bytes | None, error: ProtocolError | None = None
+    ) -> None:
+        """Take the last word on a request."""
+        _exchange(request.origin).settle(text, error)
+
+    def turn_away(self, event: Refused | Dropped, origin: Origin | None = None) -> None:
+        """Take what is to be said of a message that is not served."""
+        if origin is not None:
+            _exchange(origin).turn_away(event)
+
+    def let_go(self, request: Request, retry: float | None) -> None:
+        """Close the connection that a request's messages go to."""
+        _exchange(request.origin).leave(retry)
+
+    def is_congested(self, about: Request | None = None) -> bool:
+        """Whether the client does not read what is sent with a request."""
+        stream = None if about is None else _exchange(about.origin).stream
+        return stream is not None and stream.congested
+
+    async def drain(self, about: Request | None = None) -> None:
+        """Wait until the client has read."""
+        stream = None if about is None else _exchange(about.origin).stream
+        if stream is not None:
+            await stream.drain()
+
+
+def _exchange(origin: Origin | None) -> Exchange:
+    return cast("Exchange", origin)
+
+
+class Exchange:
+    """A POST whose message is being served.
+
+    Args:
+        http: The POST.
+        session: Serves it.
+        settings: Of the endpoint.
+        tasks: Of the event loop.
+        count: How many answers it wants: one, or as many as a batch has requests.
+        open_stream: Makes the stream that the answer becomes if something streams.
+        modern: Whether the client gives up on the request by going away.
+    """
+
+    # Most of these change in few exchanges only.
+    body: bytes | None = None
+    error: ProtocolError | None = None
+    status = 202
+    stream: Stream | None = None
+    gone = False
+    on_done: Callable[[], None] | None = None
+    _wake: anyio.Event | None = None
+    _connection: Connection | None = None
+    _unwatch: Callable[[], object] | None = None
+    _stop_timer: Callable[[], object] | None = None
+    _stop_deadline: Callable[[], object] | None = None
+
+    def __init__(
+        self,
+        http: HttpRequest,
+        session: Session,
+        settings: HttpSettings,
+        tasks: Tasks,
+        count: int,
+        open_stream: Callable[[], Stream],
+        *,
+        modern: bool,
+    ) -> None:
+        self.http = http
+        self.session = session
+        self._settings = settings
+        self._tasks = tasks
+        self._count = count
+        self._open_stream = open_stream
+        self._modern = modern
+        self.done = count == 0
+        """Whether the last word has been said."""
+
+    # --- what the session says --------------------------------------------------------------------
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the client may take long to read the answer."""
+        return self.body is not None and len(self.body) >= _LARGE
+
+    def push(self, text: bytes) -> None:
+        """Take a notification or a question: the answer becomes a stream."""
+        if self.done:
+            return
+        if self.stream is None:
+            self._become_stream()
+        assert self.stream is not None
+        self.stream.put(text)
+
+    def settle(self, text: bytes | None, error: ProtocolError | None) -> None:
+        """Take the answer to a request; None if it has none, or not yet all of its batch."""
+        if self.done:
+            return
+        self._count -= 1
+        if text is None and self._count > 0:
+            return
+        status = 200
+        if error is not None:
+            status = error_status(error, modern=self._modern, served=True)
+        self._finish(text, error, status)
+
+    def turn_away(self, event: Refused | Dropped) -> None:
+        """Take what is wrong with a message that is not served."""
+        error = event.error
+        if isinstance(event, Dropped):
+            if error is not None and self.body is None:
+                # Whatever a revision has a shape for: HTTP always has one (MSG-8).
+                self.body = error_text(UNSET, error)
+                self.status = 400
+            if event.refused and not self.done:
+                self._count -= 1
+                if self._count <= 0:
+                    self._finish(self.body, error, 400)
+            return
+        if self.done and (self.body is not None or self.stream is not None):
+            return  # it is part of a batch that another part has completed
+        self._count -= 1
+        if event.text is not None or self._count <= 0:
+            status = error_status(event.error, modern=self._modern, served=False)
+            self._finish(event.text, event.error, status)
+
+    def _finish(self, text: bytes | None, error: ProtocolError | None, status: int) -> None:
+        self.done = True
+        if self.stream is not None:
+            if text is not None:
+                self.stream.put(text)
+            self.stream.end()
+        else:
+            self.body = text
+            self.error = error
+            self.status = status if text is not None else 202
+        if self._stop_deadline is not None:
+            self._stop_deadline()
+        if self._wake is not None:
+            self._wake.set()
+        if self.on_done is not None:
+            self.on_done()
+
+    def _become_stream(self) -> None:
+        self.stream = self._open_stream()
+        self.stream.expected = not self.gone
+        if self._wake is not None:
+            self._wake.set()
+
+    def leave(self, retry: float | None) -> None:
+        """Close the connection; the client comes back for the rest."""
+        if self.done:
+            return
+        if self.stream is None:
+            self._become_stream()
+        assert self.stream is not None
+        if retry is not None:
+            self.stream.put_retry(retry)
+        self.gone = True
+        connection = self._connection or self.stream.connection
+        if connection is not None:
+            connection.let_go()
+
+    # --- what the client sees ---------------------------------------------------------------------
+
+    async def wait(self, receive: Receive) -> None:
+        """Wait until there is an answer, something streams, or the client has gone away."""
+        self._wake = anyio.Event()
+        self._stop_timer = self._tasks.later(_WATCH_AFTER, lambda: self._first_tick(receive))
+        try:
+            await self._wake.wait()
+        except BaseException:
+            # The server ends this task, as some do when the client goes away.
+            self.lose()
+            raise
+        finally:
+            if self.stream is None:
+                self._stop()
+
+    def _first_tick(self, receive: Receive) -> None:
+        if self._unwatch is None:
+            self._unwatch = self._tasks.start(self._watch(receive))
+        settings = self._settings
+        rest = settings.stream_after - _WATCH_AFTER
+        self._stop_timer = self._tasks.later(max(rest, 0), self._second_tick)
+        self._limit(_WATCH_AFTER)
+
+    def _limit(self, elapsed: float = 0) -> None:
+        """Let the request run no longer than it may."""
+        limit = self._settings.request_timeout
+        if limit is not None and self._stop_deadline is None and not self.done:
+            self._stop_deadline = self._tasks.later(
+                max(limit - elapsed, 0),
+                lambda: self.expire(f"The request took longer than {limit:g} seconds"),
+            )
+
+    def _second_tick(self) -> None:
+        self._stop_timer = None
+        if self.stream is None and not self.done:
+            self._become_stream()
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._unwatch = None
+        self.lose()
+
+    def lose(self) -> None:
+        """The client has gone away (CANC-5, HTTPL-20)."""
+        self.gone = True
+        if self._connection is not None:
+            self._connection.lose()
+        elif self.stream is not None:
+            self.stream.expected = False
+            self.stream.relieve()
+        if self._modern and not self.done:
+            for request in self.session.requests_in(self):
+                self.session.cancel(request)
+        if self._wake is not None:
+            self._wake.set()
+
+    def _stop(self) -> None:
+        if self._stop_timer is not None:
+            self._stop_timer()
+            self._stop_timer = None
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
+
+    async def write_stream(
+        self, send: Send, receive: Receive, headers: list[tuple[bytes, bytes]]
+    ) -> None:
+        """Answer with the stream."""
+        assert self.stream is not None
+        connection = self._connection = Connection(
+            self.stream,
+            self._tasks,
+            keep_alive=self._settings.keep_alive,
+            write_timeout=self._settings.write_timeout,
+        )
+        if self.gone:
+            connection.let_go()
+        if self._unwatch is None:
+            self._unwatch = self._tasks.start(self._watch(receive))
+        self._limit()
+        try:
+            await connection.serve(send, headers)
+        except BaseException:
+            self.lose()
+            raise
+        finally:
+            self._connection = None
+            self._stop()
+
+    async def write_json(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+        """Answer with one JSON object, or with a status alone."""
+        body = self.body
+        if body is None:
+            body = b""
+            headers.append((b"content-length", b"0"))
+        else:
+            headers += (_JSON, (b"content-length", b"%d" % len(body)))
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        if len(body) < _LARGE:
+            await send({"type": "http.response.body", "body": body})
+            return
+        # Servers wait for the client before a part of a body, and not after the last one.
+        for start in range(0, len(body), _PART):
+            part = body[start : start + _PART]
+            more = start + _PART < len(body)
+            message = {"type": "http.response.body", "body": part, "more_body": more}
+            await write(send, message, self._settings.write_timeout)
+
+    def expire(self, why: str) -> None:
+        """Stop the work, and say why."""
+        for request in self.session.requests_in(self):
+            if request.known.operation != "listen":
+                self.session.end(request, InternalError(why))

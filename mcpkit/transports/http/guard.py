@@ -1,0 +1,193 @@
+"""Who may call at all: hosts, web origins, and how often."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from mcpkit.http import HttpRequest, HttpSettings
+
+__all__ = ["Guard", "RateLimit", "principal_of", "spelled"]
+
+_MOST_REMEMBERED: Final = 256
+_MOST_CLIENTS: Final = 10_000
+_AUTHORITY: Final = re.compile(
+    r"(?:\[([0-9a-f:.]+)\]|([a-z0-9_](?:[a-z0-9_.-]*)))(?::([0-9]{0,5}))?"
+)
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
+_PORTS: Final = {"http": "80", "https": "443"}
+
+
+class Guard:
+    """Checks ``Host`` and ``Origin`` against DNS rebinding and foreign pages (SEC-1, SEC-3).
+
+    Args:
+        settings: Of the endpoint.
+        loopback: Whether the server listens on loopback addresses only; None to go by the address
+            that each connection has arrived at.
+    """
+
+    def __init__(self, settings: HttpSettings, loopback: bool | None = None) -> None:
+        self._loopback = loopback
+        self._any_host = "*" in settings.allowed_hosts
+        self._hosts = {_host_setting(each) for each in settings.allowed_hosts if each != "*"}
+        self._any_origin = "*" in settings.allowed_origins
+        self._origins = {_origin_setting(each) for each in settings.allowed_origins if each != "*"}
+        self._known: OrderedDict[tuple[bytes | None, bytes | None, bool], str | None] = (
+            OrderedDict()
+        )
+
+    def refusal(self, http: HttpRequest) -> str | None:
+        """Why a request is refused; None if it is not."""
+        loopback = self._loopback
+        if loopback is None:
+            loopback = _is_loopback_server(http.scope.get("server"))
+        key = (http.raw.get(b"host"), http.raw.get(b"origin"), loopback)
+        try:
+            return self._known[key]
+        except KeyError:
+            found = self._known[key] = self._judge(*key)
+            if len(self._known) > _MOST_REMEMBERED or len(key[0] or b"") + len(key[1] or b"") > 512:
+                self._known.popitem(last=False)
+            return found
+
+    def _judge(self, host: bytes | None, origin: bytes | None, loopback: bool) -> str | None:
+        if loopback and not self._any_host and host is not None:
+            said = host.decode("latin-1")
+            authority = _parsed_authority(said)
+            if authority is None:
+                return f"The Host {said!r} is malformed"
+            name = authority[0]
+            if not (_is_loopback_name(name) or name in self._hosts):
+                return (
+                    f"The Host {said!r} is not answered on a loopback address; "
+                    f"to allow it, set allowed_hosts=[{name!r}]"
+                )
+        if origin is None or self._any_origin:
+            return None
+        said = origin.decode("latin-1")
+        parsed = _parsed_origin(said)
+        if parsed is not None:
+            scheme, name, _ = parsed
+            if loopback and scheme in ("http", "https") and _is_loopback_name(name):
+                return None
+            if parsed in self._origins or (scheme, name, "*") in self._origins:
+                return None
+        setting = "*" if parsed is None else said  # what names no page cannot be allowed by name
+        return (
+            f"Pages of the origin {said!r} may not call this server; "
+            f"to allow them, set allowed_origins=[{setting!r}]"
+        )
+
+
+def _parsed_authority(text: str) -> tuple[str, str] | None:
+    """The name, in lower case and without brackets, and the port; None if it is malformed.
+
+    Stricter than what parses URLs, which forgives what no client has a reason to send.
+    """
+    found = _AUTHORITY.fullmatch(text.lower())
+    if found is None:
+        return None
+    address, name, port = found.groups()
+    return address or name, port or ""
+
+
+def _parsed_origin(text: str) -> tuple[str, str, str] | None:
+    """Scheme, host and port of an origin (RFC 6454, 6.1); None if it is none, such as ``null``."""
+    scheme, separator, rest = text.lower().partition("://")
+    authority = _parsed_authority(rest)
+    if not separator or authority is None or _SCHEME.fullmatch(scheme) is None:
+        return None
+    name, port = authority
+    return scheme, name, port or _PORTS.get(scheme, "")
+
+
+def _origin_setting(text: str) -> tuple[str, str, str]:
+    any_port = text.endswith(":*")
+    parsed = _parsed_origin(text.removesuffix(":*"))
+    if parsed is None:
+        raise ValueError(
+            f"allowed_origins: {text!r} is no origin, which looks like https://app.example.com"
+        )
+    return (*parsed[:2], "*") if any_port else parsed
+
+
+def spelled(setting: str) -> str:
+    """An allowed origin as browsers spell it; its port may be ``*``."""
+    scheme, name, port = _origin_setting(setting)
+    name = f"[{name}]" if ":" in name else name
+    return f"{scheme}://{name}{'' if port == _PORTS.get(scheme, '') else ':' + port}"
+
+
+def _host_setting(text: str) -> str:
+    address = text.removesuffix(":*")
+    if address.count(":") > 1 and not address.startswith("["):
+        address = f"[{address}]"
+    parsed = _parsed_authority(address)
+    if parsed is None or parsed[1]:
+        raise ValueError(
+            f"allowed_hosts: {text!r} is no name, which looks like app.example.com, without a port"
+        )
+    return parsed[0]
+
+
+@lru_cache(maxsize=_MOST_REMEMBERED)
+def _is_loopback_name(name: str) -> bool:
+    if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, 6.3
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    # Before Python 3.13 a mapped address is not what it maps.
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+def _is_loopback_server(server: Sequence[object] | None) -> bool:
+    if not server or not isinstance(server[0], str):
+        return False
+    return _is_loopback_name(server[0])
+
+
+def principal_of(http: HttpRequest) -> str | None:
+    """Whom the host's authentication has found, by what Starlette and Django call it."""
+    user = http.user
+    if user is None or not getattr(user, "is_authenticated", False):
+        return None
+    for name in ("identity", "username", "display_name"):
+        try:
+            found = getattr(user, name, None)
+        except NotImplementedError:  # Starlette's BaseUser, where a subclass says nothing
+            continue
+        if found:
+            return str(found)
+    return None
+
+
+class RateLimit:
+    """A bucket of requests for every client, refilled at a steady rate.
+
+    Args:
+        rate: Requests a second, and how many may be in reserve.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._most = max(rate, 1.0)
+        self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait(self, client: str) -> float:
+        """Count a request; 0 if it may be served, else after how many seconds one may."""
+        now = time.monotonic()
+        left, at = self._clients.pop(client, (self._most, now))
+        left = min(self._most, left + (now - at) * self._rate)
+        allowed = left >= 1
+        self._clients[client] = (left - 1 if allowed else left, now)
+        if len(self._clients) > _MOST_CLIENTS:
+            self._clients.popitem(last=False)
+        return 0.0 if allowed else (1 - left) / self._rate

@@ -1,0 +1,400 @@
+"""Where the changing state of sessions lives: log level, subscriptions, questions, streams, ends.
+
+A session has an entry here only while it needs one. This hub is one process's own; one that workers
+share has the same methods, of which those can be awaited that may have to look elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import count
+from typing import Final, Protocol
+
+import anyio
+
+from mcpkit.http import HttpSettings
+from mcpkit.protocol.connection import Connection, Request
+from mcpkit.protocol.messages import Id
+from mcpkit.server import Server, log
+from mcpkit.session import Session
+from mcpkit.tasks import Tasks
+from mcpkit.transports.http.exchange import Lanes
+from mcpkit.transports.http.ids import SessionId
+from mcpkit.transports.http.streams import Keeper, Stream
+
+__all__ = ["Conversation", "Hub", "LocalHub", "Unknown"]
+
+_MOST_AT_HAND: Final = 128
+"""Sessions without state that are kept at hand, since the next request often comes soon."""
+
+_MOST_ENDED: Final = 10_000
+_FINE: Final = 0.25
+"""Seconds up to which it does not matter which session was used last."""
+
+_SWEEP: Final = 30.0
+"""Seconds between looks at what nobody uses any more."""
+
+_DELIVERED: Final = 30.0
+"""Seconds for which an answer is kept that has been written, but perhaps not been read."""
+
+
+class Unknown(Exception):
+    """What a client refers to is not known in this process; the message says what to do."""
+
+
+class Conversation(Lanes):
+    """A session that is in use or has state.
+
+    Args:
+        id: What its id says.
+        token: The id itself.
+        settings: Of the endpoint.
+        hub: Keeps it.
+    """
+
+    def __init__(self, id: SessionId, token: str, settings: HttpSettings, hub: LocalHub) -> None:
+        self.id = id
+        self.token = token
+        self.session: Session
+        self.standalone: Stream | None = None
+        self.used = time.monotonic()
+        self.ordered = -math.inf
+        """When it was put behind all that were used before it."""
+        self._streams: dict[int, Stream] = {}
+        self._settings = settings
+        self._hub = hub
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether it holds anything that its id does not say."""
+        return bool(
+            self._streams
+            or self.standalone is not None
+            or self.session.busy
+            or self.session.has_state
+        )
+
+    @property
+    def in_use(self) -> bool:
+        """Whether somebody waits for something in it."""
+        standalone = self.standalone
+        return self.session.busy or (standalone is not None and standalone.connection is not None)
+
+    def send(self, text: bytes, about: Request | None = None) -> None:
+        """Put a message on the stream of its request, else on the one that a GET opens."""
+        if about is not None:
+            super().send(text, about)
+        else:
+            self.open_standalone().put(text)
+
+    # --- streams ----------------------------------------------------------------------------------
+
+    def open_stream(self) -> Stream:
+        """A stream for the answer to a request, which the client may come back to."""
+        number = next(self._hub.numbers)
+        stream = Stream(f"{self._hub.tag}.{number}", self._hub.keeper)
+        self._streams[number] = stream
+        if self.id.revision.polling:
+            stream.prime(self._settings.retry)
+        return stream
+
+    def open_standalone(self) -> Stream:
+        """The stream of what belongs to no request (HTTPL-10)."""
+        if self.standalone is None:
+            number = next(self._hub.numbers)
+            self.standalone = Stream(f"{self._hub.tag}.s{number}", self._hub.keeper)
+            self.session.attach()
+        return self.standalone
+
+    def resume(self, last: str) -> Stream:
+        """The stream that an event belongs to, set back to what followed that (HTTPL-13).
+
+        Args:
+            last: The id of the event.
+
+        Raises:
+            Unknown: It is not, or no longer, known here.
+        """
+        tag, _, rest = last.partition(".")
+        name, _, number = rest.partition(".")
+        known = number.isdecimal() and len(number) < 16
+        if name.startswith("s"):
+            standalone = self.open_standalone()
+            if standalone.name == f"{tag}.{name}" and known:
+                standalone.rewind(int(number))
+            return standalone  # what another process held is lost, what comes is not
+        stream = self._streams.get(int(name)) if name.isdecimal() and len(name) < 16 else None
+        if tag != self._hub.tag or stream is None:
+            where = "is no longer kept" if tag == self._hub.tag else "is held by another worker"
+            raise Unknown(
+                f"The stream of event {last!r} {where}: send the request again, "
+                f"or route sessions to workers by Mcp-Session-Id"
+            )
+        if not (known and stream.rewind(int(number))):
+            raise Unknown(f"What followed event {last!r} is no longer kept")
+        return stream
+
+    def retire(self, stream: Stream) -> None:
+        """A request has been answered on its stream: keep that only for as long as it is of use."""
+        delivered = not stream.has_more
+        patience = (
+            min(_DELIVERED, self._settings.replay_time)
+            if delivered
+            else (self._settings.replay_time)
+        )
+        self._hub.tasks.later(patience, lambda: self._drop(stream))
+
+    def _drop(self, stream: Stream) -> None:
+        if stream.connection is not None:
+            self.retire(stream)  # somebody is reading it
+            return
+        for number, each in list(self._streams.items()):
+            if each is stream:
+                del self._streams[number]
+        stream.discard()
+        self._hub.settle(self)
+
+    def leave_standalone(self) -> None:
+        """The client's GET has ended: what happens from now on is kept for a while."""
+        stream = self.standalone
+        if stream is None or stream.connection is not None:
+            return
+        if not stream.number and not self.session.has_state:
+            self._drop_standalone(stream)
+        else:
+            self._hub.tasks.later(self._settings.replay_time, lambda: self._drop_standalone(stream))
+
+    def _drop_standalone(self, stream: Stream) -> None:
+        if stream.connection is None and self.standalone is stream:
+            stream.discard()
+            self.standalone = None
+            self.session.detach()
+            self._hub.settle(self)
+
+    def end_streams(self) -> None:
+        """Let go of the stream that a GET has opened."""
+        if self.standalone is not None and self.standalone.connection is not None:
+            self.standalone.connection.let_go()
+
+    def discard(self) -> None:
+        """Keep nothing."""
+        for stream in [*self._streams.values(), self.standalone]:
+            if stream is not None:
+                stream.end()
+                stream.discard()
+        self._streams.clear()
+        self.standalone = None
+
+
+class Hub(Protocol):
+    """Keeps the state of sessions."""
+
+    async def is_ended(self, id: SessionId) -> bool:
+        """Whether the client has ended the session (HTTPL-17)."""
+        ...
+
+    async def end(self, id: SessionId) -> None:
+        """End a session, everywhere: what it runs is cancelled, its id is unknown from now on."""
+        ...
+
+    def find(self, token: str) -> Conversation | None:
+        """The session of an id, if it is in use or has state in this process."""
+        ...
+
+    def open(self, id: SessionId, token: str) -> Conversation:
+        """Begin to use a session.
+
+        Raises:
+            Unknown: There is no room for one more.
+        """
+        ...
+
+    def settle(self, conversation: Conversation) -> None:
+        """A session is used no more for now."""
+        ...
+
+    async def pass_on(self, id: SessionId, answer: Id, text: bytes) -> None:
+        """Give an answer to whoever waits for it, when that is nobody in this process.
+
+        Args:
+            id: The session.
+            answer: The id of the question.
+            text: The answer as it arrived.
+
+        Raises:
+            Unknown: The question was put elsewhere, and there is no way to get it there.
+        """
+        ...
+
+    def conversations(self) -> Iterator[Conversation]:
+        """Those that are in use or have state in this process."""
+        ...
+
+    async def aclose(self) -> None:
+        """End what is in use in this process."""
+        ...
+
+
+class LocalHub:
+    """The state of sessions, in this process only.
+
+    Args:
+        server: What is served.
+        settings: Of the endpoint.
+        tasks: Of the event loop.
+        threads: Shared by all sessions.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        settings: HttpSettings,
+        tasks: Tasks,
+        threads: anyio.CapacityLimiter,
+    ) -> None:
+        self.tasks = tasks
+        self.tag = os.urandom(4).hex()
+        """Names this process in the ids of events and questions."""
+        self.numbers = count(1)
+        self.keeper = Keeper(settings.replay_buffer)
+        self._server = server
+        self._settings = settings
+        self._threads = threads
+        self._known: OrderedDict[str, Conversation] = OrderedDict()
+        self._tokens: dict[str, str] = {}
+        """The ids of those that are known, by their keys."""
+        self._spare: OrderedDict[str, None] = OrderedDict()
+        """The ids of those that hold nothing, or have begun to only now."""
+        self._ended: OrderedDict[str, float] = OrderedDict()
+        self._stop_sweeping = tasks.later(_SWEEP, self._sweep)
+        self._ids: Iterator[Id] = (f"{self.tag}.{number}" for number in count(1))
+
+    async def is_ended(self, id: SessionId) -> bool:
+        """Whether the client has ended the session."""
+        return id.key in self._ended
+
+    async def end(self, id: SessionId) -> None:
+        """End a session: what it runs is cancelled, its id is unknown from now on."""
+        self._ended[id.key] = id.expires
+        if len(self._ended) > _MOST_ENDED:
+            self._ended.popitem(last=False)
+        token = self._tokens.get(id.key)
+        if token is not None:
+            await self._close(self._remove(token))
+
+    async def _close(self, conversation: Conversation) -> None:
+        conversation.discard()
+        await conversation.session.aclose()
+
+    def find(self, token: str) -> Conversation | None:
+        """The session of an id, if it is in use or has state."""
+        return self._known.get(token)
+
+    def open(self, id: SessionId, token: str) -> Conversation:
+        """Begin to use a session."""
+        if len(self._known) >= self._settings.max_sessions and not self._drop_spare():
+            self._drop_unused()
+        made = Conversation(id, token, self._settings, self)
+        made.session = Session(
+            self._server,
+            made,
+            self.tasks,
+            connection=Connection(id.revision, id.client, ids=self._ids),
+            threads=self._threads,
+            attached=False,
+        )
+        self._known[token] = made
+        self._tokens[id.key] = token
+        self._keep_at_hand(token)
+        return made
+
+    def _remove(self, token: str) -> Conversation:
+        found = self._known.pop(token)
+        self._tokens.pop(found.id.key, None)
+        self._spare.pop(token, None)
+        if not found.is_needed:
+            found.session.forget_channel()  # the two would keep each other until they are found
+        return found
+
+    def _keep_at_hand(self, token: str) -> None:
+        self._spare[token] = None
+        self._spare.move_to_end(token)
+        if len(self._spare) > _MOST_AT_HAND:
+            self._drop_spare()
+
+    def _drop_spare(self) -> bool:
+        """Forget the session that has held nothing for the longest time; False if there is none."""
+        while self._spare:
+            token, _ = self._spare.popitem(last=False)
+            if not self._known[token].is_needed:
+                self._remove(token)
+                return True
+        return False
+
+    def _drop_unused(self) -> None:
+        """Give up the state of the session that nobody has used for the longest time."""
+        unused = (token for token, each in self._known.items() if not each.in_use)
+        longest = next(unused, None)
+        if longest is None:
+            raise Unknown(
+                f"{self._settings.max_sessions} sessions are in use; come back later "
+                f"(the server's setting is max_sessions)"
+            )
+        self._forget(self._remove(longest))
+
+    def _forget(self, conversation: Conversation) -> None:
+        log.debug("the state of an idle session is given up")
+        conversation.discard()
+        self.tasks.start(conversation.session.aclose())
+
+    def settle(self, conversation: Conversation) -> None:
+        """A session is used no more for now: those that nobody has used for long come first."""
+        now = conversation.used = time.monotonic()
+        token = conversation.token
+        if now - conversation.ordered < _FINE or self._known.get(token) is not conversation:
+            return  # it stands where it should, more or less
+        conversation.ordered = now
+        self._known.move_to_end(token)
+        if conversation.is_needed:
+            self._spare.pop(token, None)
+        else:
+            self._keep_at_hand(token)
+
+    def _sweep(self) -> None:
+        now = time.monotonic()
+        for token, each in list(self._known.items()):
+            if each.in_use:
+                continue
+            if not each.is_needed or now - each.used > self._settings.session_idle:
+                self._forget(self._remove(token))
+        wall = time.time()
+        for key, expires in list(self._ended.items()):
+            if expires < wall:
+                del self._ended[key]
+        self._stop_sweeping = self.tasks.later(_SWEEP, self._sweep)
+
+    async def pass_on(self, id: SessionId, answer: Id, text: bytes) -> None:
+        """Refuse an answer to a question of another process; one that came late is of no use."""
+        del id, text
+        if not str(answer).startswith(f"{self.tag}."):
+            raise Unknown(
+                f"The question {answer!r} was put by another worker, which waits for its answer: "
+                f"route sessions to workers by Mcp-Session-Id, or run one worker"
+            )
+
+    def conversations(self) -> Iterator[Conversation]:
+        """Those that are in use or have state."""
+        return iter(list(self._known.values()))
+
+    async def aclose(self) -> None:
+        """End what is in use."""
+        self._stop_sweeping()
+        for conversation in self.conversations():
+            await self._close(conversation)
+        self._known.clear()
+        self._tokens.clear()
+        self._spare.clear()

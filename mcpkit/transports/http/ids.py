@@ -1,0 +1,111 @@
+"""Session ids that carry the session: whoever has the secret can serve it, and none need remember.
+
+A handshake agrees on little: a revision, and what the client can do. Sealed, it fits into the
+header that every later request repeats, so an idle session takes no memory, survives a restart, and
+may be served by any worker.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from pydantic_core import from_json
+
+from mcpkit.protocol.connection import ClientFacts
+from mcpkit.protocol.messages import encode
+from mcpkit.protocol.revision import Revision
+from mcpkit.protocol.revisions import BY_VERSION
+from mcpkit.sealing import SealBroken, Sealer
+from mcpkit.types import is_array, is_object
+
+__all__ = ["SessionId", "SessionIds"]
+
+_LONGEST: Final = 6 * 1024
+"""Characters of an id: what a header may have, everywhere."""
+
+_FITS: Final = 3 * 1024
+"""Bytes of what a client says of itself, up to which all of it goes into the id."""
+
+_ASKABLE: Final = ("roots", "sampling", "elicitation", "tasks")
+_NAMING: Final = ("name", "version", "title")
+
+
+class SessionId(NamedTuple):
+    """What a session id says.
+
+    Args:
+        key: Names the session; unguessable.
+        revision: That was negotiated.
+        client: Who that was with.
+        principal: Who it belongs to, if the host knows.
+        expires: When it ends, in seconds since the epoch.
+    """
+
+    key: str
+    revision: Revision
+    client: ClientFacts
+    principal: str | None
+    expires: float
+
+
+class SessionIds:
+    """Makes and reads session ids.
+
+    Args:
+        sealer: So that nobody else makes them.
+        lifetime: For how many seconds one is valid.
+    """
+
+    def __init__(self, sealer: Sealer, lifetime: float) -> None:
+        self._sealer = sealer
+        self._lifetime = lifetime
+
+    def mint(self, revision: Revision, client: ClientFacts, principal: str | None) -> str:
+        """The id of a session that has just been negotiated: visible ASCII (HTTPL-14)."""
+        capabilities, info = _shortened(client)
+        expires = int(time.time() + self._lifetime)
+        key = os.urandom(12).hex()
+        value = [revision.version, capabilities, info, principal, expires, key]
+        return self._sealer.seal(encode(value))
+
+    def read(self, id: str) -> SessionId:
+        """What an id says.
+
+        Raises:
+            SealBroken: It was not made here, was changed, or has expired.
+        """
+        if len(id) > _LONGEST:
+            raise SealBroken
+        # Texts that occur once only would fill the parser's memory of texts that occur again.
+        value = from_json(self._sealer.open(id), cache_strings="keys")
+        if not is_array(value) or len(value) != 6:  # made by another version of mcpkit
+            raise SealBroken
+        version, capabilities, info, principal, expires, key = value
+        revision = BY_VERSION.get(version)
+        if revision is None or expires < time.time():
+            raise SealBroken
+        return SessionId(key, revision, ClientFacts(capabilities, info), principal, expires)
+
+
+def _shortened(client: ClientFacts) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+    """What a client says of itself, without what a header has no room for."""
+    capabilities, info = client
+    if len(encode([capabilities, info])) <= _FITS:
+        return capabilities, info
+    if info is not None:
+        # Icons may be whole pictures.
+        info = {name: str(info[name])[:200] for name in _NAMING if name in info}
+    if len(encode(capabilities)) > _FITS // 2:
+        capabilities = {name: capabilities[name] for name in _ASKABLE if name in capabilities}
+    if len(encode(capabilities)) > _FITS // 2:
+        capabilities = {name: _flat(value) for name, value in capabilities.items()}
+    return capabilities, info
+
+
+def _flat(value: Any) -> dict[str, Any]:
+    """A capability with the names of its options alone."""
+    names = list(value)[:10] if is_object(value) else []
+    return {name: {} for name in names if len(name) < 40}

@@ -1,0 +1,253 @@
+"""What serves an app in an event loop: begun by lifespan events, else by the first request.
+
+No host has to be told: without lifespan events, the app's lifespan is entered in a task of its own.
+It is left when the event loop ends, which cancels that task, or when the process was told to stop
+and no call is running any more: some servers do not end their loop, but the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import signal
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final
+
+import anyio
+
+from mcpkit.server import Server, log
+from mcpkit.tasks import Tasks, open_tasks
+
+__all__ = ["Life", "Runtime"]
+
+Running = Callable[[], AbstractAsyncContextManager[Server]]
+
+_GLANCE: Final = 0.02
+"""Seconds between two looks at whether calls still run, while the server stops."""
+
+
+class Life:
+    """An app that is being served, from entering its lifespan until leaving it.
+
+    Args:
+        loop: Identifies the event loop that it belongs to.
+    """
+
+    def __init__(self, loop: object) -> None:
+        self.loop = loop
+        self.server: Server
+        self.tasks: Tasks
+        self.threads: anyio.CapacityLimiter
+        self.begun = False
+        self.over = False
+        self.failure: BaseException | None = None
+        self.draining = False
+        self.on_drain: list[Callable[[], object]] = []
+        """Called once when the server is told to stop."""
+        self.busy: list[Callable[[], bool]] = []
+        """Tell whether calls are running."""
+        self.on_end: list[Callable[[], Any]] = []
+        """Awaited before the app's lifespan is left."""
+        self.task: asyncio.Task[None] | None = None
+        """Of its own, if there are no lifespan events; the loop itself holds tasks only weakly."""
+        self._settled = anyio.Event()
+        self._told = anyio.Event()
+        self._signals = _Signals(self)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it has begun, is not over, and belongs to the running event loop."""
+        try:
+            return self.loop is asyncio.get_running_loop() and self.begun and not self.over
+        except RuntimeError:
+            return False  # trio's is found the longer way
+
+    async def wait(self) -> None:
+        """Wait until it has begun.
+
+        Raises:
+            RuntimeError: It could not; the cause is the exception of the app's lifespan.
+        """
+        await self._settled.wait()
+        if self.failure is not None:
+            raise RuntimeError("the app's lifespan failed") from self.failure
+
+    @asynccontextmanager
+    async def lived(self, running: Running) -> AsyncGenerator[Life, None]:
+        """Enter the app's lifespan."""
+        try:
+            async with running() as server, open_tasks() as tasks:
+                self.server, self.tasks = server, tasks
+                self.threads = anyio.CapacityLimiter(server.settings.max_threads)
+                self.begun = True
+                self._settled.set()
+                self._signals.chain()
+                try:
+                    yield self
+                finally:
+                    self.over = True
+                    self._signals.unchain()
+                    with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+                        for end in self.on_end:
+                            await end()
+        except BaseException as error:
+            if not self.begun:
+                self.failure = error
+                self._settled.set()
+            raise
+
+    def drain(self) -> None:
+        """The server is told to stop: end what only waits, let calls finish."""
+        if not self.draining:
+            self.draining = True
+            self._told.set()
+            for each in self.on_drain:
+                each()
+
+    async def until_over(self) -> bool:
+        """Wait for the end, of the event loop or of the last call when the server has to stop.
+
+        Returns:
+            Whether it was the loop: the running task was cancelled, which is not raised.
+        """
+        try:
+            await self._told.wait()
+            while any(each() for each in self.busy):
+                await anyio.sleep(_GLANCE)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if sys.version_info >= (3, 11) and task is not None:
+                task.uncancel()
+            return True
+        except anyio.get_cancelled_exc_class():
+            return True  # trio cancels again at each wait that is not shielded
+        return False
+
+
+class Runtime:
+    """Serves an app in whatever event loops ask for it: usually one.
+
+    Args:
+        running: Enters the app's lifespan.
+    """
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self._lives: dict[int, Life] = {}
+        self._last: Life | None = None
+
+    async def life(self) -> Life:
+        """The app as it is served in this event loop; begins to serve it if it is not yet.
+
+        Raises:
+            RuntimeError: The app's lifespan failed; the next request tries again.
+        """
+        loop = _current_loop()
+        life = self._last
+        if life is None or life.loop is not loop:
+            life = self._lives.get(id(loop))
+            if life is None or life.loop is not loop:
+                life = self._begin(loop)
+            self._last = life
+        if not life.begun:
+            await life.wait()
+        return life
+
+    def _begin(self, loop: object) -> Life:
+        life = self._add(loop)
+
+        async def live() -> None:
+            loop_ended = True
+            try:
+                with anyio.CancelScope() as scope:
+                    async with life.lived(self._running):
+                        loop_ended = await life.until_over()
+                        # What follows is as with lifespan events, and may take as long.
+                        scope.shield = True
+                        life.drain()
+            except Exception:
+                # Whoever waits for it is told; this is for the log.
+                log.exception("the app's lifespan failed")
+            finally:
+                if loop_ended:
+                    self._remove(life)
+                # Else it stays, and refuses what still comes: nothing begins again now.
+
+        # What serves everybody must not have the context of the first who asked.
+        if isinstance(loop, asyncio.AbstractEventLoop):
+            life.task = contextvars.Context().run(loop.create_task, live())
+        else:
+            import trio
+
+            trio.lowlevel.spawn_system_task(live, context=contextvars.Context())
+        return life
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncGenerator[Life, None]:
+        """Serve the app inside the ``async with``, as lifespan events have it."""
+        loop = _current_loop()
+        found = self._lives.get(id(loop))
+        if found is not None and found.loop is loop:
+            await found.wait()
+            yield found
+            return
+        life = self._add(loop)
+        try:
+            async with life.lived(self._running):
+                yield life
+        finally:
+            self._remove(life)
+
+    def _add(self, loop: object) -> Life:
+        life = self._lives[id(loop)] = self._last = Life(loop)
+        return life
+
+    def _remove(self, life: Life) -> None:
+        if self._lives.get(id(life.loop)) is life:
+            del self._lives[id(life.loop)]
+        if self._last is life:
+            self._last = None
+
+
+def _current_loop() -> object:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        import trio
+
+        return trio.lowlevel.current_trio_token()
+
+
+class _Signals:
+    """Hears SIGTERM and SIGINT before the server's own handlers do.
+
+    A server that is told to stop waits for its connections, and only then sends lifespan events:
+    too late for streams that nobody but the app can end.
+    """
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._previous: dict[int, Any] = {}
+
+    def chain(self) -> None:
+        """Put ours in front of handlers that a server has installed."""
+        if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
+            return
+        for number in (signal.SIGTERM, signal.SIGINT):
+            found = signal.getsignal(number)
+            if callable(found) and found is not signal.default_int_handler:
+                self._previous[number] = found
+                signal.signal(number, self._heard)
+
+    def _heard(self, number: int, frame: Any) -> None:
+        self._life.tasks.soon(self._life.drain)
+        self._previous[number](number, frame)
+
+    def unchain(self) -> None:
+        """Leave no trace."""
+        for number, found in self._previous.items():
+            if signal.getsignal(number) == self._heard:
+                signal.signal(number, found)

@@ -1,0 +1,249 @@
+"""An app served by uvicorn: how it begins, and how it ends when it is told to."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import math
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+import uvicorn
+
+from mcpkit.http import HttpOptions
+from mcpkit.server import log
+from mcpkit.transports import Served
+from mcpkit.transports.http.application import Application
+from mcpkit.transports.http.sockets import bounded
+
+__all__ = ["MARGIN", "SIGNALS", "Server", "bind", "is_loopback", "serve", "serve_on", "where"]
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+"""What stops a server."""
+
+MARGIN: Final = 2
+"""Seconds for what is left after running requests had their time."""
+
+_CLOSING: Final = 0.5
+"""Seconds that an event loop has to close, and threads to end."""
+
+_CANNOT_START: Final = 3
+_BACKLOG: Final = 2048
+_HOSTS: Final = "choose 127.0.0.1 for this machine alone, 0.0.0.0 for all that can reach it"
+
+
+class Server(uvicorn.Server):
+    """Uvicorn, with an end of our own: streams end first, and a second Ctrl-C ends at once.
+
+    Args:
+        config: Of uvicorn.
+        announce: Called once it listens.
+        numbers: The signals that stop it.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        announce: Callable[[], object] | None = None,
+        numbers: Sequence[signal.Signals] = SIGNALS,
+    ) -> None:
+        super().__init__(config)
+        self.told: list[int] = []
+        self._announce = announce
+        self._numbers = numbers
+        self._threads = set(threading.enumerate())
+        self._watchdog: threading.Timer | None = None
+
+    @property
+    def code(self) -> int:
+        """The exit code of the process."""
+        if signal.SIGINT in self.told:
+            return 130
+        return 0 if self.started or self.told else _CANNOT_START
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to stop."""
+        await super().serve(sockets)
+        # All is said and done, but an event loop does not close while a handler refuses to be
+        # cancelled, or waits for a thread of its own.
+        self._watchdog = threading.Timer(_CLOSING, give_up, [self.code])
+        self._watchdog.daemon = True
+        self._watchdog.start()
+
+    def wait_for_threads(self) -> None:
+        """Leave, if threads go on in which handlers run; the interpreter would wait for them."""
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        deadline = time.monotonic() + _CLOSING
+        for thread in set(threading.enumerate()) - self._threads:
+            if not thread.daemon:
+                thread.join(max(deadline - time.monotonic(), 0))
+                if thread.is_alive():
+                    give_up(self.code)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        if self.started and self._announce is not None:
+            self._announce()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Hear the signals; unlike uvicorn, do not send them to ourselves again later."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = [signal.signal(number, self.handle_exit) for number in self._numbers]
+        try:
+            yield
+        finally:
+            for number, found in zip(self._numbers, before, strict=True):
+                signal.signal(number, found)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop: in good order the first time, at once the second."""
+        if self.told and sig == signal.SIGINT:
+            # Nothing is worth waiting for; threads would be, by the interpreter.
+            leave_at_once(130)
+        self.told.append(sig)
+        self.should_exit = True
+
+
+def give_up(code: int) -> None:
+    """End the process, whatever still runs in it."""
+    log.warning("leaving, although handlers still run")
+    leave_at_once(code)
+
+
+def leave_at_once(code: int) -> None:
+    """End the process without waiting for threads."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            continue
+    os._exit(code)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to listen on can be reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        packed = socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)[0][4][0]
+    except OSError:
+        return False
+    return str(packed).startswith("127.") or packed == "::1"
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    Args:
+        host: An address of this machine, or a name of one.
+        port: 0 takes any that is free.
+
+    Raises:
+        OSError: With what to do about it.
+    """
+    if not 0 <= port <= 65535:
+        raise OSError(f"there is no port {port}; ports go from 0 (any that is free) to 65535")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError):
+        found = []
+    if not host or not found:
+        raise OSError(f"the host {host!r} is not known here; {_HOSTS}")
+    family, _, _, _, address = found[0]
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        # From here on nobody else gets the port, although others may ask for its reuse as well.
+        made.listen(_BACKLOG)
+    except OSError as error:
+        made.close()
+        why = {
+            errno.EADDRINUSE: f"port {port} is taken; choose another, or 0 for any that is free",
+            errno.EACCES: f"port {port} is not for everybody; choose one above 1023",
+            errno.EADDRNOTAVAIL: f"{host} is no address of this machine; {_HOSTS}",
+        }
+        raise OSError(
+            why.get(error.errno or 0, f"cannot listen on {host} port {port}: {error.strerror}")
+        ) from None
+    return made
+
+
+def where(bound: socket.socket, host: str, path: str) -> str:
+    """Where a client reaches the endpoint: a URL, and whether there are more."""
+    port = bound.getsockname()[1]
+    anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+    name = anywhere.get(host, host).replace("%", "%25")  # RFC 6874
+    url = f"http://[{name}]:{port}{path}" if ":" in name else f"http://{name}:{port}{path}"
+    return f"{url} and every other address of this machine" if host in anywhere else url
+
+
+def serve(served: Served, host: str, port: int, options: HttpOptions) -> None:
+    """Serve an app until SIGTERM or SIGINT; see `mcpkit.transports.http.run`."""
+    application: Application = served.asgi(loopback=is_loopback(host), **options)
+    bound = bind(host, port)
+    place = where(bound, host, application.settings.path)
+
+    def announce() -> None:
+        sys.stderr.write(f"{served.name} listens on {place}  (Ctrl-C stops it)\n")
+        sys.stderr.flush()
+
+    serve_on(application, bound, announce)
+
+
+def serve_on(
+    application: Application,
+    bound: socket.socket,
+    announce: Callable[[], object],
+    numbers: Sequence[signal.Signals] = SIGNALS,
+) -> None:
+    """Serve an application on a socket, and end the process as it was told to.
+
+    Args:
+        application: Of an app.
+        bound: Listens already.
+        announce: Called once somebody answers there.
+        numbers: The signals that stop it.
+
+    Raises:
+        SystemExit: With 130 after SIGINT, 3 if the app could not be started.
+    """
+    debug = log.isEnabledFor(logging.DEBUG)
+    config = uvicorn.Config(
+        application,
+        log_config=None,  # whoever runs the server has configured logging, or has not
+        log_level="info" if debug else "warning",
+        access_log=debug,
+        ws="none",
+        server_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=math.ceil(application.settings.grace) + MARGIN,
+        backlog=_BACKLOG,
+        http=bounded(
+            read_timeout=application.settings.body_timeout,
+            write_timeout=application.settings.write_timeout,
+            grace=application.settings.grace,
+        ),
+    )
+    server = Server(config, announce, numbers)
+    try:
+        server.run([bound])
+    except KeyboardInterrupt:  # on Windows, and before the server listens
+        server.told.append(signal.SIGINT)
+    server.wait_for_threads()
+    if server.code:
+        raise SystemExit(server.code)

@@ -1,0 +1,183 @@
+"""HTTP+SSE of 2024-11-05: a GET that stays open, and POSTs to the address that it names.
+
+The session lives and dies with the GET; everything the server says goes that way (SSE-1 … SSE-8).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Final, cast
+from urllib.parse import parse_qs, quote
+
+from typing_extensions import Unpack
+
+from mcpkit.errors import InternalError, ProtocolError
+from mcpkit.http import HttpOptions, HttpRequest, Scope
+from mcpkit.protocol.connection import Request
+from mcpkit.server import log
+from mcpkit.session import Channel, Session
+from mcpkit.transports import Served
+from mcpkit.transports.http.endpoint import Endpoint, Refusal, Serving, accept, parse_body, refuse
+from mcpkit.transports.http.streams import Receive, Send, Stream, Unread
+
+__all__ = ["OldEndpoints", "run"]
+
+_PARAMETER: Final = "session_id"
+
+
+def run(
+    served: Served, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[HttpOptions]
+) -> None:
+    """Serve an app over HTTP with the endpoints of HTTP+SSE, beside the one of today (SSE-9).
+
+    Args:
+        served: The app.
+        host, port, options: As for ``http``.
+    """
+    from mcpkit.transports.http.serve import serve
+
+    serve(served, host, port, {**options, "sse": True})
+
+
+class _Lane(Channel):
+    """The one stream of a session."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def answer(
+        self, request: Request, text: bytes | None, error: ProtocolError | None = None
+    ) -> None:
+        """Put the last word on a request on the stream."""
+        super().answer(request, text, error)
+        cast("_Posted", request.origin).settle()
+
+    def send(self, text: bytes, about: Request | None = None) -> None:
+        """Put a message on the stream."""
+        self._stream.put(text)
+
+    def is_congested(self, about: Request | None = None) -> bool:
+        """Whether the client does not read; what waits is bounded by the stream itself."""
+        return about is not None and self._stream.congested
+
+    async def drain(self, about: Request | None = None) -> None:
+        """Wait until the client has read."""
+        await self._stream.drain()
+
+
+class _Old:
+    """A session over the two endpoints."""
+
+    def __init__(self, session: Session, principal: str | None) -> None:
+        self.session = session
+        self.principal = principal
+
+
+class _Posted:
+    """What a message arrived in, until all that it asks for is answered.
+
+    Args:
+        http: The POST.
+        serving: Counts it among its requests.
+        session: Serves it.
+    """
+
+    def __init__(self, http: HttpRequest, serving: Serving, session: Session) -> None:
+        self.http = http
+        self._serving = serving
+        self._session = session
+        self._stop_deadline: Callable[[], object] | None = None
+
+    def begin(self) -> None:
+        """What it asks for has been begun, and may be answered already."""
+        if not self._session.requests_in(self):
+            return
+        self._serving.posted.add(self)
+        limit = self._serving.settings.request_timeout
+        if limit is not None:
+            why = f"The request took longer than {limit:g} seconds"
+            self._stop_deadline = self._serving.life.tasks.later(limit, lambda: self.expire(why))
+
+    def settle(self) -> None:
+        """Something that it asked for is over."""
+        if not self._session.requests_in(self):
+            self._serving.posted.discard(self)
+            if self._stop_deadline is not None:
+                self._stop_deadline()
+
+    def expire(self, why: str) -> None:
+        """Stop the work, and say why."""
+        for request in self._session.requests_in(self):
+            self._session.end(request, InternalError(why))
+
+
+class OldEndpoints:
+    """The two endpoints.
+
+    Args:
+        endpoint: Whose app they serve.
+        messages: The path of the second one, below whatever prefix the app is mounted at.
+    """
+
+    def __init__(self, endpoint: Endpoint, messages: str) -> None:
+        self._endpoint = endpoint
+        self._messages = messages
+        self._sessions: dict[str, _Old] = {}
+
+    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Open a session: the first event says where to send messages (SSE-2)."""
+        http = HttpRequest(scope)
+        try:
+            if scope["method"] != "GET":
+                raise Refusal(405, "Only GET is answered here", headers=((b"allow", b"GET"),))
+            self._endpoint.admit(http)
+            serving = await self._endpoint.serving()
+            serving.check_streams()
+            await self._hold(http, serving, receive, send)
+        except Refusal as refusal:
+            await refuse(send, refusal)
+        except Unread:
+            log.debug("a client does not read its stream")
+
+    async def _hold(
+        self, http: HttpRequest, serving: Serving, receive: Receive, send: Send
+    ) -> None:
+        stream = Stream(kind="message")
+        life = serving.life
+        session = Session(life.server, _Lane(stream), life.tasks, threads=life.threads)
+        id = secrets.token_urlsafe(24)
+        root: str = http.scope.get("root_path", "")
+        stream.put_address(f"{quote(root)}{self._messages}?{_PARAMETER}={id}")
+        connection = serving.hold(stream)
+        self._sessions[id] = _Old(session, http.principal)
+        try:
+            await connection.serve(send, [], receive)
+        finally:
+            serving.streams.discard(connection)
+            del self._sessions[id]
+            await session.aclose()
+
+    async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take a message; what it is answered with goes to the stream (SSE-3, SSE-4)."""
+        http = HttpRequest(scope)
+        try:
+            if scope["method"] != "POST":
+                raise Refusal(405, "Only POST is answered here", headers=((b"allow", b"POST"),))
+            self._endpoint.admit(http)
+            serving = await self._endpoint.serving()
+            [id, *_] = parse_qs(scope["query_string"].decode("latin-1")).get(_PARAMETER, [""])
+            old = self._sessions.get(id)
+            if old is None or old.principal != http.principal:  # SSE-6
+                raise Refusal(404, "Session not found: open the stream first")
+            body = await serving.read(http.raw, receive)
+            if body is None:
+                return
+            message = parse_body(body)
+            serving.check_batch(message)
+            posted = _Posted(http, serving, old.session)
+            old.session.take(message, posted)
+            posted.begin()
+            await accept(send)
+        except Refusal as refusal:
+            await refuse(send, refusal)

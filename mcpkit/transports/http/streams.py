@@ -1,0 +1,361 @@
+"""Event streams: what goes to a client as it happens, and what it may fetch again (WHATWG SSE).
+
+A stream outlives the connections it is written to. It numbers its events where a client may come
+back for what it has missed, and keeps them within a bound that all streams share.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+import anyio
+
+from mcpkit.tasks import Tasks
+
+__all__ = ["HEADERS", "Connection", "Keeper", "Stream", "Unread", "write"]
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+HEADERS: Final = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+"""No proxy may hold events back or change them (HTTPM-11)."""
+
+_HIGH_WATER: Final = 256 * 1024
+"""Bytes that may wait to be written before what can be left out is."""
+
+_LOW_WATER: Final = _HIGH_WATER // 4
+_MOST_WAITING: Final = 64 * _HIGH_WATER
+"""Bytes of events that may wait for a client that does not read; it has to come back then."""
+
+_COMMENT: Final = b": still here\n\n"
+
+
+class Unread(Exception):
+    """The client does not take what is written to it."""
+
+
+async def write(send: Send, message: MutableMapping[str, Any], patience: float) -> None:
+    """Send a part of a response.
+
+    Raises:
+        Unread: The client has taken nothing for so many seconds.
+    """
+    try:
+        with anyio.fail_after(patience):
+            await send(message)
+    except TimeoutError:
+        raise Unread from None
+
+
+class Keeper:
+    """Bounds what all streams together keep for clients that come back.
+
+    Args:
+        limit: In bytes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._streams: OrderedDict[Stream, None] = OrderedDict()
+        self.size = 0
+
+    def add(self, stream: Stream, size: int) -> None:
+        """A stream keeps more; the oldest streams forget, if it is too much."""
+        self.size += size
+        self.trim(stream)
+
+    def trim(self, stream: Stream) -> None:
+        """A stream has events that it can spare, perhaps since they are written by now."""
+        self._streams[stream] = None
+        while self.size > self._limit and self._streams:
+            oldest = next(iter(self._streams))
+            if not oldest.forget_first():
+                del self._streams[oldest]
+
+    def remove(self, stream: Stream, size: int) -> None:
+        """A stream keeps less."""
+        self.size -= size
+
+    def forget(self, stream: Stream) -> None:
+        """A stream is over."""
+        self._streams.pop(stream, None)
+
+
+class Stream:
+    """A sequence of events for one client.
+
+    Args:
+        name: The beginning of its event ids; None for a stream that nobody comes back to.
+        keeper: Bounds what it keeps; None if it keeps nothing.
+        kind: The name of its events; None for the unnamed ones that mean the same to a browser.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_events",
+        "_first",
+        "_head",
+        "_keeper",
+        "_relieved",
+        "_unsent",
+        "connection",
+        "cursor",
+        "ended",
+        "expected",
+        "name",
+        "number",
+    )
+
+    def __init__(
+        self, name: str | None = None, keeper: Keeper | None = None, *, kind: str | None = None
+    ) -> None:
+        self.name = name
+        self.number = 0
+        """Of the last event."""
+        self.cursor = 0
+        """The number of the last event that was written."""
+        self.ended = False
+        self.connection: Connection | None = None
+        self.expected = False
+        """Whether its first connection is about to be made."""
+        self._keeper = keeper
+        self._head = b"" if kind is None else b"event: %b\n" % kind.encode()
+        self._events: deque[tuple[int, bytes]] = deque()
+        self._unsent = 0
+        self._relieved: anyio.Event | None = None
+
+    # --- what goes in -----------------------------------------------------------------------------
+
+    def put(self, text: bytes) -> None:
+        """Add a message: one line of JSON."""
+        self._add(self._head + b"data: " + text + b"\n\n")
+
+    def prime(self, retry: float) -> None:
+        """Give the client an event id to come back with, before there is anything to say (HTTPL-6).
+
+        Args:
+            retry: After how many seconds it should.
+        """
+        self._add(b"retry: %d\ndata:\n\n" % round(retry * 1000))
+
+    def put_retry(self, retry: float) -> None:
+        """Tell the client after how many seconds it should come back (HTTPL-7)."""
+        self._add(b"retry: %d\ndata:\n\n" % round(retry * 1000))
+
+    def put_address(self, uri: str) -> None:
+        """Say where messages are to be sent, as HTTP+SSE begins (SSE-2)."""
+        self._add(b"event: endpoint\ndata: %b\n\n" % uri.encode())
+
+    def _add(self, event: bytes) -> None:
+        self.number += 1
+        if self.name is not None:
+            event = b"id: %b.%d\n%b" % (self.name.encode(), self.number, event)
+        self._events.append((self.number, event))
+        self._unsent += len(event)
+        if self._keeper is not None:
+            self._keeper.add(self, len(event))
+        if self.connection is not None:
+            if self._unsent > _MOST_WAITING:
+                self.connection.let_go()
+            self.connection.wake()
+
+    def end(self) -> None:
+        """Nothing follows."""
+        self.ended = True
+        if self.connection is not None:
+            self.connection.wake()
+
+    # --- what comes out ---------------------------------------------------------------------------
+
+    def rewind(self, number: int) -> bool:
+        """Go back to what follows an event; False if that is no longer known."""
+        if number > self.number:
+            return False
+        first = self._events[0][0] if self._events else self.number + 1
+        if number + 1 < first:
+            return False
+        self.cursor = number
+        self._unsent = sum(len(event) for each, event in self._events if each > number)
+        return True
+
+    def take(self) -> bytes:
+        """Everything that was not written yet, to be written now."""
+        events = self._events
+        waiting = min(self.number - self.cursor, len(events))
+        parts = [events[place][1] for place in range(-waiting, 0)]
+        self.cursor = self.number
+        self._unsent = 0
+        if self._keeper is None:
+            self._events.clear()
+        else:
+            self._keeper.trim(self)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether anything was not written yet."""
+        return self.cursor < self.number
+
+    def forget_first(self) -> bool:
+        """Keep one event less; False if none can be spared."""
+        if not self._events or self._keeper is None:
+            return False
+        number, event = self._events[0]
+        if number > self.cursor:
+            if self.is_read:
+                return False  # it is about to be written
+            self._unsent -= len(event)
+        self._events.popleft()
+        self._keeper.remove(self, len(event))
+        return True
+
+    def discard(self) -> None:
+        """Keep nothing."""
+        if self._keeper is not None:
+            self._keeper.remove(self, sum(len(event) for _, event in self._events))
+            self._keeper.forget(self)
+            self._keeper = None
+        self._events.clear()
+        self._unsent = 0
+        self.relieve()
+
+    # --- pressure ---------------------------------------------------------------------------------
+
+    @property
+    def congested(self) -> bool:
+        """Whether more waits than the client takes."""
+        return self._unsent > _HIGH_WATER
+
+    @property
+    def is_read(self) -> bool:
+        """Whether somebody reads, or is about to."""
+        return self.connection is not None or self.expected
+
+    async def drain(self) -> None:
+        """Wait until it is not congested, or nobody reads."""
+        if self.congested and self.is_read:
+            if self._relieved is None:
+                self._relieved = anyio.Event()
+            await self._relieved.wait()
+
+    def relieve(self) -> None:
+        """Let go on whoever waits for the client to keep up."""
+        if self._relieved is not None and (self._unsent < _LOW_WATER or not self.is_read):
+            self._relieved.set()
+            self._relieved = None
+
+
+class Connection:
+    """A response that a stream is written to.
+
+    Args:
+        stream: To be written.
+        tasks: Of the event loop.
+        keep_alive: After how many silent seconds a comment is written.
+        write_timeout: How many seconds the client may take nothing.
+    """
+
+    def __init__(
+        self, stream: Stream, tasks: Tasks, *, keep_alive: float, write_timeout: float
+    ) -> None:
+        self.stream = stream
+        self.comment = False
+        self.lost = False
+        """Whether the client went away before the stream or our side ended it."""
+        self._tasks = tasks
+        self._keep_alive = keep_alive
+        self._write_timeout = write_timeout
+        self._leaving = False
+        self._event = anyio.Event()
+        self._written = False
+        if stream.connection is not None:
+            stream.connection.let_go()  # HTTPL-22: the client has come back, whatever became of it
+        stream.connection = self
+        stream.expected = False
+
+    def wake(self) -> None:
+        """There is something to do."""
+        self._event.set()
+
+    def let_go(self) -> None:
+        """Write what there is, and leave the rest of the stream to another connection."""
+        self._leaving = True
+        self._event.set()
+
+    def lose(self) -> None:
+        """The client is gone."""
+        self.lost = True
+        self._event.set()
+
+    def _tick(self) -> None:
+        if not self._written:
+            self.comment = True
+            self._event.set()
+        self._written = False
+        self._stop_ticking = self._tasks.later(self._keep_alive, self._tick)
+
+    async def serve(
+        self, send: Send, headers: list[tuple[bytes, bytes]], receive: Receive | None = None
+    ) -> None:
+        """Answer with the stream, until it ends, the client leaves, or it is to be let go.
+
+        Args:
+            send: Of the ASGI application.
+            headers: Of the response, in addition to those of every stream.
+            receive: To notice that the client leaves; None if somebody else does.
+        """
+        watching = None if receive is None else self._tasks.start(self._watch(receive))
+        self._stop_ticking = self._tasks.later(self._keep_alive, self._tick)
+        try:
+            start = {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [*HEADERS, *headers],
+            }
+            await self._write(send, start)
+            while not self.lost:
+                await self._write_events(send)
+                if self._leaving or self.stream.ended:
+                    break
+                await self._event.wait()
+            if not self.lost:
+                await self._write(send, {"type": "http.response.body", "body": b""})
+        except (OSError, Unread):
+            self.lost = True
+            raise
+        finally:
+            self._stop_ticking()
+            if watching is not None:
+                watching()
+            if self.stream.connection is self:
+                self.stream.connection = None
+                self.stream.relieve()
+
+    async def _write_events(self, send: Send) -> None:
+        while True:
+            self._event = anyio.Event()
+            # Once another connection has the stream, what is left is for that one to write.
+            mine = self.stream.connection is self
+            text = self.stream.take() if mine and self.stream.has_more else b""
+            if self.comment and not text:
+                text = _COMMENT
+            self.comment = False
+            if not text or self.lost:
+                return
+            self._written = True
+            await self._write(send, {"type": "http.response.body", "body": text, "more_body": True})
+            self.stream.relieve()
+
+    async def _write(self, send: Send, message: MutableMapping[str, Any]) -> None:
+        await write(send, message, self._write_timeout)
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.lose()

@@ -1,0 +1,327 @@
+"""``mcpkit run`` over HTTP, and a server that runs itself so, as processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.transports.http.plain import RUN, Server, serving
+from tests.transports.processes import TIMEOUT, call, environment, started
+
+SERVER = (
+    "from mcpkit import MCPKit\n"
+    "app = MCPKit('hello')\n"
+    "@app.tool\n"
+    "def greet(name: str) -> str:\n"
+    "    return f'Hello, {name}'\n"
+)
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "server.py").write_text(SERVER)
+    main = "if __name__ == '__main__':\n    app.run('http', port=0, path='/own')\n"
+    (folder / "itself.py").write_text(SERVER + main)
+    return folder
+
+
+# --- serving --------------------------------------------------------------------------------------
+
+
+class Seen(NamedTuple):
+    """What was seen of a server that was called once, and stopped."""
+
+    url: str
+    answer: str
+    stderr: str
+    stdout: list[bytes]
+    code: int
+
+
+COMMANDS = {
+    "--http": ("http://127.0.0.1:PORT/mcp", ""),
+    "--transport sse": ("http://127.0.0.1:PORT/mcp", ""),
+    "--http --host localhost --path /": ("http://localhost:PORT/", ""),
+    "--http --host 0.0.0.0": ("http://127.0.0.1:PORT/mcp", " and every other address"),
+    "--http --host ::1 --path /x/y": ("http://[::1]:PORT/x/y", ""),
+    "--http --workers 2": ("http://127.0.0.1:PORT/mcp", ", with 2 workers"),
+    "--http --reload": ("http://127.0.0.1:PORT/mcp", ", and starts anew when a file changes"),
+    "itself.py": ("http://127.0.0.1:PORT/own", ""),
+}
+
+
+@pytest.fixture(scope="module", params=COMMANDS)
+def arguments(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    if "::1" in found and not _has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    return found
+
+
+@pytest.fixture(scope="module")
+def seen(folder: Path, arguments: str) -> Seen:
+    command = [sys.executable, "itself.py"] if arguments == "itself.py" else None
+    with serving("server.py", *arguments.split(), cwd=folder, command=command) as server:
+        answer = server.client().post(call(1, "greet", name="you")).text
+        server.process.signal(signal.SIGINT)
+        code = server.process.exit_code()
+        # All is read when the streams have ended, which those who inherited them may delay.
+        stdout = list(iter(server.process.line, None))
+    return Seen(server.url, answer, server.process.stderr, stdout, code)
+
+
+class TestServing:
+    def test_a_client_reaches_it_at_the_url_that_is_told(self, seen: Seen) -> None:
+        assert seen.answer == "Hello, you"
+
+    def test_one_line_on_stderr_says_where_it_listens(self, seen: Seen, arguments: str) -> None:
+        url, more = COMMANDS[arguments]
+        port = urlsplit(seen.url).port
+        [line] = seen.stderr.splitlines()
+        assert line.startswith(f"hello listens on {url.replace('PORT', str(port))}{more}")
+
+    def test_stdout_stays_empty(self, seen: Seen) -> None:
+        assert seen.stdout == []
+
+    def test_ctrl_c_ends_it_with_exit_code_130(self, seen: Seen) -> None:
+        assert seen.code == 130
+
+
+@pytest.mark.parametrize("arguments", [["--http", "--sse"], ["--transport", "sse"]])
+def test_the_old_endpoints_are_served_on_request(folder: Path, arguments: list[str]) -> None:
+    """SSE-9."""
+    with serving("server.py", *arguments, cwd=folder) as server:
+        connection = HTTPConnection("127.0.0.1", urlsplit(server.url).port, timeout=TIMEOUT)
+        connection.request("GET", "/sse")
+        assert connection.getresponse().readline() == b"event: endpoint\n"
+        connection.close()
+
+
+# --- what is said instead -------------------------------------------------------------------------
+
+WRONG = {
+    "--http --port 65536": "there is no port 65536; ports go from 0 (any that is free) to 65535",
+    "--http --port -1": "there is no port -1",
+    "--http --host 192.0.2.1": "192.0.2.1 is no address of this machine; choose 127.0.0.1",
+    "--http --host no.such.host.invalid": "the host 'no.such.host.invalid' is not known here",
+    "--http --path mcp": "path must be like /mcp, without query or escapes, not 'mcp'",
+    "--http --allow-origin app": "'app' is no origin, which looks like https://app.example.com",
+    "--http --workers 0": "--workers must be at least 1, not 0",
+    "--http --workers 2 --reload": "--reload serves in one process; leave --workers away",
+    "--http --workers 2 --host 192.0.2.1": "192.0.2.1 is no address of this machine",
+    "--transport sse --workers 2": "HTTP+SSE keeps a session in one process; leave --workers away",
+    "--http --transport stdio": "--http and --transport stdio: choose one of them",
+    "--transport pigeon": "unknown transport 'pigeon'; known: stdio, http, sse",
+    "--port 1 --allow-host x --workers 2": "--port, --allow-host, --workers: over HTTP only",
+}
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*RUN, *arguments],
+        cwd=folder,
+        env=environment(COLUMNS="100"),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=TIMEOUT,
+    )
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG.items(), ids=WRONG)
+def test_one_line_says_what_is_wrong(folder: Path, arguments: str, message: str) -> None:
+    ended = run(folder, "server.py", *arguments.split())
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("mcpkit: ")
+    assert message in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("more", [[], ["--workers", "2"]], ids=" ".join)
+def test_one_line_says_that_a_port_is_taken(folder: Path, more: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = run(folder, "server.py", "--http", "--port", port, *more)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    message = f"mcpkit: port {port} is taken; choose another, or 0 for any that is free\n"
+    assert ended.stderr == message
+
+
+def test_an_app_that_cannot_be_imported(folder: Path) -> None:
+    (folder / "wrong.py").write_text("def f(:")
+    ended = run(folder, "wrong.py", "--http", "--workers", "2")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    message = "mcpkit: wrong.py cannot be imported: SyntaxError: invalid syntax (wrong.py:1)\n"
+    assert ended.stderr == message
+
+
+def test_a_lifespan_that_fails_ends_it(folder: Path) -> None:
+    (folder / "lifespan.py").write_text(FAILING.format(where="True"))
+    ended = run(folder, "lifespan.py", "--http", "--port", "0")
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert "RuntimeError: no database" in ended.stderr
+    assert "listens" not in ended.stderr
+
+
+def test_help_names_every_option_with_its_default(folder: Path) -> None:
+    help = run(folder, "--help")
+    assert (help.returncode, help.stderr) == (0, "")
+    for text in (
+        "One of stdio, http, sse (default: stdio)",
+        "The address to listen on (default: 127.0.0.1)",
+        "0 takes any that is free (default: 8000)",
+        "Where the endpoint is (default: /mcp)",
+        "--workers",
+        "--reload",
+        "--sse",
+        "--allow-origin",
+        "--allow-host",
+        "--cors",
+    ):
+        assert text in help.stdout
+
+
+# --- --reload -------------------------------------------------------------------------------------
+
+FIRST = SERVER.replace("Hello", "First")
+SECOND = SERVER.replace("Hello", "Second")
+
+
+@pytest.fixture
+def reloading(tmp_path: Path) -> Iterator[Server]:
+    (tmp_path / "server.py").write_text(FIRST)
+    with serving("server.py", "--http", "--reload", cwd=tmp_path) as server:
+        yield server
+
+
+def change(folder: Path, source: str) -> None:
+    """Change the server, without a moment at which half of it is there."""
+    (folder / "server.new").write_text(source)
+    (folder / "server.new").replace(folder / "server.py")
+
+
+class TestReload:
+    def test_a_change_is_told_and_served(self, reloading: Server, tmp_path: Path) -> None:
+        change(tmp_path, SECOND)
+        reloading.process.wait_for_stderr("mcpkit: server.py changed: starting anew\n")
+        assert reloading.client().post(call(1, "greet", name="you")).text == "Second, you"
+        assert len(reloading.process.stderr.splitlines()) == 2
+
+    def test_a_session_goes_on(self, reloading: Server, tmp_path: Path) -> None:
+        client = reloading.client("2025-06-18")
+        change(tmp_path, SECOND)
+        reloading.process.wait_for_stderr("starting anew")
+        assert client.call("greet", name="you") == "Second, you"
+
+    def test_a_file_in_a_folder_below_is_named(self, reloading: Server, tmp_path: Path) -> None:
+        (tmp_path / "parts").mkdir()
+        (tmp_path / "parts" / "one.py").write_text("")
+        reloading.process.wait_for_stderr(f"mcpkit: {Path('parts', 'one.py')} changed")
+
+    def test_a_mistake_takes_one_line_and_is_over_with_the_next_change(
+        self, reloading: Server, tmp_path: Path
+    ) -> None:
+        change(tmp_path, "def f(:")
+        process = reloading.process
+        process.wait_for_stderr("ended with exit code 2; it starts anew when a file changes\n")
+        [_, changed, wrong, _] = process.stderr.splitlines()
+        assert changed == "mcpkit: server.py changed: starting anew"
+        assert wrong == (
+            "mcpkit: server.py cannot be imported: SyntaxError: invalid syntax (server.py:1)"
+        )
+        change(tmp_path, SECOND)
+        assert reloading.client().post(call(1, "greet", name="you")).text == "Second, you"
+
+    def test_what_is_no_python_file_of_the_author_does_not_count(
+        self, reloading: Server, tmp_path: Path
+    ) -> None:
+        (tmp_path / "venv").mkdir()
+        (tmp_path / "venv" / "pyvenv.cfg").write_text("")
+        for name in ("notes.txt", "venv/installed.py"):
+            (tmp_path / name).write_text("")
+        (tmp_path / ".hidden").mkdir()
+        (tmp_path / ".hidden" / "file.py").write_text("")
+        change(tmp_path, SECOND)
+        reloading.process.wait_for_stderr("mcpkit: server.py changed: starting anew\n")
+        assert len(reloading.process.stderr.splitlines()) == 2
+
+
+# --- --workers ------------------------------------------------------------------------------------
+
+PID = "import os\n" + SERVER + "@app.tool\ndef pid() -> int:\n    return os.getpid()\n"
+
+FAILING = """
+import multiprocessing
+from contextlib import asynccontextmanager
+from mcpkit import MCPKit
+
+@asynccontextmanager
+async def lifespan(app):
+    if {where}:
+        raise RuntimeError("no database")
+    yield
+
+app = MCPKit("failing", lifespan=lifespan)
+
+@app.tool
+def nothing() -> None: ...
+"""
+
+
+class TestWorkers:
+    def test_one_that_dies_is_replaced(self, tmp_path: Path) -> None:
+        (tmp_path / "server.py").write_text(PID)
+        with serving("server.py", "--http", "--workers", "2", cwd=tmp_path) as server:
+            client = server.client()
+            first = int(client.post(call(1, "pid")).text)
+            os.kill(first, signal.SIGKILL)
+            server.process.wait_for_stderr("a worker has ended by signal 9; another takes its")
+            assert int(client.post(call(2, "pid")).text) != first
+
+    def test_an_app_that_cannot_start_in_them_ends_with_an_error(self, tmp_path: Path) -> None:
+        (tmp_path / "server.py").write_text(FAILING.format(where="True"))
+        ended = run(tmp_path, "server.py", "--http", "--port", "0", "--workers", "4")
+        assert (ended.returncode, ended.stdout) == (3, "")
+        assert ended.stderr.count("RuntimeError: no database") == 1
+        assert "listens" not in ended.stderr
+
+    def test_an_app_that_cannot_be_imported_in_them_ends_with_an_error(
+        self, tmp_path: Path
+    ) -> None:
+        only_there = "import multiprocessing as m\nif m.parent_process(): 1 / 0\n"
+        (tmp_path / "server.py").write_text(only_there + SERVER)
+        ended = run(tmp_path, "server.py", "--http", "--port", "0", "--workers", "4")
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert len(ended.stderr.splitlines()) == 1
+        assert "ZeroDivisionError: division by zero (server.py:2)" in ended.stderr
+
+    def test_they_do_not_outlive_their_parent(self, tmp_path: Path) -> None:
+        (tmp_path / "server.py").write_text(PID)
+        with started(
+            [*RUN, "server.py", "--http", "--port", "0", "--workers", "2"],
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+        ) as process:
+            process.wait_for_stderr("listens")
+            process.signal(signal.SIGKILL)
+            # Their ends of its stdout are closed as well.
+            assert process.line() is None

@@ -1,0 +1,280 @@
+"""HTTP servers that do exactly what a test wants: a real uvicorn in a thread, on a loopback port.
+
+A `Host` is the server; each test has a `Site` on it, with a path of its own, which says what
+happens to the requests of each MCP method and remembers them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import anyio.to_thread
+import uvicorn
+
+__all__ = ["PATIENCE", "Exchange", "Host", "Site", "hosting", "until"]
+
+PATIENCE = 10.0
+"""Seconds to wait for what must happen."""
+
+EVENTS = "text/event-stream"
+
+Handle = Callable[["Exchange"], Awaitable[None]]
+
+
+async def until(event: threading.Event) -> None:
+    """Wait for what happens in the server's thread."""
+    assert await anyio.to_thread.run_sync(event.wait, PATIENCE), "it did not happen in time"
+
+
+async def within(event: threading.Event) -> None:
+    """The same in the server's own thread."""
+    assert await asyncio.to_thread(event.wait, PATIENCE), "it did not happen in time"
+
+
+class Exchange:
+    """One HTTP request, as its server sees it.
+
+    Attributes:
+        verb: Of HTTP.
+        headers: By lower-case name.
+        message: The body, if it is JSON.
+        over: Set when the client has left, or everything has been said.
+        left: Whether it was the client that ended it.
+    """
+
+    def __init__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.verb: str = scope["method"]
+        self.path: str = scope["path"]
+        self.client: tuple[str, int] = scope["client"]
+        self.headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        self.message: Any = None
+        self.over = threading.Event()
+        self.left = False
+        self._receive = receive
+        self._send = send
+        self._started = False
+
+    async def read(self) -> None:
+        """Take in the body."""
+        body, more = b"", True
+        while more:
+            part = await self._receive()
+            body += part.get("body", b"")
+            more = part.get("more_body", False)
+        self.message = json.loads(body) if body else None
+
+    @property
+    def method(self) -> str:
+        """The method of MCP, ``"answer"``, or the verb of a request without a body."""
+        if not isinstance(self.message, dict):
+            return self.verb
+        found: str = self.message.get("method", "answer")
+        return found
+
+    @property
+    def params(self) -> Any:
+        return self.message.get("params", {})
+
+    async def reply(
+        self, status: int, body: bytes = b"", kind: str | None = None, **headers: str
+    ) -> None:
+        """Answer with one body."""
+        await self._start(status, kind, headers)
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def json(self, value: Any, status: int = 200, **headers: str) -> None:
+        """Answer with JSON."""
+        await self.reply(status, json.dumps(value).encode(), "application/json", **headers)
+
+    async def result(self, _headers: Mapping[str, str] | None = None, /, **members: Any) -> None:
+        """Answer a request with JSON."""
+        await self.json(self.answer(**members), 200, **(_headers or {}))
+
+    async def error(self, code: int, status: int = 200, **members: Any) -> None:
+        """Refuse a request with JSON."""
+        error = {"code": code, "message": "no", **members}
+        await self.json({"jsonrpc": "2.0", "id": self.message["id"], "error": error}, status)
+
+    def answer(self, **members: Any) -> dict[str, Any]:
+        """A response to the request, modern or not."""
+        return {"jsonrpc": "2.0", "id": self.message["id"], "result": members}
+
+    async def stream(self, **headers: str) -> None:
+        """Begin an event stream."""
+        await self._start(200, EVENTS, headers)
+
+    async def event(self, value: Any = None, **fields: Any) -> None:
+        """One event: a message, or fields as they are."""
+        if value is not None:
+            fields["data"] = json.dumps(value)
+        await self.piece("".join(f"{name}: {each}\n" for name, each in fields.items()) + "\n")
+
+    async def piece(self, text: str | bytes) -> None:
+        """A part of a stream."""
+        body = text.encode() if isinstance(text, str) else text
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def end(self) -> None:
+        """End a stream as it should."""
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def gone(self) -> None:
+        """Wait for the client to leave."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.left = True
+        self.over.set()
+
+    async def _start(self, status: int, kind: str | None, headers: Mapping[str, str]) -> None:
+        pairs = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        if kind is not None:
+            pairs.append(("content-type", kind))
+        raw = [(name.encode(), value.encode()) for name, value in pairs]
+        await self._send({"type": "http.response.start", "status": status, "headers": raw})
+
+
+class Site:
+    """What happens behind one URL.
+
+    Attributes:
+        url: For a client.
+        seen: The requests, in the order of their arrival.
+    """
+
+    def __init__(self, host: Host, path: str) -> None:
+        self.path = path
+        self.origin = host.origin
+        self.url = host.origin + path
+        self.seen: list[Exchange] = []
+        self._handlers: dict[str, Handle] = {}
+        self._arrived = threading.Condition()
+
+    def on(self, *methods: str) -> Callable[[Handle], Handle]:
+        """Say what happens to a method of MCP, to ``GET`` or ``DELETE``, or to an ``answer``."""
+
+        def register(handle: Handle) -> Handle:
+            self._handlers.update(dict.fromkeys(methods, handle))
+            return handle
+
+        return register
+
+    def methods(self) -> list[str]:
+        """What was asked, in order."""
+        return [each.method for each in self.seen]
+
+    def of(self, method: str) -> list[Exchange]:
+        """The requests of one method."""
+        return [each for each in self.seen if each.method == method]
+
+    async def arrival(self, method: str, count: int = 1) -> Exchange:
+        """Wait until a method has been asked so many times; the last of these requests."""
+
+        def wait() -> bool:
+            with self._arrived:
+                return self._arrived.wait_for(lambda: len(self.of(method)) >= count, PATIENCE)
+
+        assert await anyio.to_thread.run_sync(wait), f"{method} did not come; {self.methods()}"
+        return self.of(method)[count - 1]
+
+    async def serve(self, exchange: Exchange) -> None:
+        await exchange.read()
+        with self._arrived:
+            self.seen.append(exchange)
+            self._arrived.notify_all()
+        handle = self._handlers.get(exchange.method)
+        if handle is not None:
+            await handle(exchange)
+        elif exchange.verb == "POST":
+            await exchange.reply(400)
+        else:
+            await exchange.reply(405)
+
+    # --- servers that know the protocol -----------------------------------------------------------
+
+    def modern(self) -> Site:
+        """Can be discovered."""
+
+        @self.on("server/discover")
+        async def discover(exchange: Exchange) -> None:
+            await exchange.result(
+                resultType="complete",
+                supportedVersions=["2026-07-28"],
+                capabilities={},
+                ttlMs=0,
+                cacheScope="private",
+            )
+
+        return self
+
+    def legacy(self, session: str | None = "s1", version: str = "2025-11-25") -> Site:
+        """Wants a handshake."""
+
+        @self.on("initialize")
+        async def initialize(exchange: Exchange) -> None:
+            headers = {} if session is None else {"mcp-session-id": session}
+            info = {"name": "fake", "version": "1"}
+            await exchange.result(
+                headers, protocolVersion=version, capabilities={}, serverInfo=info
+            )
+
+        @self.on("notifications/initialized", "notifications/cancelled", "answer")
+        async def take(exchange: Exchange) -> None:
+            await exchange.reply(202)
+
+        @self.on("DELETE")
+        async def delete(exchange: Exchange) -> None:
+            await exchange.reply(204)
+
+        return self
+
+
+class Host:
+    """The server that all sites are on."""
+
+    def __init__(self, port: int) -> None:
+        self.origin = f"http://127.0.0.1:{port}"
+        self._sites: dict[str, Site] = {}
+
+    def site(self, path: str = "/mcp") -> Site:
+        """A site at a path that no other has, with this end."""
+        site = Site(self, f"/{len(self._sites)}{path}")
+        self._sites[site.path] = site
+        return site
+
+    def also(self, site: Site, path: str) -> str:
+        """A path beside that of a site, for the same site."""
+        found = site.path.rpartition("/")[0] + path
+        self._sites[found] = site
+        return found
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        exchange = Exchange(scope, receive, send)
+        try:
+            await self._sites[exchange.path].serve(exchange)
+        finally:
+            exchange.over.set()
+
+
+@contextmanager
+def hosting() -> Iterator[Host]:
+    """Run a server in a thread."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host = Host(listener.getsockname()[1])
+        config = uvicorn.Config(
+            host, lifespan="off", ws="none", log_level="critical", timeout_graceful_shutdown=1
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield host
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE)
+            assert not thread.is_alive()

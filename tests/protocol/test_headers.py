@@ -1,0 +1,634 @@
+"""The headers that repeat the body (PROTOCOL.md §8.4): what agrees, and what is refused."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpkit.errors import HeaderMismatch
+from mcpkit.http import by_name
+from mcpkit.protocol.headers import (
+    HeaderParameter,
+    check_method,
+    check_name,
+    check_parameters,
+    check_version,
+    declared_in,
+    encode_value,
+    parameter_headers,
+    require_version,
+)
+
+VERSION = "2026-07-28"
+
+
+def refused(check: Callable[..., object], *arguments: Any) -> str:
+    """The message of the refusal."""
+    with pytest.raises(HeaderMismatch) as caught:
+        check(*arguments)
+    assert caught.value.code == -32020
+    return caught.value.message
+
+
+def tool(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+def header(name: Any, kind: Any = "string", **more: Any) -> dict[str, Any]:
+    return {"type": kind, "x-mcp-header": name, **more}
+
+
+# --- headers by name ------------------------------------------------------------------------------
+
+
+def test_headers_are_found_by_name() -> None:
+    assert by_name([(b"host", b"a"), (b"mcp-method", b"ping")])[b"mcp-method"] == b"ping"
+
+
+def test_a_header_sent_twice_equals_neither_of_its_values() -> None:
+    """SEC-14: a proxy may have routed on the first and a server acted on the last."""
+    headers = by_name([(b"mcp-name", b"add"), (b"host", b"a"), (b"mcp-name", b"delete")])
+    assert headers == {b"mcp-name": b"add, delete", b"host": b"a"}
+    refused(check_name, headers, "add")
+    refused(check_name, headers, "delete")
+
+
+# --- version --------------------------------------------------------------------------------------
+
+
+def test_the_version_of_the_header_is_read() -> None:
+    assert require_version({b"mcp-protocol-version": b" 2026-07-28\t"}) == VERSION
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {b"mcp-protocol-version": b""},
+        {b"mcp-protocol-version": b"  "},
+        {b"mcp-protocol-version": b"2026\xff"},
+    ],
+    ids=["missing", "empty", "blank", "no text"],
+)
+def test_a_request_names_its_version(headers: dict[bytes, bytes]) -> None:
+    """HTTPM-2."""
+    assert "MCP-Protocol-Version" in refused(require_version, headers)
+    refused(check_version, headers, None)
+
+
+def test_header_and_meta_name_one_version() -> None:
+    """HTTPM-6."""
+    check_version({b"mcp-protocol-version": b"2026-07-28"}, VERSION)
+
+
+@pytest.mark.parametrize("found", [b"2025-11-25", b"2026-07-2", b"2026-07-28, 2026-07-28"])
+def test_another_version_than_in_meta_is_refused(found: bytes) -> None:
+    """HTTPM-6."""
+    message = refused(check_version, {b"mcp-protocol-version": found}, VERSION)
+    assert message == (
+        f"MCP-Protocol-Version: expected '2026-07-28' as in the body, got '{found.decode()}'"
+    )
+
+
+def test_a_version_that_nobody_knows_is_none_of_its_business() -> None:
+    """HTTPM-6: the comparison comes first, support is another question."""
+    check_version({b"mcp-protocol-version": b"1999-01-01"}, "1999-01-01")
+
+
+def test_without_a_version_in_meta_there_is_nothing_to_compare() -> None:
+    """HTTPM-7: what `_meta` lacks is another error."""
+    check_version({b"mcp-protocol-version": b"2026-07-28"}, None)
+
+
+# --- method ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("found", [b"tools/list", b" tools/list ", b"\ttools/list", b"tools/list "])
+def test_the_method_agrees_whatever_blanks_are_around_it(found: bytes) -> None:
+    """HTTPM-3."""
+    check_method({b"mcp-method": found}, "tools/list")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        b"TOOLS/LIST",
+        b"tools/call",
+        b"",
+        b"tools/list\n",
+        b"\xa0tools/list",
+        b"tools/list\xff",
+        b"=?base64?dG9vbHMvbGlzdA==?=",
+    ],
+)
+def test_another_method_is_refused(found: bytes) -> None:
+    """HTTPM-2, HTTPM-3; HTTPM-4 does not encode methods."""
+    assert "Mcp-Method" in refused(check_method, {b"mcp-method": found}, "tools/list")
+
+
+def test_a_request_names_its_method() -> None:
+    """HTTPM-2."""
+    assert refused(check_method, {b"mcp-name": b"add"}, "tools/list") == (
+        "Mcp-Method: expected as in the body, but the header is missing"
+    )
+
+
+# --- name -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "name"),
+    [
+        (b"add", "add"),
+        (b" add\t", "add"),
+        (b"file:///a%20b", "file:///a%20b"),
+        (b"a, b", "a, b"),
+        (b"", ""),
+        (b"=?base64?SGVsbG8=?=", "Hello"),
+        (b" =?base64?SGVsbG8=?= ", "Hello"),
+        (b"=?base64??=", ""),
+        (b"=?base64?IGEg?=", " a "),
+        (b"=?base64?w6k=?=", "é"),
+        (b"=?base64?PT9iYXNlNjQ/SGVsbG8/PQ==?=", "=?base64?Hello?="),
+        ("é".encode(), "é"),
+        # literals: without both markers there is nothing to decode
+        (b"SGVsbG8=", "SGVsbG8="),
+        (b"=?base64?SGVsbG8=", "=?base64?SGVsbG8="),
+        (b"SGVsbG8=?=", "SGVsbG8=?="),
+        (b"=?base64?=", "=?base64?="),
+        (b"=?BASE64?SGVsbG8=?=", "=?BASE64?SGVsbG8=?="),
+        (b"=?utf-8?B?SGVsbG8=?=", "=?utf-8?B?SGVsbG8=?="),
+    ],
+)
+def test_the_name_agrees(found: bytes, name: str) -> None:
+    """HTTPM-3, HTTPM-4."""
+    check_name({b"mcp-name": found}, name)
+
+
+@pytest.mark.parametrize(
+    ("found", "name"),
+    [
+        (b"Add", "add"),
+        (b"ad", "add"),
+        (b"SGVsbG8=", "Hello"),
+        (b"=?BASE64?SGVsbG8=?=", "Hello"),
+        (b"=?base64?SGVsbG8=", "Hello"),
+        (b"=?base64?SGVsbG8=?=", "=?base64?SGVsbG8=?="),
+        (b" a ", " a "),
+        (b"\xe9", "é"),
+        (b"\xed\xa0\x80", "\ud800"),
+    ],
+)
+def test_another_name_is_refused(found: bytes, name: str) -> None:
+    """HTTPM-2 to HTTPM-4."""
+    assert "Mcp-Name" in refused(check_name, {b"mcp-name": found}, name)
+
+
+WRONG_BASE64 = {
+    "no padding": "SGVsbG8",
+    "too much padding": "SGVsbG8==",
+    "padding alone": "=",
+    "outside the alphabet": "SGVs!!!bG8=",
+    "blank inside": "SGVs bG8=",
+    "alphabet for URLs": "8J-YgA==",
+    "padding inside": "SGVs=bG8=",
+    "bits left over": "SGVsbG9=",
+    "no UTF-8": "/w==",
+    "letters beyond ASCII": "é===",
+}
+
+
+@pytest.mark.parametrize("wrapped", WRONG_BASE64.values(), ids=WRONG_BASE64)
+def test_base64_is_strict(wrapped: str) -> None:
+    """HTTPM-4."""
+    for name in ("Hello", "", f"=?base64?{wrapped}?="):
+        message = refused(check_name, {b"mcp-name": f"=?base64?{wrapped}?=".encode()}, name)
+        assert message == "Mcp-Name: expected base64 of UTF-8 between =?base64? and ?="
+
+
+def test_a_name_is_required() -> None:
+    """HTTPM-2."""
+    refused(check_name, {}, "add")
+
+
+def test_a_message_stays_on_one_line() -> None:
+    """SEC-13: what was decoded may hold anything, and messages go into logs."""
+    message = refused(check_name, {b"mcp-name": b"=?base64?YQpi?="}, "c\nd")
+    assert message == r"Mcp-Name: expected 'c\nd' as in the body, got 'a\nb'"
+
+
+def test_a_message_does_not_repeat_a_long_name() -> None:
+    assert len(refused(check_name, {b"mcp-name": b"a" * 5000}, "b" * 5000)) < 250
+
+
+# --- encoding -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "a", "us-west1", "a b", "=?base64?", "?=", "=?BASE64?YQ==?="])
+def test_what_a_header_can_carry_is_sent_as_it_is(text: str) -> None:
+    """HDR-6."""
+    assert encode_value(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "é",
+        "😀",
+        " a",
+        "a ",
+        "\ta",
+        " ",
+        "a\tb",
+        "a\r\nX-Evil: 1",
+        "a\n",
+        "\x00",
+        "\x7f",
+        "=?base64?YQ==?=",
+        "=?base64?=",
+    ],
+)
+def test_what_a_header_cannot_carry_is_wrapped(text: str) -> None:
+    """HDR-6."""
+    assert encode_value(text) == f"=?base64?{b64encode(text.encode()).decode()}?="
+
+
+@given(st.text() | st.text("=?base64 \tYQ"))
+def test_what_is_encoded_is_understood(text: str) -> None:
+    """HDR-6, HTTPM-4."""
+    value = encode_value(text)
+    assert value.isascii()
+    assert value.isprintable()
+    assert value == value.strip()
+    check_name({b"mcp-name": value.encode("ascii")}, text)
+
+
+@given(st.text(), st.text())
+def test_two_texts_are_never_encoded_alike(one: str, other: str) -> None:
+    """SEC-14."""
+    if one != other:
+        refused(check_name, {b"mcp-name": encode_value(one).encode("ascii")}, other)
+
+
+# --- what a schema declares -----------------------------------------------------------------------
+
+
+def test_most_schemas_declare_nothing() -> None:
+    assert declared_in(tool(a={"type": "string"})) == ()
+    assert declared_in({"type": "object"}) == ()
+
+
+@pytest.mark.parametrize("kind", ["string", "integer", "boolean"])
+def test_a_property_declares_its_header(kind: Any) -> None:
+    """HDR-2."""
+    found = declared_in(tool(region=header("Region", kind), other={"type": "number"}))
+    assert found == (HeaderParameter(b"mcp-param-region", "Mcp-Param-Region", ("region",), kind),)
+
+
+def test_a_property_inside_objects_declares_its_header() -> None:
+    """HDR-2."""
+    inner = {"type": "object", "properties": {"zone": header("Zone")}}
+    found = declared_in(tool(place={"type": "object", "properties": {"at": inner}}))
+    assert [each.path for each in found] == [("place", "at", "zone")]
+
+
+def test_headers_are_found_in_the_order_of_the_schema() -> None:
+    found = declared_in(tool(b=header("B"), a=tool(c=header("C")), d=header("D")))
+    assert [each.name for each in found] == ["Mcp-Param-B", "Mcp-Param-C", "Mcp-Param-D"]
+
+
+def test_a_header_may_be_called_method() -> None:
+    """HDR-7."""
+    assert declared_in(tool(a=header("Method")))[0].name == "Mcp-Param-Method"
+
+
+@pytest.mark.parametrize("name", ["a", "Region-1", "!#$%&'*+-.^_`|~09AZaz"])
+def test_a_token_may_be_a_name(name: str) -> None:
+    """HDR-1."""
+    (found,) = declared_in(tool(a=header(name)))
+    assert found.header == b"mcp-param-" + name.lower().encode()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "My Region", "a:b", "a\r\nX-Evil", "a\n", "\x00", "é", "a/b", "(a)", '"a"', None, 1, True],
+)
+def test_anything_else_may_not(name: Any) -> None:
+    """HDR-1."""
+    with pytest.raises(ValueError, match=r'^"x-mcp-header" at a is .* use letters, digits'):
+        declared_in(tool(a=header(name)))
+
+
+def test_a_name_is_used_once() -> None:
+    """HDR-1: case does not count, nor does the place."""
+    with pytest.raises(ValueError, match=r"at b/c has the name REGION, which is taken by a, "):
+        declared_in(tool(a=header("Region"), b=tool(c=header("REGION"))))
+
+
+@pytest.mark.parametrize(
+    ("schema", "instead"),
+    [
+        (header("A", "number"), "'number'"),
+        (header("A", "object"), "'object'"),
+        (header("A", "array"), "'array'"),
+        (header("A", "null"), "'null'"),
+        (header("A", ["string", "integer"]), "string"),
+        (header("A", ["string"]), "string"),
+        ({"x-mcp-header": "A"}, "'nothing'"),
+        ({"x-mcp-header": "A", "enum": ["a", "b"]}, "'nothing'"),
+        ({"x-mcp-header": "A", "$ref": "#/$defs/A"}, r"'\$ref'"),
+        ({"x-mcp-header": "A", "anyOf": [{"type": "string"}, {"type": "integer"}]}, "'anyOf'"),
+    ],
+)
+def test_other_types_have_no_headers(schema: dict[str, Any], instead: str) -> None:
+    """HDR-2."""
+    with pytest.raises(ValueError, match=rf"at a needs the type .*, not .*{instead}.*; change"):
+        declared_in(tool(a=schema))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        header("A", ["string", "null"]),
+        {"x-mcp-header": "A", "anyOf": [{"type": "string"}, {"type": "null"}]},
+    ],
+)
+def test_null_is_no_type_of_a_header(schema: dict[str, Any]) -> None:
+    """HDR-2: of several types none is the one; a property that may be missing serves as well."""
+    with pytest.raises(ValueError, match=r"and not null; make it an optional property"):
+        declared_in(tool(a=schema))
+
+
+PLACES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "items": lambda s: tool(a={"type": "array", "items": s}),
+    "items ": lambda s: tool(a={"type": "array", "items": tool(b=s)}),
+    "prefixItems": lambda s: tool(a={"type": "array", "prefixItems": [s]}),
+    "contains": lambda s: tool(a={"type": "array", "contains": s}),
+    "additionalProperties": lambda s: {"type": "object", "additionalProperties": s},
+    "unevaluatedProperties": lambda s: {"type": "object", "unevaluatedProperties": s},
+    "patternProperties": lambda s: {"type": "object", "patternProperties": {"^a": s}},
+    "propertyNames": lambda s: {"type": "object", "propertyNames": s},
+    "anyOf": lambda s: tool(a={"anyOf": [s, {"type": "null"}]}),
+    "anyOf ": lambda s: {"type": "object", "anyOf": [tool(a=s)]},
+    "oneOf": lambda s: tool(a={"oneOf": [s]}),
+    "allOf": lambda s: tool(a={"allOf": [s]}),
+    "not": lambda s: tool(a={"not": s}),
+    "if": lambda s: {"type": "object", "if": tool(a=s)},
+    "then": lambda s: {"type": "object", "then": tool(a=s)},
+    "else": lambda s: {"type": "object", "else": tool(a=s)},
+    "dependentSchemas": lambda s: {"type": "object", "dependentSchemas": {"a": tool(b=s)}},
+    "dependencies": lambda s: {"type": "object", "dependencies": {"a": tool(b=s), "c": ["d"]}},
+    "$defs": lambda s: {**tool(a={"$ref": "#/$defs/A"}), "$defs": {"A": s}},
+    "definitions": lambda s: {**tool(a={"$ref": "#/definitions/A"}), "definitions": {"A": s}},
+    "x-unheard-of": lambda s: tool(a={"type": "string", "x-unheard-of": s}),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_only_properties_lead_to_a_header(place: str) -> None:
+    """HDR-2."""
+    with pytest.raises(
+        ValueError, match=r" cannot be reached through properties alone; "
+    ) as caught:
+        declared_in(PLACES[place](header("A")))
+    assert f"below {place.strip()} " in str(caught.value)
+
+
+def test_the_arguments_as_a_whole_have_no_header() -> None:
+    """HDR-2."""
+    with pytest.raises(ValueError, match="at the schema itself cannot be reached"):
+        declared_in({"type": "object", "x-mcp-header": "A"})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        tool(**{"x-mcp-header": {"type": "object"}}),
+        {"type": "object", "$defs": {"x-mcp-header": {"type": "string"}}},
+        tool(a={"type": "object", "default": {"x-mcp-header": 1}}),
+        tool(a={"type": "object", "const": {"x-mcp-header": 1}}),
+        tool(a={"enum": [{"x-mcp-header": 1}]}),
+        tool(a={"type": "object", "examples": [{"x-mcp-header": 1}]}),
+        {"type": "object", "dependentRequired": {"x-mcp-header": ["a"]}},
+    ],
+)
+def test_a_word_that_looks_like_the_keyword_is_not_it(schema: dict[str, Any]) -> None:
+    assert declared_in(schema) == ()
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": None},
+        {"type": "object", "properties": {"a": True}},
+        {"type": "object", "properties": ["a"], "items": [1, True, None]},
+    ],
+)
+def test_what_is_no_schema_is_passed_over(schema: dict[str, Any]) -> None:
+    assert declared_in(schema) == ()
+
+
+def test_a_schema_without_end_is_refused() -> None:
+    endless: dict[str, Any] = {"type": "object"}
+    endless["properties"] = {"a": endless, "b": endless}
+    with pytest.raises(ValueError, match="nested more than 100 deep"):
+        declared_in(endless)
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+REGION = declared_in(tool(region=header("Region")))
+COUNT = declared_in(tool(count=header("Count", "integer")))
+DRY = declared_in(tool(dry=header("Dry", "boolean")))
+ZONE = declared_in(tool(place=tool(zone=header("Zone"))))
+
+AGREEING: list[tuple[bytes, Any]] = [
+    (b"us-west1", "us-west1"),
+    (b"  us-west1\t", "us-west1"),
+    (b"=?base64?SGVsbG8=?=", "Hello"),
+    (b"SGVsbG8=", "SGVsbG8="),
+    (b"=?base64?SGVsbG8=", "=?base64?SGVsbG8="),
+    (b"", ""),
+    ("é".encode(), "é"),
+    (b"42", 42),
+    (b"42.0", 42),
+    (b"42", 42.0),
+    (b"4.2e1", 42),
+    (b"4200E-2", 42),
+    (b"-7", -7),
+    (b"-0", 0),
+    (b"=?base64?NDI=?=", 42),
+    (b"9007199254740991", 2**53 - 1),
+    (b"-9007199254740991", -(2**53) + 1),
+    (b"true", True),
+    (b"false", False),
+    (b"42.5", 42.5),  # not for an integer, which is what validation will say
+]
+
+
+@pytest.mark.parametrize(("found", "value"), AGREEING)
+def test_a_parameter_agrees(found: bytes, value: Any) -> None:
+    """HDR-4, HDR-5."""
+    check_parameters({b"mcp-param-region": found}, REGION, {"region": value})
+
+
+DIFFERING: list[tuple[bytes, Any]] = [
+    (b"us-west2", "us-west1"),
+    (b"US-WEST1", "us-west1"),
+    (b"", "us-west1"),
+    (b"us-west1", ""),
+    (b"=?base64?SGVsbG8?=", "Hello"),
+    (b"=?base64?SGVs!!!bG8=?=", "Hello"),
+    (b"SGVsbG8=", "Hello"),
+    (b"\xff", "\xff"),
+    (b"42.0", "42"),
+    (b"43", 42),
+    (b"42.00000000000000000001", 42),
+    (b"042", 42),
+    (b"+42", 42),
+    (b"4_2", 42),
+    (b".42e2", 42),
+    (b"0x2a", 42),
+    ("٤٢".encode(), 42),
+    (b"4.2e1000000000", 42),
+    (b"NaN", float("nan")),
+    (b"nan", float("nan")),
+    (b"inf", float("inf")),
+    (b"9007199254740992", 2**53),
+    (b"-9007199254740992", -(2**53)),
+    (b"1" * 5000, int("1" * 4000)),
+    (b"", 0),
+    (b"1", True),
+    (b"True", True),
+    (b"TRUE", True),
+    (b"false", True),
+    (b"true", 1),
+    (b"0", False),
+    (b"[]", []),
+    (b"{}", {}),
+]
+
+
+@pytest.mark.parametrize(("found", "value"), DIFFERING)
+def test_another_parameter_is_refused(found: bytes, value: Any) -> None:
+    """HDR-4, HDR-5, HTTPM-4."""
+    headers = {b"mcp-param-region": found}
+    assert "Mcp-Param-Region" in refused(check_parameters, headers, REGION, {"region": value})
+
+
+@pytest.mark.parametrize(
+    ("declared", "arguments"),
+    [
+        (REGION, {"region": "eu"}),
+        (REGION, {"region": ""}),
+        (COUNT, {"count": 0}),
+        (DRY, {"dry": False}),
+        (ZONE, {"place": {"zone": "a"}}),
+    ],
+)
+def test_a_value_needs_its_header(
+    declared: tuple[HeaderParameter, ...], arguments: dict[str, Any]
+) -> None:
+    """HDR-4."""
+    assert "but the header is missing" in refused(check_parameters, {}, declared, arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"place": None},
+        {"place": {}},
+        {"place": {"zone": None}},
+        {"place": 1},
+        {"place": [{"zone": "a"}]},
+        {"zone": "a"},
+    ],
+)
+class TestWithoutAValue:
+    def test_no_header_is_expected(self, arguments: dict[str, Any]) -> None:
+        """HDR-4."""
+        check_parameters({}, ZONE, arguments)
+
+    @pytest.mark.parametrize("found", [b"a", b"", b"null"])
+    def test_a_header_is_refused(self, arguments: dict[str, Any], found: bytes) -> None:
+        """HDR-4 (REC)."""
+        message = refused(check_parameters, {b"mcp-param-zone": found}, ZONE, arguments)
+        assert message == (
+            "Mcp-Param-Zone: expected no such header, as the argument place.zone has no value"
+        )
+
+
+def test_a_value_is_looked_for_at_its_own_path_only() -> None:
+    """HDR-4."""
+    arguments = {"zone": "b", "place": {"zone": "a"}}
+    check_parameters({b"mcp-param-zone": b"a"}, ZONE, arguments)
+    refused(check_parameters, {b"mcp-param-zone": b"b"}, ZONE, arguments)
+
+
+@pytest.mark.parametrize("headers", [{}, {b"mcp-param-zone": b"a"}])
+def test_a_value_cannot_hide_in_text(headers: dict[bytes, bytes]) -> None:
+    """SEC-14: what is sent as the text of an object is read as one later."""
+    refused(check_parameters, headers, ZONE, {"place": '{"zone": "a"}'})
+
+
+def test_every_parameter_is_compared() -> None:
+    """HDR-4."""
+    declared = (*REGION, *COUNT)
+    headers = {b"mcp-param-region": b"eu", b"mcp-param-count": b"2"}
+    check_parameters(headers, declared, {"region": "eu", "count": 2})
+    refused(check_parameters, headers, declared, {"region": "eu", "count": 3})
+
+
+def test_headers_that_nothing_declares_are_passed_over() -> None:
+    """HDR-7."""
+    check_parameters({b"mcp-param-other": b"=?base64?!?="}, (), {"other": "a"})
+
+
+def test_a_message_does_not_repeat_what_was_sent() -> None:
+    """SEC-13."""
+    headers = {b"mcp-param-region": b"secret-one"}
+    message = refused(check_parameters, headers, REGION, {"region": "secret-two"})
+    assert message == "Mcp-Param-Region: expected the value of the argument region, got another"
+
+
+# --- the client -----------------------------------------------------------------------------------
+
+
+def test_a_client_repeats_what_is_declared() -> None:
+    """HDR-4 to HDR-6."""
+    arguments = {"region": "Ålesund", "count": 42.0, "dry": False, "place": {"zone": "a"}, "b": 1}
+    assert parameter_headers((*REGION, *COUNT, *DRY, *ZONE), arguments) == {
+        "Mcp-Param-Region": "=?base64?w4VsZXN1bmQ=?=",
+        "Mcp-Param-Count": "42",
+        "Mcp-Param-Dry": "false",
+        "Mcp-Param-Zone": "a",
+    }
+
+
+@pytest.mark.parametrize("value", [None, [], {}, 2**53, -(2**53), float("inf"), int("9" * 4000)])
+def test_a_client_leaves_out_what_no_header_can_carry(value: Any) -> None:
+    """HDR-4, HDR-5."""
+    assert parameter_headers(REGION, {"region": value}) == {}
+
+
+SCALARS = (
+    st.text()
+    | st.booleans()
+    | st.integers(-(2**53) + 1, 2**53 - 1)
+    | st.floats(-(2.0**53) + 1, 2.0**53 - 1)
+    | st.none()
+)
+
+
+@given(SCALARS)
+def test_a_server_agrees_with_a_client(value: Any) -> None:
+    """HDR-4 to HDR-6."""
+    sent = parameter_headers(REGION, {"region": value})
+    headers = {name.lower().encode(): text.encode("ascii") for name, text in sent.items()}
+    check_parameters(headers, REGION, {"region": value})

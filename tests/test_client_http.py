@@ -1,0 +1,1518 @@
+"""The client over HTTP, against servers that behave in every way a server may, or may not."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from mcpkit import Client
+from mcpkit.errors import (
+    ConnectionClosed,
+    HeaderMismatch,
+    InvalidRequest,
+    MethodNotFound,
+    ProtocolError,
+    UnsupportedProtocolVersion,
+)
+from mcpkit.testing import REVISIONS
+from mcpkit.transports import http_client
+from tests.loopback import PATIENCE, Exchange, Host, Site, hosting, until, within
+
+pytestmark = pytest.mark.anyio
+
+HANDSHAKE, MODERN = REVISIONS[:-1], REVISIONS[-1]
+TEXT = [{"type": "text", "text": "done"}]
+JSON_OR_EVENTS = "application/json, text/event-stream"
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Host]:
+    with hosting() as found:
+        yield found
+
+
+@pytest.fixture
+def site(host: Host) -> Site:
+    return host.site()
+
+
+@pytest.fixture
+def modern(site: Site) -> Site:
+    """A server without handshake, whose tools say that they are done."""
+    site.modern()
+
+    @site.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.result(resultType="complete", content=TEXT)
+
+    return site
+
+
+@pytest.fixture
+def legacy(site: Site) -> Site:
+    """A server with a handshake, whose tools say that they are done."""
+    site.legacy()
+
+    @site.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.result(content=TEXT)
+
+    return site
+
+
+def progress(exchange: Exchange, number: int) -> dict[str, Any]:
+    token = exchange.params["_meta"]["progressToken"]
+    return notification("notifications/progress", progressToken=token, progress=number)
+
+
+def notification(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def asks(id: str, method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+# --- which revision (ERA-11 to ERA-13) ------------------------------------------------------------
+
+
+async def test_a_server_that_can_be_discovered_needs_no_handshake(modern: Site) -> None:
+    """ERA-11."""
+    async with Client(modern.url) as client:
+        assert client.revision == MODERN
+    assert modern.methods() == ["server/discover"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (400, b"", None),
+        (400, b"<h1>Bad request</h1>", "text/html"),
+        (400, b'{"detail": "no session"}', "application/json"),
+        (400, b'{"error": {"code": -32022}}', "application/json"),
+        (404, b"not found", "text/plain"),
+        (405, b"", None),
+        (406, b"", None),
+        (422, b"{}", "application/json"),
+        (400, b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32600}}', "application/json"),
+        (400, b'{"jsonrpc": "2.0", "id": "x", "error": {"code": -1}}', "application/json"),
+        (500, b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -32603}}', "application/json"),
+        (200, b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -32601}}', "application/json"),
+        (200, b'{"jsonrpc": "2.0", "id": 1, "result": {}}', "application/json"),
+        (200, b'{"jsonrpc": "2.0", "id": 1, "result": "hello"}', "application/json"),
+    ],
+)
+async def test_any_other_refusal_leads_to_the_handshake(
+    legacy: Site, status: int, body: bytes, kind: str | None
+) -> None:
+    """ERA-11."""
+
+    @legacy.on("server/discover")
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.reply(status, body, kind)
+
+    async with Client(legacy.url) as client:
+        assert client.revision == HANDSHAKE[-1]
+        assert (await client.call_tool("t")).text == "done"
+
+
+async def test_silence_leads_to_the_handshake(legacy: Site) -> None:
+    @legacy.on("server/discover")
+    async def wait(exchange: Exchange) -> None:
+        await exchange.gone()
+
+    async with Client(legacy.url, probe_timeout=0.2) as client:
+        assert client.revision == HANDSHAKE[-1]
+
+
+async def test_an_error_that_lists_a_shared_version_is_tried_again(site: Site) -> None:
+    """ERA-13: a recognised error means that there is no handshake."""
+    site.modern()
+    discover = site._handlers["server/discover"]
+
+    @site.on("server/discover")
+    async def refuse_once(exchange: Exchange) -> None:
+        if len(site.seen) == 1:
+            data = {"supported": ["2999-01-01", MODERN], "requested": "x"}
+            await exchange.error(-32022, 400, data=data)
+        else:
+            await discover(exchange)
+
+    async with Client(site.url) as client:
+        assert client.revision == MODERN
+    assert site.methods() == ["server/discover"] * 2
+
+
+async def test_an_error_that_lists_older_versions_leads_to_the_handshake(legacy: Site) -> None:
+    @legacy.on("server/discover")
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.error(-32022, 400, data={"supported": [HANDSHAKE[-1]], "requested": "x"})
+
+    async with Client(legacy.url) as client:
+        assert client.revision == HANDSHAKE[-1]
+
+
+@pytest.mark.parametrize(
+    ("code", "data", "error"),
+    [
+        (-32022, {"supported": ["2999-01-01"], "requested": "x"}, UnsupportedProtocolVersion),
+        (-32020, None, HeaderMismatch),
+        (-32021, {"requiredCapabilities": {"roots": {}}}, ProtocolError),
+    ],
+)
+async def test_a_recognised_error_without_a_way_out_is_raised(
+    site: Site, code: int, data: Any, error: type[Exception]
+) -> None:
+    """ERA-13: no handshake is tried."""
+
+    @site.on("server/discover")
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.error(code, 400, data=data)
+
+    with pytest.raises(error):
+        await Client(site.url).__aenter__()
+    assert site.methods() == ["server/discover"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "shown"),
+    [
+        (401, b"", None, "answered 401 Unauthorized"),
+        (403, b"Forbidden\n  origin", "text/plain", "answered 403 Forbidden: Forbidden origin"),
+        (429, b"", None, "answered 429 Too Many Requests"),
+        (500, b"x" * 300, "text/plain", "answered 500 Internal Server Error: " + "x" * 200 + "…"),
+        (503, b"\xff", "text/plain", "answered 503 Service Unavailable: �"),
+        (200, b"<h1>Hi</h1>", "text/html", "200 OK with text/html instead of an answer: <h1>Hi"),
+        (202, b"", None, "answered 202 Accepted with no content instead of an answer"),
+        (200, b"{}", "application/json", "200 OK with application/json instead of an answer: {}"),
+    ],
+)
+async def test_other_answers_are_errors_that_show_them(
+    site: Site, status: int, body: bytes, kind: str | None, shown: str
+) -> None:
+    @site.on("server/discover", "initialize")
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.reply(status, body, kind)
+
+    with pytest.raises(ConnectionClosed) as raised:
+        await Client(site.url).__aenter__()
+    assert shown in str(raised.value)
+    assert str(raised.value).startswith(site.url)
+    assert site.methods() == ["server/discover"]
+
+
+async def test_what_denies_access_in_json_is_raised_as_it_is(site: Site) -> None:
+    @site.on("server/discover")
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.error(-32001, 401)
+
+    with pytest.raises(ProtocolError, match="no"):
+        await Client(site.url).__aenter__()
+    assert site.methods() == ["server/discover"]
+
+
+async def test_a_refusal_that_never_ends_is_still_one(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client, "_FOREIGN_PATIENCE", 0.1)
+
+    @site.on("server/discover")
+    async def drip(exchange: Exchange) -> None:
+        await exchange._start(503, "text/plain", {})
+        await exchange.piece("wait")
+        await exchange.gone()
+
+    with pytest.raises(ConnectionClosed, match="503"):
+        await Client(site.url, timeout=None, probe_timeout=PATIENCE).__aenter__()
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+async def test_a_handshake_revision_that_was_asked_for_is_asked_for(
+    site: Site, revision: str
+) -> None:
+    site.legacy(version=revision)
+    async with Client(site.url, revision=revision) as client:
+        assert client.revision == revision
+    assert site.seen[0].params["protocolVersion"] == revision
+
+
+async def test_a_modern_revision_that_was_asked_for_is_insisted_on(legacy: Site) -> None:
+    with pytest.raises(ConnectionClosed, match="400 Bad Request"):
+        await Client(legacy.url, revision=MODERN).__aenter__()
+    assert legacy.methods() == ["server/discover"]
+
+
+# --- no server ------------------------------------------------------------------------------------
+
+
+async def test_no_server_is_one_line_that_names_the_url() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/mcp"
+    with pytest.raises(ConnectionClosed) as raised:
+        await Client(url).__aenter__()
+    assert str(raised.value).startswith(f"Cannot connect to {url}: ")
+    assert "\n" not in str(raised.value)
+
+
+async def test_a_server_that_hangs_up_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            listener.accept()[0].close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        with pytest.raises(ConnectionClosed, match="does not answer"):
+            await Client(url).__aenter__()
+        thread.join(PATIENCE)
+
+
+@pytest.mark.parametrize("url", ["http://", "http://host:port/mcp"])
+async def test_a_url_that_is_none(url: str) -> None:
+    with pytest.raises(ValueError, match="is not a URL"):
+        await Client(url).__aenter__()
+
+
+async def test_secrets_of_a_url_are_not_shown(site: Site) -> None:
+    url = site.url.replace("://", "://ann:hush@") + "?token=hush"
+    with pytest.raises(ConnectionClosed) as raised:
+        await Client(url, revision=MODERN).__aenter__()
+    assert "hush" not in str(raised.value)
+    assert site.path in str(raised.value)
+
+
+async def test_a_missing_library_is_named_by_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "mcpkit.transports.http_client")
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    with pytest.raises(ImportError, match=r'pip install "mcpkit\[client\]"'):
+        await Client("http://127.0.0.1:1/mcp").__aenter__()
+
+
+def test_nobody_else_loads_the_library() -> None:
+    code = "from mcpkit import Client; import sys; print('httpx2' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert run.stdout.strip() == "False"
+
+
+# --- 2026-07-28: what is sent ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "name"),
+    [
+        ("tools/call", {"name": "add", "arguments": {}}, "add"),
+        ("prompts/get", {"name": "plan"}, "plan"),
+        ("resources/read", {"uri": "file:///a b"}, "file:///a b"),
+        ("resources/read", {"uri": "a:ü"}, "=?base64?YTrDvA==?="),
+        ("tools/call", {"name": " padded"}, "=?base64?IHBhZGRlZA==?="),
+        ("tasks/get", {"taskId": "t1"}, "t1"),
+        ("tools/list", {"name": "x"}, None),
+        ("completion/complete", {"uri": "x"}, None),
+    ],
+)
+async def test_headers_repeat_what_the_body_says(
+    modern: Site, method: str, params: dict[str, Any], name: str | None
+) -> None:
+    """HTTPM-2, HDR-6."""
+
+    @modern.on(method)
+    async def answer(exchange: Exchange) -> None:
+        await exchange.result(resultType="complete")
+
+    async with Client(modern.url) as client:
+        await client.request(method, params)
+    sent = modern.seen[-1]
+    assert sent.headers["mcp-protocol-version"] == MODERN
+    assert sent.headers["mcp-method"] == method
+    assert sent.headers.get("mcp-name") == name
+    assert sent.headers["accept"] == JSON_OR_EVENTS
+    assert sent.headers["content-type"] == "application/json"
+
+
+async def test_there_is_no_session_without_a_handshake(modern: Site) -> None:
+    @modern.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.result({"mcp-session-id": "s1"}, resultType="complete", content=TEXT)
+
+    async with Client(modern.url) as client:
+        await client.call_tool("t")
+        await client.call_tool("t")
+    assert modern.methods() == ["server/discover", "tools/call", "tools/call"]
+    assert not any("mcp-session-id" in each.headers for each in modern.seen)
+
+
+async def test_an_unknown_method_is_an_error_of_the_protocol(modern: Site) -> None:
+    """HTTPM-5: status 404 has nothing to do with a session."""
+
+    @modern.on("tools/call")
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.error(-32601, 404)
+
+    async with Client(modern.url) as client:
+        with pytest.raises(MethodNotFound):
+            await client.call_tool("t")
+
+
+async def test_an_error_without_the_id_is_still_the_answer(modern: Site) -> None:
+    @modern.on("tools/call")
+    async def refuse(exchange: Exchange) -> None:
+        error = {"code": -32600, "message": "unreadable"}
+        await exchange.json({"jsonrpc": "2.0", "error": error}, 400)
+
+    async with Client(modern.url) as client:
+        with pytest.raises(InvalidRequest, match="unreadable"):
+            await client.call_tool("t")
+
+
+async def test_a_notification_is_a_post_of_its_own(modern: Site) -> None:
+    @modern.on("notifications/x")
+    async def take(exchange: Exchange) -> None:
+        await exchange.reply(202)
+
+    async with Client(modern.url) as client:
+        await client.notify("notifications/x")
+    assert modern.seen[-1].headers["mcp-method"] == "notifications/x"
+
+
+async def test_a_notification_that_is_refused_is_an_error(modern: Site) -> None:
+    async with Client(modern.url) as client:
+        with pytest.raises(ConnectionClosed, match="400"):
+            await client.notify("notifications/x")
+
+
+async def test_input_is_given_in_a_second_request(modern: Site) -> None:
+    """MRTR-16: with another id, and the state as it was."""
+
+    @modern.on("tools/call")
+    async def ask(exchange: Exchange) -> None:
+        if "inputResponses" in exchange.params:
+            await exchange.result(resultType="complete", content=TEXT)
+        else:
+            wish = {"method": "roots/list", "params": {}}
+            await exchange.result(
+                resultType="input_required", inputRequests={"r": wish}, requestState="ß="
+            )
+
+    async with Client(modern.url, roots=["file:///a"]) as client:
+        assert (await client.call_tool("t")).text == "done"
+    first, second = modern.of("tools/call")
+    assert second.params["inputResponses"] == {"r": {"roots": [{"uri": "file:///a"}]}}
+    assert second.params["requestState"] == "ß="
+    assert second.message["id"] != first.message["id"]
+
+
+# --- 2026-07-28: what comes back ------------------------------------------------------------------
+
+
+async def test_what_stands_before_the_answer_is_passed_on_as_it_comes(modern: Site) -> None:
+    """HTTPM-10."""
+    arrived = threading.Event()
+
+    @modern.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.stream()
+        await exchange.event(notification("notifications/message", level="info", data="a"))
+        await exchange.event(progress(exchange, 1))
+        await within(arrived)  # the answer waits until the client has been told
+        await exchange.event(exchange.answer(resultType="complete", content=TEXT))
+        await exchange.end()
+
+    told: list[Any] = []
+
+    def note(*progress: Any) -> None:
+        told.append(progress)
+        arrived.set()
+
+    async with Client(modern.url, on_log=lambda *entry: told.append(entry)) as client:
+        assert (await client.call_tool("t", on_progress=note)).text == "done"
+    assert told == [("info", "a", None), (1, None, None)]
+
+
+async def test_a_request_of_the_server_is_not_answered(
+    modern: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """MSG-13, HTTPM-9."""
+
+    @modern.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.stream()
+        await exchange.event(asks("q1", "roots/list"))
+        await exchange.event(exchange.answer(resultType="complete", content=TEXT))
+        await exchange.end()
+
+    async with Client(modern.url, roots=["file:///a"]) as client:
+        for _ in range(3):  # an answer to the first would be there before the third
+            assert (await client.call_tool("t")).text == "done"
+    assert "asks roots/list in a request of its own" in caplog.text
+    assert "answer" not in modern.methods()
+
+
+async def test_a_stream_that_stays_open_after_the_answer_does_not_hold_it_up(modern: Site) -> None:
+    @modern.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.stream()
+        await exchange.event(exchange.answer(resultType="complete", content=TEXT))
+        await exchange.gone()
+
+    async with Client(modern.url) as client:
+        with anyio.fail_after(http_client._ENDING / 2):
+            await client.call_tool("t")
+        await until(modern.seen[-1].over)
+
+
+async def test_one_connection_serves_one_request_after_the_other(modern: Site) -> None:
+    async with Client(modern.url) as client:
+        for _ in range(3):
+            await client.call_tool("t")
+    assert len({each.client for each in modern.seen}) == 1
+
+
+async def test_a_stream_that_has_ended_leaves_its_connection_to_others(modern: Site) -> None:
+    @modern.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.stream()
+        await exchange.event(exchange.answer(resultType="complete", content=TEXT))
+        await exchange.end()
+
+    transport = httpx2.AsyncHTTPTransport()
+    async with (
+        httpx2.AsyncClient(transport=transport) as mine,
+        Client(modern.url, http_client=mine) as client,
+    ):
+        for _ in range(3):
+            await client.call_tool("t")
+            with anyio.fail_after(PATIENCE):
+                while not all(each.is_idle() for each in transport._pool.connections):
+                    await anyio.sleep(0.01)
+    assert len({each.client for each in modern.seen}) == 1
+
+
+async def test_a_stream_that_ends_too_soon_is_not_taken_up_again(modern: Site) -> None:
+    """HTTPM-13: not even if it has ids."""
+
+    @modern.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.stream()
+        await exchange.event(id="1", retry="1", data="")
+        await exchange.end()
+
+    async with Client(modern.url) as client:
+        with pytest.raises(ConnectionClosed, match="tools/call without the answer"):
+            await client.call_tool("t")
+    assert "GET" not in modern.methods()
+
+
+async def test_a_body_that_breaks_off_is_an_error(modern: Site) -> None:
+    @modern.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange._start(200, "application/json", {"content_length": "100"})
+        await exchange.piece("{")
+        raise RuntimeError
+
+    async with Client(modern.url) as client:
+        with pytest.raises(ConnectionClosed, match="broke off its answer"):
+            await client.call_tool("t")
+
+
+async def test_large_answers_arrive_whole(modern: Site) -> None:
+    text = "ä" * 3_000_000
+
+    @modern.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        answer = exchange.answer(resultType="complete", content=[{"type": "text", "text": text}])
+        if exchange.params["name"] == "json":
+            await exchange.reply(
+                200, json.dumps(answer, ensure_ascii=False).encode(), "application/json"
+            )
+        else:
+            await exchange.stream()
+            await exchange.piece(f"data: {json.dumps(answer, ensure_ascii=False)}\n\n")
+            await exchange.end()
+
+    async with Client(modern.url) as client:
+        assert (await client.call_tool("json")).text == text
+        assert (await client.call_tool("events")).text == text
+
+
+@pytest.mark.parametrize("kind", ["json", "events"])
+async def test_larger_ones_are_refused(
+    modern: Site, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client, "LIMIT", 1000)
+
+    @modern.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        if kind == "json":
+            await exchange._start(200, "application/json", {})
+        else:
+            await exchange.stream()
+        await exchange.piece("x" * 2000)
+        await exchange.gone()
+
+    async with Client(modern.url) as client:
+        with pytest.raises(ConnectionClosed, match="sends too much"):
+            await client.call_tool("t")
+        await until(modern.seen[-1].over)
+
+
+async def test_requests_do_not_wait_for_each_other(modern: Site) -> None:
+    """HTTPM-17."""
+    both = threading.Barrier(2)
+
+    @modern.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await anyio.to_thread.run_sync(both.wait, PATIENCE)
+        await exchange.result(resultType="complete", content=TEXT)
+
+    async with Client(modern.url) as client, anyio.create_task_group() as group:
+        group.start_soon(client.call_tool, "a")
+        group.start_soon(client.call_tool, "b")
+
+
+# --- 2026-07-28: cancelling -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def waiting(modern: Site) -> Site:
+    """Its tools never answer: one before its headers, the other after."""
+
+    @modern.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        if exchange.params["name"] == "stream":
+            await exchange.stream()
+            await exchange.event(progress(exchange, 1))
+        await exchange.gone()
+
+    return modern
+
+
+@pytest.mark.parametrize("tool", ["silent", "stream"])
+async def test_a_timeout_closes_the_response(waiting: Site, tool: str) -> None:
+    """CANC-5: instead of a notification."""
+    async with Client(waiting.url) as client:
+        with pytest.raises(TimeoutError):
+            await client.call_tool(tool, on_progress=print, timeout=0.5)
+        await until((await waiting.arrival("tools/call")).over)
+        assert waiting.seen[-1].left
+    assert waiting.methods() == ["server/discover", "tools/call"]
+
+
+@pytest.mark.parametrize("tool", ["silent", "stream"])
+async def test_a_cancelled_task_closes_the_response(waiting: Site, tool: str) -> None:
+    """CANC-5."""
+    async with Client(waiting.url) as client:
+        async with anyio.create_task_group() as group:
+
+            async def call() -> None:
+                await client.call_tool(tool, on_progress=print)
+
+            group.start_soon(call)
+            await waiting.arrival("tools/call")
+            group.cancel_scope.cancel()
+        await until(waiting.seen[-1].over)
+        assert waiting.seen[-1].left
+    assert waiting.methods() == ["server/discover", "tools/call"]
+
+
+# --- 2026-07-28: changes --------------------------------------------------------------------------
+
+
+async def test_changes_come_on_a_stream_that_stays_open(modern: Site) -> None:
+    changed = threading.Event()
+
+    @modern.on("subscriptions/listen")
+    async def listen(exchange: Exchange) -> None:
+        meta = {"io.modelcontextprotocol/subscriptionId": exchange.message["id"]}
+        await exchange.stream()
+        agreed = {"notifications": {"toolsListChanged": True}, "_meta": meta}
+        await exchange.event(notification("notifications/subscriptions/acknowledged", **agreed))
+        await within(changed)
+        await exchange.event(notification("notifications/tools/list_changed", _meta=meta))
+        await exchange.gone()
+
+    told = anyio.Event()
+    async with Client(modern.url) as client:
+        async with client.listen(lambda *change: told.set(), tools=True) as agreed:
+            assert agreed == {"toolsListChanged": True}
+            changed.set()
+            with anyio.fail_after(PATIENCE):
+                await told.wait()
+        await until(modern.of("subscriptions/listen")[0].over)
+        assert modern.seen[-1].left
+    assert modern.methods() == ["server/discover", "subscriptions/listen"]
+
+
+# --- 2026-07-28: arguments in headers -------------------------------------------------------------
+
+
+def tool(name: str, **properties: Any) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object", "properties": properties}}
+
+
+REGION = {"type": "string", "x-mcp-header": "Region"}
+
+
+@pytest.fixture
+def routed(modern: Site) -> Site:
+    """A tool that wants its argument in a header, and one that declares its own in a wrong way."""
+
+    @modern.on("tools/list")
+    async def listed(exchange: Exchange) -> None:
+        wrong = tool("wrong", a={"type": "number", "x-mcp-header": "A"})
+        tools = [tool("route", region=REGION, n={"type": "integer"}), wrong]
+        await exchange.result(resultType="complete", tools=tools)
+
+    @modern.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        region = exchange.params["arguments"].get("region")
+        if region is not None and "mcp-param-region" not in exchange.headers:
+            await exchange.error(-32020, 400)
+        else:
+            await exchange.result(resultType="complete", content=TEXT)
+
+    return modern
+
+
+@pytest.mark.parametrize(
+    ("arguments", "header"),
+    [
+        ({"region": "eu", "n": 1}, "eu"),
+        ({"region": "Köln"}, "=?base64?S8O2bG4=?="),
+        ({"region": ""}, ""),
+        ({"region": None}, None),
+        ({}, None),
+    ],
+)
+async def test_arguments_are_repeated_in_headers(
+    routed: Site, arguments: dict[str, Any], header: str | None
+) -> None:
+    """HDR-4, HDR-6."""
+    async with Client(routed.url) as client:
+        await client.list_tools()
+        await client.call_tool("route", arguments)
+    assert routed.seen[-1].headers.get("mcp-param-region") == header
+    assert "mcp-param-n" not in routed.seen[-1].headers
+
+
+async def test_a_tool_that_was_never_listed_is_looked_up_when_it_is_refused(routed: Site) -> None:
+    async with Client(routed.url) as client:
+        assert (await client.call_tool("route", {"region": "eu"})).text == "done"
+    assert routed.methods() == ["server/discover", "tools/call", "tools/list", "tools/call"]
+
+
+async def test_a_tool_that_has_changed_is_looked_up_when_it_is_refused(routed: Site) -> None:
+    listed = routed._handlers["tools/list"]
+
+    @routed.on("tools/list")
+    async def older(exchange: Exchange) -> None:
+        await exchange.result(resultType="complete", tools=[tool("route")])
+
+    async with Client(routed.url) as client:
+        await client.list_tools()
+        routed.on("tools/list")(listed)
+        assert (await client.call_tool("route", {"region": "eu"})).text == "done"
+
+
+async def test_a_refusal_that_a_list_does_not_explain_is_raised(routed: Site) -> None:
+    @routed.on("tools/call")
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.error(-32020, 400)
+
+    async with Client(routed.url) as client:
+        await client.list_tools()
+        with pytest.raises(HeaderMismatch):
+            await client.call_tool("route", {"region": "eu"})
+    assert len(routed.of("tools/call")) == 1
+
+
+async def test_a_tool_that_declares_headers_in_a_wrong_way_is_left_out(
+    routed: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """HDR-3."""
+    async with Client(routed.url) as client:
+        assert [each.name for each in await client.list_tools()] == ["route"]
+    assert "'wrong' is left out" in caplog.text
+
+
+async def test_handshake_revisions_know_no_such_headers(site: Site) -> None:
+    site.legacy()
+
+    @site.on("tools/list")
+    async def listed(exchange: Exchange) -> None:
+        wrong = tool("wrong", a={"type": "number", "x-mcp-header": "A"})
+        await exchange.result(tools=[tool("route", region=REGION), wrong])
+
+    @site.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.result(content=TEXT)
+
+    async with Client(site.url, revision=HANDSHAKE[-1]) as client:
+        assert len(await client.list_tools()) == 2
+        await client.call_tool("route", {"region": "eu"})
+    assert "mcp-param-region" not in site.of("tools/call")[0].headers
+    assert "mcp-name" not in site.of("tools/call")[0].headers
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", HANDSHAKE)
+async def test_session_and_version_stand_on_everything_after_the_handshake(
+    site: Site, version: str
+) -> None:
+    """HTTPL-14, HTTPL-19; the version is the one that the server has chosen."""
+    site.legacy(version=version)
+    async with Client(site.url, revision=HANDSHAKE[-1]):
+        await site.arrival("GET")
+    initialize, *others = site.seen
+    assert not {"mcp-session-id", "mcp-protocol-version"} & initialize.headers.keys()
+    assert [each.method for each in others] == ["notifications/initialized", "GET", "DELETE"]
+    for each in others:
+        assert each.headers["mcp-session-id"] == "s1"
+        assert each.headers["mcp-protocol-version"] == version
+
+
+async def test_without_a_session_nothing_is_ended(site: Site) -> None:
+    site.legacy(session=None)
+    async with Client(site.url, revision=HANDSHAKE[-1]):
+        pass
+    assert "DELETE" not in site.methods()
+    assert not any("mcp-session-id" in each.headers for each in site.seen)
+
+
+@pytest.mark.parametrize("status", [405, 404, 500])
+async def test_a_session_that_cannot_be_ended_is_left(legacy: Site, status: int) -> None:
+    """HTTPL-17."""
+
+    @legacy.on("DELETE")
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.reply(status)
+
+    async with Client(legacy.url, revision=HANDSHAKE[-1]):
+        pass
+    assert legacy.methods()[-1] == "DELETE"
+
+
+async def test_leaving_waits_for_nobody(legacy: Site) -> None:
+    """Neither for the end of the session, nor for the server's own stream."""
+
+    @legacy.on("DELETE", "GET")
+    async def wait(exchange: Exchange) -> None:
+        if exchange.verb == "GET":
+            await exchange.stream()
+        await exchange.gone()
+
+    async with Client(legacy.url, revision=HANDSHAKE[-1]):
+        began = time.monotonic()
+    assert time.monotonic() - began < 2
+    for each in legacy.of("GET") + legacy.of("DELETE"):
+        await until(each.over)
+
+
+async def test_a_session_that_was_lost_is_replaced_once(legacy: Site) -> None:
+    """HTTPL-16: by a handshake without an id; the request is sent again."""
+    initialize = legacy._handlers["initialize"]
+
+    @legacy.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        if exchange.headers["mcp-session-id"] == "s1":
+            legacy.legacy(session="s2")
+            await exchange.error(-32001, 404)
+        else:
+            await exchange.result(content=TEXT)
+
+    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+        assert (await client.call_tool("t")).text == "done"
+    assert initialize is not legacy._handlers["initialize"]
+    again = legacy.of("initialize")[1]
+    assert "mcp-session-id" not in again.headers
+    assert again.params["protocolVersion"] == HANDSHAKE[-1]
+    assert [each.headers["mcp-session-id"] for each in legacy.of("notifications/initialized")] == [
+        "s1",
+        "s2",
+    ]
+    assert legacy.seen[-1].headers["mcp-session-id"] == "s2"
+
+
+async def test_requests_share_the_new_session(legacy: Site) -> None:
+    both = threading.Barrier(2)
+
+    @legacy.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        if exchange.headers["mcp-session-id"] == "s1":
+            await anyio.to_thread.run_sync(both.wait, PATIENCE)
+            legacy.legacy(session="s2")
+            await exchange.reply(404)
+        else:
+            await exchange.result(content=TEXT)
+
+    client = Client(legacy.url, revision=HANDSHAKE[-1])
+    async with client, anyio.create_task_group() as group:
+        group.start_soon(client.call_tool, "a")
+        group.start_soon(client.call_tool, "b")
+    assert len(legacy.of("initialize")) == 2
+
+
+async def test_requests_wait_for_the_new_session(legacy: Site) -> None:
+    begun = threading.Event()
+
+    @legacy.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        if exchange.headers.get("mcp-session-id") == "s2":
+            await exchange.result(content=TEXT)
+        else:
+            await exchange.reply(404)
+
+    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+        initialize = legacy.legacy(session="s2")._handlers["initialize"]
+
+        @legacy.on("initialize")
+        async def slowly(exchange: Exchange) -> None:
+            await within(begun)
+            await initialize(exchange)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, "first")
+            await legacy.arrival("initialize", 2)
+            group.start_soon(client.call_tool, "second")
+            await anyio.wait_all_tasks_blocked()
+            begun.set()
+    names = [
+        (each.params["name"], each.headers["mcp-session-id"]) for each in legacy.of("tools/call")
+    ]
+    assert sorted(names) == [("first", "s1"), ("first", "s2"), ("second", "s2")]
+
+
+async def test_a_session_that_is_lost_again_is_an_error(legacy: Site) -> None:
+    @legacy.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.reply(404)
+
+    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+        with pytest.raises(ConnectionClosed, match="does not know the session"):
+            await client.call_tool("t")
+    assert len(legacy.of("tools/call")) == 2
+
+
+async def test_a_handshake_that_fails_is_tried_again_by_the_next_request(legacy: Site) -> None:
+    @legacy.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        if exchange.headers.get("mcp-session-id") == "s2":
+            await exchange.result(content=TEXT)
+        else:
+            await exchange.reply(404)
+
+    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+
+        @legacy.on("initialize")
+        async def refuse(exchange: Exchange) -> None:
+            await exchange.reply(503)
+
+        with pytest.raises(ConnectionClosed, match="503"):
+            await client.call_tool("t")
+        legacy.legacy(session="s2")
+        assert (await client.call_tool("t")).text == "done"
+        assert client.revision == HANDSHAKE[-1]
+
+
+async def test_where_there_is_no_session_404_is_no_reason_for_a_handshake(site: Site) -> None:
+    site.legacy(session=None)
+
+    @site.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.reply(404, b"gone", "text/plain")
+
+    async with Client(site.url, revision=HANDSHAKE[-1]) as client:
+        with pytest.raises(ConnectionClosed, match="404 Not Found: gone"):
+            await client.call_tool("t")
+    assert len(site.of("initialize")) == 1
+
+
+# --- what the server tells and asks (handshake revisions) -----------------------------------------
+
+
+@pytest.mark.parametrize("where", ["tools/call", "GET"])
+async def test_the_server_may_ask_on_any_stream(legacy: Site, where: str) -> None:
+    """S2C-2, S2C-3: the answer is a POST of its own."""
+    question = asks("q1", "roots/list")
+
+    @legacy.on("GET")
+    async def get(exchange: Exchange) -> None:
+        await exchange.stream()
+        if where == "GET":
+            await exchange.event(question)
+        await exchange.gone()
+
+    answered = threading.Event()
+
+    @legacy.on("answer")
+    async def take(exchange: Exchange) -> None:
+        await exchange.reply(202)
+        answered.set()
+
+    @legacy.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.stream()
+        if where == "tools/call":
+            await exchange.event(question)
+        await within(answered)
+        await exchange.event(exchange.answer(content=TEXT))
+        await exchange.end()
+
+    async with Client(legacy.url, revision=HANDSHAKE[-1], roots=["file:///a"]) as client:
+        await client.call_tool("t")
+    answer = legacy.of("answer")[0]
+    assert answer.message == {
+        "jsonrpc": "2.0",
+        "id": "q1",
+        "result": {"roots": [{"uri": "file:///a"}]},
+    }
+    assert answer.headers["mcp-session-id"] == "s1"
+
+
+async def test_an_answer_that_is_refused_is_noted(
+    legacy: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = threading.Event()
+
+    @legacy.on("answer")
+    async def refuse(exchange: Exchange) -> None:
+        error = {"code": -32600, "message": "nobody asked"}
+        await exchange.json({"jsonrpc": "2.0", "error": error}, 400)
+        refused.set()
+
+    @legacy.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.stream()
+        await exchange.event(asks("q1", "ping"))
+        await within(refused)
+        await exchange.event(exchange.answer(content=TEXT))
+        await exchange.end()
+
+    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+        assert (await client.call_tool("t")).text == "done"
+        with anyio.fail_after(PATIENCE):
+            while "nobody asked" not in caplog.text:
+                await anyio.sleep(0.01)
+
+
+async def test_what_the_server_tells_unasked_comes_on_a_stream_of_its_own(legacy: Site) -> None:
+    """HTTPL-10."""
+
+    @legacy.on("GET")
+    async def get(exchange: Exchange) -> None:
+        await exchange.stream()
+        await exchange.event(notification("notifications/tools/list_changed"))
+        await exchange.gone()
+
+    told = anyio.Event()
+    async with Client(
+        legacy.url, revision=HANDSHAKE[-1], on_notification=lambda *change: told.set()
+    ):
+        with anyio.fail_after(PATIENCE):
+            await told.wait()
+    assert legacy.of("GET")[0].headers["accept"] == "text/event-stream"
+    await until(legacy.of("GET")[0].over)
+
+
+async def test_the_stream_of_the_server_is_opened_again(legacy: Site) -> None:
+    """HTTPL-13."""
+
+    @legacy.on("GET")
+    async def get(exchange: Exchange) -> None:
+        await exchange.stream()
+        if len(legacy.of("GET")) == 1:
+            await exchange.event(notification("notifications/x"), id="e1", retry="1")
+            await exchange.end()
+        else:
+            await exchange.gone()
+
+    async with Client(legacy.url, revision=HANDSHAKE[-1]):
+        again = await legacy.arrival("GET", 2)
+        assert again.headers["last-event-id"] == "e1"
+
+
+@pytest.mark.parametrize("status", [200, 204, 400, 404, 405, 500])
+async def test_a_server_needs_no_stream_of_its_own(legacy: Site, status: int) -> None:
+    """HTTPL-8."""
+
+    @legacy.on("GET")
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.reply(status)
+
+    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+        assert (await client.call_tool("t")).text == "done"
+    assert len(legacy.of("GET")) == 1
+
+
+async def test_a_stream_that_is_slow_to_open_is_not_waited_for(legacy: Site) -> None:
+    @legacy.on("GET")
+    async def get(exchange: Exchange) -> None:
+        await exchange.gone()
+
+    with anyio.fail_after(http_client._OPENING + 2):
+        async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+            await client.call_tool("t")
+    await until(legacy.of("GET")[0].over)
+
+
+async def test_batches_are_read(site: Site) -> None:
+    """MSG-12."""
+    site.legacy(version="2025-03-26")
+
+    @site.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.json([progress(exchange, 1), exchange.answer(content=TEXT)])
+
+    told: list[Any] = []
+    async with Client(site.url, revision="2025-03-26") as client:
+        await client.call_tool("t", on_progress=lambda *each: told.append(each))
+    assert told == [(1, None, None)]
+
+
+async def test_a_timeout_is_told_in_a_notification(legacy: Site) -> None:
+    """CANC-6: a response that is closed means nothing here."""
+
+    @legacy.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.gone()
+
+    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+        with pytest.raises(TimeoutError):
+            await client.call_tool("t", timeout=0.5)
+        told = await legacy.arrival("notifications/cancelled")
+    assert told.params["requestId"] == legacy.of("tools/call")[0].message["id"]
+
+
+# --- streams that break off (handshake revisions) -------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["end", "break"])
+async def test_a_stream_is_taken_up_where_it_broke_off(
+    legacy: Site, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """HTTPL-5, HTTPL-6, HTTPL-13: what only has an id is no message."""
+
+    @legacy.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.stream()
+        await exchange.event(id="p", retry="1", data="")
+        await exchange.event(event="weather", data="fine")
+        await exchange.event(progress(exchange, 1), id="e1")
+        if how == "break":
+            await exchange.piece("id: e2\ndata: lo")
+            raise RuntimeError
+        await exchange.end()
+
+    @legacy.on("GET")
+    async def get(exchange: Exchange) -> None:
+        if "last-event-id" not in exchange.headers:
+            await exchange.reply(405)
+            return
+        question = legacy.of("tools/call")[0]
+        await exchange.stream()
+        await exchange.event(progress(question, 2), id="e2")
+        await exchange.event(question.answer(content=TEXT), id="e3")
+        await exchange.end()
+
+    told: list[Any] = []
+    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+        result = await client.call_tool("t", on_progress=lambda *each: told.append(each[0]))
+    assert result.text == "done"
+    assert told == [1, 2]
+    assert "unreadable" not in caplog.text
+    assert legacy.of("GET")[-1].headers["last-event-id"] == "e1"
+    assert legacy.of("GET")[-1].headers["mcp-session-id"] == "s1"
+
+
+async def test_the_wait_that_the_server_wants_is_waited(legacy: Site) -> None:
+    """HTTPL-7: every time, and not much longer."""
+    ended: list[float] = []
+    came: list[float] = []
+
+    @legacy.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.stream()
+        await exchange.event(id="0", retry="300", data="")
+        ended.append(time.monotonic())
+        await exchange.end()
+
+    @legacy.on("GET")
+    async def get(exchange: Exchange) -> None:
+        if "last-event-id" not in exchange.headers:
+            await exchange.reply(405)
+            return
+        came.append(time.monotonic())
+        await exchange.stream()
+        if len(came) < 3:
+            await exchange.event(id=str(len(came)), data="")
+        else:
+            await exchange.event(legacy.of("tools/call")[0].answer(content=TEXT))
+        ended.append(time.monotonic())
+        await exchange.end()
+
+    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+        assert (await client.call_tool("t")).text == "done"
+    waits = [stop - start for start, stop in zip(ended, came, strict=False)]
+    assert len(waits) == 3
+    assert all(0.3 <= each < 0.9 for each in waits)
+
+
+@pytest.fixture
+def broken(legacy: Site) -> Site:
+    """Its tools end their streams without an answer."""
+
+    @legacy.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.stream()
+        fields = {} if exchange.params["name"] == "no id" else {"id": "1"}
+        await exchange.event(retry="1", data="", **fields)
+        await exchange.end()
+
+    return legacy
+
+
+async def test_a_stream_without_ids_cannot_be_taken_up(broken: Site) -> None:
+    async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
+        with pytest.raises(ConnectionClosed, match="tools/call without the answer"):
+            await client.call_tool("no id")
+    assert not any("last-event-id" in each.headers for each in broken.seen)
+
+
+async def test_a_server_may_refuse_to_take_up_a_stream(broken: Site) -> None:
+    async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
+        with pytest.raises(ConnectionClosed, match=r"cannot be taken up again.*405"):
+            await client.call_tool("t")
+    assert len(broken.of("tools/call")) == 1
+
+
+@pytest.mark.parametrize("status", [200, 503])
+async def test_what_brings_nothing_is_given_up(broken: Site, status: int) -> None:
+    @broken.on("GET")
+    async def get(exchange: Exchange) -> None:
+        if "last-event-id" not in exchange.headers:
+            await exchange.reply(405)
+        elif status == 200:
+            await exchange.stream()
+            await exchange.end()
+        else:
+            await exchange.reply(status)
+
+    async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
+        with pytest.raises(ConnectionClosed, match="tools/call without the answer"):
+            await client.call_tool("t")
+    assert len(broken.of("GET")) == 1 + http_client._RESUMPTIONS
+
+
+# --- HTTP+SSE (2024-11-05) ------------------------------------------------------------------------
+
+
+class Old:
+    """A server of two endpoints: everything it says is on the stream of the first (SSE-3)."""
+
+    def __init__(self, host: Host, path: str = "/old", endpoint: str | None = None) -> None:
+        self.site = host.site(path)
+        self.posts = host.also(self.site, "/messages")
+        self.stream: Exchange | None = None
+        self.site.on("GET")(self.open)
+        self.site.on("initialize", "tools/call", "answer", "server/discover")(self.take)
+        self.site.on("notifications/initialized", "notifications/cancelled")(self.take)
+        self.endpoint = self.posts + "?session=1" if endpoint is None else endpoint
+
+    async def open(self, exchange: Exchange) -> None:
+        self.stream = exchange
+        await exchange.stream()
+        await exchange.piece(f": hello\nevent: endpoint\ndata: {self.endpoint}\n\n")
+        await exchange.gone()
+
+    async def take(self, exchange: Exchange) -> None:
+        if exchange.path != self.posts:
+            await exchange.reply(405)
+            return
+        await exchange.reply(202, b"Accepted", "text/plain")
+        assert self.stream is not None
+        if exchange.method == "initialize":
+            info = {"name": "old", "version": "1"}
+            await self.stream.event(
+                exchange.answer(protocolVersion="2024-11-05", capabilities={}, serverInfo=info)
+            )
+        elif exchange.method == "tools/call":
+            if exchange.params["name"] == "leave":
+                await self.stream.end()
+            else:
+                await self.stream.event(asks("q1", "ping"))
+                await self.stream.event(progress(exchange, 1))
+        elif exchange.method == "answer":
+            call = self.site.of("tools/call")[-1]
+            await self.stream.event(call.answer(content=TEXT), event="message")
+
+
+@pytest.mark.parametrize("revision", [None, "2024-11-05", "2025-11-25"])
+async def test_a_server_of_two_endpoints_is_found(host: Host, revision: str | None) -> None:
+    """ERA-12: after 405 to all that was tried before."""
+    old = Old(host)
+    told: list[Any] = []
+    async with Client(old.site.url, revision=revision) as client:
+        assert client.revision == "2024-11-05"
+        result = await client.call_tool("t", on_progress=lambda *each: told.append(each[0]))
+        assert result.text == "done"
+    assert told == [1]
+    await until(old.site.of("GET")[0].over)
+    assert len(old.site.of("GET")) == 1
+
+
+async def test_a_path_that_looks_like_one_is_not_asked_twice(host: Host) -> None:
+    old = Old(host, "/sse")
+    async with Client(old.site.url):
+        pass
+    before = [each.method for each in old.site.seen if each.path == old.site.path]
+    assert before == ["server/discover", "GET"]
+
+
+async def test_a_path_that_looks_like_one_may_be_something_else(host: Host) -> None:
+    site = host.site("/sse").legacy()
+    async with Client(site.url) as client:
+        assert client.revision == HANDSHAKE[-1]
+
+
+async def test_messages_are_not_sent_to_another_origin(host: Host) -> None:
+    old = Old(host, endpoint="http://127.0.0.1:1/messages")
+    with pytest.raises(ConnectionClosed, match=r"another origin, http://127.0.0.1:1/messages"):
+        await Client(old.site.url).__aenter__()
+    await until(old.site.of("GET")[0].over)
+
+
+@pytest.mark.parametrize("status", [404, 405, 200])
+async def test_where_there_is_nothing_at_all_the_first_refusal_counts(
+    site: Site, status: int
+) -> None:
+    @site.on("initialize", "server/discover")
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.reply(404, b"nothing here", "text/plain")
+
+    @site.on("GET")
+    async def get(exchange: Exchange) -> None:
+        await exchange.reply(status, b"<h1>Hi</h1>", "text/html")
+
+    with pytest.raises(ConnectionClosed, match="404 Not Found: nothing here"):
+        await Client(site.url).__aenter__()
+    assert site.methods() == ["server/discover", "initialize", "GET"]
+
+
+async def test_a_stream_that_names_no_endpoint_is_not_waited_for(site: Site) -> None:
+    @site.on("GET")
+    async def get(exchange: Exchange) -> None:
+        await exchange.stream()
+        await exchange.gone()
+
+    with pytest.raises(ConnectionClosed, match="400"):
+        await Client(site.url, probe_timeout=0.3).__aenter__()
+    await until(site.of("GET")[0].over)
+
+
+async def test_the_session_ends_with_the_stream(host: Host) -> None:
+    """SSE-6."""
+    old = Old(host)
+    async with Client(old.site.url) as client:
+        with pytest.raises(ConnectionClosed, match="left before it answered"):
+            await client.call_tool("leave")
+        with pytest.raises(ConnectionClosed):
+            await client.call_tool("t")
+
+
+# --- HTTP itself ----------------------------------------------------------------------------------
+
+
+async def test_headers_of_ones_own_are_sent_along(legacy: Site) -> None:
+    """What the protocol wants in them stays."""
+    headers = {"Authorization": "Bearer x", "accept": "text/html"}
+    async with Client(legacy.url, revision=HANDSHAKE[-1], headers=headers):
+        pass
+    assert legacy.methods()[-1] == "DELETE"
+    assert {each.headers["authorization"] for each in legacy.seen} == {"Bearer x"}
+    assert legacy.seen[0].headers["accept"] == JSON_OR_EVENTS
+
+
+async def test_an_http_client_of_ones_own_is_used_and_left_open(modern: Site) -> None:
+    async with httpx2.AsyncClient(headers={"x-mine": "1"}, timeout=0.2) as mine:
+
+        @modern.on("tools/call")
+        async def call(exchange: Exchange) -> None:
+            await anyio.sleep(0.4)  # its timeouts are not for answers
+            await exchange.result(resultType="complete", content=TEXT)
+
+        async with Client(modern.url, http_client=mine) as client:
+            await client.call_tool("t")
+        assert not mine.is_closed
+    assert {each.headers["x-mine"] for each in modern.seen} == {"1"}
+
+
+async def test_an_application_in_the_same_process_may_be_asked(host: Host, modern: Site) -> None:
+    transport = httpx2.ASGITransport(app=host)
+    mine = httpx2.AsyncClient(transport=transport)
+    async with mine, Client(f"http://app{modern.path}", http_client=mine) as client:
+        assert (await client.call_tool("t")).text == "done"
+    assert modern.seen[-1].headers["host"] == "app"
+
+
+@pytest.mark.parametrize("failing", ["POST", "GET", "DELETE"])
+async def test_an_http_client_may_fail_in_its_own_way(legacy: Site, failing: str) -> None:
+    """Its exception reaches whoever asks, and nobody else."""
+
+    class Mine(httpx2.AsyncHTTPTransport):
+        fails = False
+
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if self.fails and request.method == failing:
+                raise RuntimeError("mine")
+            return await super().handle_async_request(request)
+
+    transport = Mine()
+    transport.fails = failing != "POST"
+    async with httpx2.AsyncClient(transport=transport) as mine:
+        client = Client(legacy.url, revision=HANDSHAKE[-1], http_client=mine)
+        async with client:
+            assert (await client.call_tool("t")).text == "done"
+            transport.fails = True
+            if failing == "POST":
+                with pytest.raises(RuntimeError, match="mine"):
+                    await client.call_tool("t")
+
+
+@pytest.mark.parametrize("status", [307, 308])
+async def test_a_redirect_to_the_same_origin_is_followed(
+    host: Host, modern: Site, status: int
+) -> None:
+    """With the whole request, and once."""
+    start = host.site("/start")
+
+    @start.on("server/discover", "tools/call")
+    async def redirect(exchange: Exchange) -> None:
+        await exchange.reply(status, location=modern.path)
+
+    async with Client(start.url) as client:
+        await client.call_tool("t")
+    assert start.methods() == ["server/discover"]
+    assert modern.seen[-1].headers["mcp-name"] == "t"
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_to_another_origin_is_not(site: Site, status: int) -> None:
+    elsewhere = "http://127.0.0.1:1/mcp"
+
+    @site.on("server/discover")
+    async def redirect(exchange: Exchange) -> None:
+        await exchange.reply(status, location=elsewhere)
+
+    with pytest.raises(ConnectionClosed, match=f"a redirect to {elsewhere}, which is not followed"):
+        await Client(site.url, headers={"Authorization": "Bearer x"}).__aenter__()
+
+
+async def test_redirects_in_a_circle_end(site: Site) -> None:
+    @site.on("server/discover")
+    async def redirect(exchange: Exchange) -> None:
+        await exchange.reply(307, location=site.path)
+
+    with pytest.raises(ConnectionClosed, match="redirects again and again"):
+        await Client(site.url).__aenter__()
+
+
+@pytest.mark.parametrize("revision", [MODERN, HANDSHAKE[-1]])
+async def test_leaving_ends_what_still_runs(site: Site, revision: str) -> None:
+    site.modern().legacy()
+
+    @site.on("tools/call")
+    async def call(exchange: Exchange) -> None:
+        await exchange.stream()
+        await exchange.gone()
+
+    failures: list[str] = []
+
+    async def ask(client: Client) -> None:
+        try:
+            await client.call_tool("t")
+        except ConnectionClosed as error:
+            failures.append(str(error))
+
+    async with anyio.create_task_group() as group:
+        async with Client(site.url, revision=revision, timeout=None) as client:
+            group.start_soon(ask, client)
+            await site.arrival("tools/call")
+            began = time.monotonic()
+        assert time.monotonic() - began < 2
+    assert failures == ["The client has left the server"]
+    await until(site.of("tools/call")[0].over)
+    assert site.of("tools/call")[0].left
+
+
+@pytest.mark.parametrize("revision", [MODERN, HANDSHAKE[-1]])
+async def test_a_client_that_is_cancelled_leaves_nothing_open(site: Site, revision: str) -> None:
+    site.modern().legacy()
+
+    @site.on("tools/call", "GET")
+    async def call(exchange: Exchange) -> None:
+        await exchange.stream()
+        await exchange.gone()
+
+    async def use() -> None:
+        async with Client(site.url, revision=revision, timeout=None) as client:
+            await client.call_tool("t")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(use)
+        await site.arrival("tools/call")
+        group.cancel_scope.cancel()
+    for each in site.seen:
+        await until(each.over)
+    assert ("DELETE" in site.methods()) == (revision != MODERN)
+
+
+async def test_a_message_written_by_hand_is_sent_with_its_headers(modern: Site) -> None:
+    """What comes back is passed on, refusals included."""
+
+    @modern.on("prompts/get")
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.error(-32602, 400)
+
+    arrived = anyio.Event()
+
+    class Tapped(Client):
+        def _receive(self, text: bytes) -> None:
+            if json.loads(text).get("id") == "mine":
+                received.append(json.loads(text))
+                arrived.set()
+            super()._receive(text)
+
+    received: list[Any] = []
+    async with Tapped(modern.url) as client:
+        meta = {"io.modelcontextprotocol/protocolVersion": "2999-01-01"}
+        message = asks("mine", "prompts/get", name="p", _meta=meta)
+        await client.link.send_text(json.dumps(message).encode())
+        with anyio.fail_after(PATIENCE):
+            await arrived.wait()
+    sent = modern.of("prompts/get")[0].headers
+    assert (sent["mcp-protocol-version"], sent["mcp-name"]) == ("2999-01-01", "p")
+    assert received[0]["error"]["code"] == -32602
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> None:
+    """A line for every request would hide the rest of a failed test's log."""
+    logging.getLogger("httpx2").setLevel(logging.WARNING)

@@ -1,0 +1,129 @@
+"""Clients that mean no good: raw sockets, one byte at a time, and connections that just vanish."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from tests.transports.http.wire import EVENTS, JSON, PATIENCE
+
+__all__ = ["Raw", "connect", "eventually", "head", "hostile_headers", "post_head"]
+
+_ACCEPT: Final = f"{JSON}, {EVENTS}"
+
+
+def head(method: str, path: str, headers: Mapping[str, str] | None = None) -> bytes:
+    """A request line and headers, as they are sent."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1"]
+    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
+
+
+def post_head(path: str, headers: Mapping[str, str] | None = None) -> bytes:
+    """The head of a POST of JSON."""
+    return head("POST", path, {"Content-Type": JSON, "Accept": _ACCEPT, **(headers or {})})
+
+
+def hostile_headers(size: int) -> dict[str, str]:
+    """Headers that are longer than any server should take."""
+    return {f"X-{number}": "y" * 1000 for number in range(size // 1000)}
+
+
+class Raw:
+    """A connection that sends and reads what a test wants."""
+
+    def __init__(self, port: int, *, receive_buffer: int | None = None) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if receive_buffer is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.settimeout(PATIENCE)
+        self.socket.connect(("127.0.0.1", port))
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def status(self) -> int:
+        """The status of the next answer, whose headers are read and whose body is not."""
+        return int(self.until(b"\r\n\r\n").split(b" ", 2)[1])
+
+    def until(self, end: bytes) -> bytes:
+        """What arrives, up to some bytes."""
+        found = b""
+        while not found.endswith(end):
+            byte = self.socket.recv(1)
+            assert byte, f"the server has closed the connection after {found!r}"
+            found += byte
+        return found
+
+    def rest(self) -> bytes:
+        """All that arrives until the server closes the connection."""
+        parts: list[bytes] = []
+        with suppress(ConnectionResetError):
+            while part := self.socket.recv(65536):
+                parts.append(part)
+        return b"".join(parts)
+
+    def is_closed_within(self, seconds: float = PATIENCE) -> bool:
+        """Whether the server closes the connection; what it sends before is thrown away."""
+        self.socket.settimeout(seconds)
+        try:
+            self.rest()
+        except TimeoutError:
+            return False
+        return True
+
+    def trickle(self, data: bytes, pause: float) -> bool:
+        """Send one byte at a time; whether the server has had enough before the end."""
+        for byte in data:
+            try:
+                self.socket.sendall(bytes([byte]))
+            except OSError:
+                return True
+            time.sleep(pause)
+        return False
+
+    def is_cut_off(self, data: bytes) -> bool:
+        """Send the same again and again; whether the server has had enough in time."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            try:
+                self.socket.sendall(data)
+            except ConnectionError:
+                return True
+        return False
+
+    def half_close(self) -> None:
+        """Say that nothing more will be sent."""
+        self.socket.shutdown(socket.SHUT_WR)
+
+    def vanish(self) -> None:
+        """Go away with RST, as a process that is killed with data unread does."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+@contextmanager
+def connect(port: int, **options: Any) -> Iterator[Raw]:
+    """A raw connection that is closed in the end."""
+    raw = Raw(port, **options)
+    try:
+        yield raw
+    finally:
+        raw.close()
+
+
+def eventually(fact: Callable[[], object], within: float = PATIENCE) -> bool:
+    """Whether something becomes true in time; looked at again and again."""
+    end = time.monotonic() + within
+    while not fact():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True

@@ -1,0 +1,144 @@
+"""What is served while clients do their worst. It tells what it holds, so that nothing can leak.
+
+``PRESSED`` in the environment has the endpoint's settings, as JSON, and ``ask_timeout``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import threading
+import time
+from collections import Counter
+from typing import Any, Final
+
+import anyio
+
+from mcpkit import Context, MCPKit, SyncContext, ToolError
+from mcpkit.protocol.connection import Request
+from mcpkit.session import Session
+from mcpkit.transports.http.endpoint import Serving
+from mcpkit.transports.http.exchange import Exchange
+from mcpkit.transports.http.hub import Conversation, LocalHub
+from mcpkit.transports.http.sse import OldEndpoints
+from mcpkit.transports.http.streams import Connection, Stream
+
+settings = json.loads(os.environ.get("PRESSED", "{}"))
+app = MCPKit("pressed", ask_timeout=settings.pop("ask_timeout", 5), http=settings)
+
+_COUNTED: Final = (Exchange, Conversation, Stream, Connection, Session, Request)
+
+
+@app.tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.tool
+async def large(size: int) -> str:
+    return "x" * size
+
+
+@app.tool
+async def length(value: Any) -> int:
+    return len(value)
+
+
+@app.tool
+async def wait(seconds: float) -> str:
+    await anyio.sleep(seconds)
+    return "waited"
+
+
+@app.tool
+async def advance(steps: int, ctx: Context, pause: float = 0, size: int = 1) -> str:
+    """Report progress and log, without ever waiting for the client to read."""
+    for step in range(1, steps + 1):
+        ctx.progress(step, steps)
+        ctx.info("x" * size)
+        if pause:
+            await anyio.sleep(pause)
+    return "advanced"
+
+
+@app.tool
+def work(steps: int, pause: float, ctx: SyncContext) -> str:
+    """Work in a thread."""
+    for step in range(1, steps + 1):
+        if ctx.cancelled:
+            break
+        ctx.progress(step, steps)
+        time.sleep(pause)
+    return "worked"
+
+
+@app.tool
+async def leave(seconds: float, ctx: Context) -> str:
+    """Let the client come back for the answer."""
+    ctx.close_stream(0)
+    await anyio.sleep(seconds)
+    return "left"
+
+
+@app.tool
+async def user(ctx: Context) -> str:
+    answer = await ctx.elicit("What?", str, key="what")
+    return str(answer.data) if answer.accepted else "nothing"
+
+
+@app.tool
+async def model(ctx: Context) -> str:
+    return (await ctx.sample("Say something")).text
+
+
+@app.tool
+async def fail() -> str:
+    raise ToolError("on purpose")
+
+
+@app.tool
+async def touch(name: str) -> str:
+    app.changed(f"pressed://{name}")
+    return name
+
+
+@app.resource("pressed://{name}")
+async def part(name: str) -> str:
+    return name
+
+
+@app.tool
+async def state(objects: bool = False) -> dict[str, int]:
+    """What this process holds."""
+    found: dict[str, int] = {
+        "tasks": len(asyncio.all_tasks()),
+        "threads": threading.active_count(),
+    }
+    gc.collect()
+    everything = gc.get_objects()
+    if objects:
+        counts = Counter(type(each) for each in everything)
+        found |= {kind.__qualname__: counts[kind] for kind in _COUNTED}
+    for each in everything:
+        if type(each) is LocalHub:
+            found |= {
+                "hub": len(each._known),
+                "spare": len(each._spare),
+                "ended": len(each._ended),
+                "kept": each.keeper.size,
+                "kept streams": len(each.keeper._streams),
+            }
+        elif type(each) is Serving:
+            found |= {
+                "exchanges": len(each.exchanges),
+                "streams": len(each.streams),
+                "posted": len(each.posted),
+                "arriving": each._arriving,
+                "listening": each._listening,
+                "body bytes": each._body_bytes,
+            }
+        elif type(each) is OldEndpoints:
+            found["old sessions"] = len(each._sessions)
+    return found

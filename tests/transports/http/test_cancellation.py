@@ -1,0 +1,192 @@
+"""Who goes away cancels in 2026-07-28, and in no revision before (CANC-1…6, HTTPL-20, HTTPM-13)."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcpkit.protocol.connection import LOG_LEVEL_KEY
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import LEGACY, Site, eventually
+
+LOGS = {LOG_LEVEL_KEY: "info"}
+
+
+# --- going away -----------------------------------------------------------------------------------
+
+
+def test_who_leaves_a_modern_request_cancels_it(site: Site) -> None:
+    """CANC-5, HTTPM-13: while nothing has been answered yet."""
+    call = site.call("hold", name="left modern")
+    site.stage.expect("begun", "left modern")
+    call.drop()
+    site.stage.expect("been cancelled", "left modern")
+
+
+def test_who_leaves_a_modern_stream_cancels_it(site: Site) -> None:
+    """CANC-5, HTTPM-13."""
+    call = site.call("chat", LOGS, name="left stream", before=["a"], after=[])
+    assert call.message()["params"]["data"] == "a"
+    site.stage.expect("begun", "left stream")
+    call.drop()
+    site.stage.expect("been cancelled", "left stream")
+
+
+def test_who_leaves_a_long_wait_cancels_it(serve: Serve) -> None:
+    """CANC-5: the stream that has only comments."""
+    site = serve(stream_after=0.1, keep_alive=0.05)
+    call = site.call("hold", name="left waiting")
+    assert next(call.blocks()).comments
+    call.drop()
+    site.stage.expect("been cancelled", "left waiting")
+
+
+def test_only_the_one_that_was_left_is_cancelled(site: Site) -> None:
+    """CANC-5, HTTPM-17: though both have the same id."""
+    left, kept = site.call("hold", name="left one"), site.call("hold", name="kept one")
+    site.stage.expect("begun", "left one")
+    site.stage.expect("begun", "kept one")
+    left.drop()
+    site.stage.expect("been cancelled", "left one")
+    site.stage.release("kept one")
+    assert kept.text == "kept one went on"
+    assert not site.stage.has("been cancelled", "kept one")
+
+
+def test_who_leaves_a_subscription_ends_it(serve: Serve) -> None:
+    """SUB-9: its place is free for others."""
+    site = serve(max_streams=1)
+    wanted = {"toolsListChanged": True}
+    listening = site.ask("subscriptions/listen", notifications=wanted)
+    assert listening.message()["method"] == "notifications/subscriptions/acknowledged"
+    assert site.ask("subscriptions/listen", notifications=wanted).status == 503
+    listening.drop()
+    again = eventually(
+        lambda: site.ask("subscriptions/listen", notifications=wanted),
+        lambda answer: answer.status == 200,
+    )
+    assert again.message()["method"] == "notifications/subscriptions/acknowledged"
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_who_leaves_a_request_of_a_session_does_not(site: Site, version: str) -> None:
+    """CANC-6, HTTPL-20."""
+    name = f"left {version}"
+    talk = site.begin(version)
+    call = talk.call("hold", name=name)
+    site.stage.expect("begun", name)
+    call.drop()
+    assert talk.request("ping").result == {}
+    site.stage.release(name)
+    site.stage.expect("gone on", name)
+    assert not site.stage.has("been cancelled", name)
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_who_leaves_a_stream_of_a_session_does_not(site: Site, version: str) -> None:
+    """CANC-6, HTTPL-20."""
+    name = f"left the stream {version}"
+    talk = site.begin(version)
+    call = talk.call("chat", name=name, before=["a"], after=["b"])
+    assert call.message()["params"]["data"] == "a"
+    site.stage.expect("begun", name)
+    call.drop()
+    assert talk.request("ping").result == {}
+    site.stage.release(name)
+    site.stage.expect("gone on", name)
+    assert not site.stage.has("been cancelled", name)
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_what_was_left_may_still_be_cancelled(site: Site, version: str) -> None:
+    """CANC-6, CANC-1."""
+    name = f"left and cancelled {version}"
+    talk = site.begin(version)
+    call = talk.call("hold", 7, name=name)
+    site.stage.expect("begun", name)
+    call.drop()
+    assert talk.notify("notifications/cancelled", requestId=7).status == 202
+    site.stage.expect("been cancelled", name)
+
+
+# --- the notification -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_cancelled_request_is_not_answered(site: Site, version: str) -> None:
+    """CANC-1, CANC-4: its connection ends without a message."""
+    name = f"cancelled {version}"
+    talk = site.begin(version)
+    call = talk.call("hold", 7, name=name)
+    site.stage.expect("begun", name)
+    assert talk.notify("notifications/cancelled", requestId=7, reason="enough").status == 202
+    site.stage.expect("been cancelled", name)
+    assert (call.status, call.body) == (202, b"")
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_cancelled_stream_ends_without_an_answer(site: Site, version: str) -> None:
+    """CANC-1, CANC-4."""
+    name = f"cancelled stream {version}"
+    talk = site.begin(version)
+    call = talk.call("chat", 7, name=name, before=["a"], after=["b"])
+    assert call.message()["params"]["data"] == "a"
+    site.stage.expect("begun", name)
+    assert talk.notify("notifications/cancelled", requestId=7).status == 202
+    site.stage.expect("been cancelled", name)
+    assert call.messages() == []
+
+
+def test_a_question_ends_with_its_request(site: Site) -> None:
+    """CANC-1, S2C-4."""
+    talk = site.begin(capabilities={"elicitation": {}})
+    call = talk.call("user", 7, name="asking and cancelled")
+    assert call.message()["method"] == "elicitation/create"
+    assert talk.notify("notifications/cancelled", requestId=7).status == 202
+    site.stage.expect("failed", "asking and cancelled")
+    assert all("result" not in each for each in call.messages())
+
+
+def test_another_session_cannot_cancel(site: Site) -> None:
+    """SEC-7: ids of requests are small numbers that everybody has."""
+    talk, other = site.begin(), site.begin()
+    call = talk.call("hold", 7, name="not theirs")
+    site.stage.expect("begun", "not theirs")
+    assert other.notify("notifications/cancelled", requestId=7).status == 202
+    assert other.request("ping").result == {}
+    site.stage.release("not theirs")
+    assert call.text == "not theirs went on"
+
+
+def test_a_modern_request_is_not_cancelled_by_a_notification(site: Site) -> None:
+    """HTTPM-8, META-3: nothing tells whose request that would be."""
+    call = site.call("hold", name="not by notification")
+    site.stage.expect("begun", "not by notification")
+    message = {
+        "jsonrpc": "2.0",
+        "method": "notifications/cancelled",
+        "params": {"requestId": 1},
+    }
+    assert site.post(message, {"MCP-Protocol-Version": "2026-07-28"}).status == 202
+    site.stage.release("not by notification")
+    assert call.text == "not by notification went on"
+
+
+@pytest.mark.parametrize("params", [{"requestId": 99}, {"requestId": "7"}, {"requestId": [7]}, {}])
+def test_what_cancels_nothing_changes_nothing(site: Site, params: dict[str, object]) -> None:
+    """CANC-2, MSG-2: ``7`` and ``"7"`` are different requests."""
+    name = f"not cancelled by {params}"
+    talk = site.begin()
+    call = talk.call("hold", 7, name=name)
+    site.stage.expect("begun", name)
+    assert talk.notify("notifications/cancelled", **params).status == 202
+    site.stage.release(name)
+    assert call.text == f"{name} went on"
+
+
+def test_an_answered_request_may_be_cancelled_in_vain(site: Site) -> None:
+    """CANC-3, CANC-2."""
+    talk = site.begin()
+    assert talk.call("add", 7, a=1, b=2).text == "3"
+    cancelled = talk.notify("notifications/cancelled", requestId=7)
+    assert (cancelled.status, cancelled.body) == (202, b"")
+    assert talk.call("add", 7, a=1, b=2).text == "3"

@@ -1,0 +1,290 @@
+"""How a server ends: streams first, then calls that have had their time, then the process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from mcpkit import MCPKit
+from mcpkit.transports.http import Runtime, make_application
+from tests.transports.http.plain import RUN, Client, Events, Server, serving
+from tests.transports.processes import LEGACY, MODERN, Message, modern, request, started
+
+PROMPT = 8.0
+"""Seconds that are far more than an end takes that waits for nothing, and far less than `LONG`."""
+
+LONG = 60
+SOURCE = """
+import os, sys, time
+from pathlib import Path
+import anyio, anyio.to_thread
+from mcpkit import Context, MCPKit
+
+app = MCPKit("ending", http={"grace": float(os.environ["GRACE"])})
+here = Path(__file__).parent
+
+
+def begun(what: str) -> None:
+    print(what, "begun", file=sys.stderr, flush=True)
+
+
+@app.tool
+async def released() -> str:
+    begun("released")
+    while not (here / "release").exists():
+        await anyio.sleep(0.01)
+    return "in time"
+
+
+@app.tool
+async def forever() -> None:
+    begun("forever")
+    await anyio.sleep_forever()
+
+
+@app.tool
+def blocked() -> None:
+    begun("blocked")
+    time.sleep(3600)
+
+
+@app.tool
+async def stubborn() -> None:
+    begun("stubborn")
+    await anyio.to_thread.run_sync(time.sleep, 3600)
+
+
+@app.tool
+async def streaming(*, ctx: Context) -> None:
+    ctx.progress(1, 2)
+    begun("streaming")
+    await anyio.sleep_forever()
+
+
+@app.resource("end://watched")
+def watched() -> str:
+    return "watched"
+"""
+
+HOW = {"alone": [], "workers": ["--workers", "2"], "reload": ["--reload"]}
+SIGNALS = {"SIGTERM": (signal.SIGTERM, 0), "SIGINT": (signal.SIGINT, 130)}
+CLIENT = {"name": "tests", "version": "1"}
+LISTEN = modern("listen", "subscriptions/listen", notifications={"toolsListChanged": True})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "server.py").write_text(SOURCE)
+    return tmp_path
+
+
+@pytest.fixture
+def patient(folder: Path) -> Iterator[Server]:
+    """A server whose calls may go on for very long."""
+    with serving("server.py", "--http", cwd=folder, env={"GRACE": str(LONG)}) as server:
+        yield server
+
+
+@pytest.fixture
+def hasty(folder: Path) -> Iterator[Server]:
+    """A server whose calls may go on for a moment."""
+    with serving("server.py", "--http", cwd=folder, env={"GRACE": "0.3"}) as server:
+        yield server
+
+
+def opened(client: Client) -> Events:
+    """The stream of a session."""
+    events = client.stream()
+    assert events.status == 200
+    return events
+
+
+def progressing(client: Client, tool: str) -> Message:
+    """A call of a tool that reports progress, to be sent."""
+    message = client.calling(tool)
+    message["params"]["_meta"] = {"progressToken": "p"}
+    return message
+
+
+def end(server: Server, number: signal.Signals = signal.SIGTERM) -> int:
+    """Tell it to stop; its exit code."""
+    server.process.signal(number)
+    return server.process.exit_code(PROMPT)
+
+
+# --- when nothing runs ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", HOW.values(), ids=HOW)
+@pytest.mark.parametrize(("number", "code"), SIGNALS.values(), ids=SIGNALS)
+def test_an_idle_server_waits_for_no_connection(
+    folder: Path, how: list[str], number: signal.Signals, code: int
+) -> None:
+    with serving("server.py", "--http", *how, cwd=folder, env={"GRACE": str(LONG)}) as server:
+        client = server.client("2025-06-18")
+        resting = client.connect()
+        client.post(client.request("ping"), resting)
+        events, heard = opened(client), server.client().stream(LISTEN)
+        heard.next()
+        assert end(server, number) == code
+        assert list(events) == []
+        assert [each["id"] for each in heard] == ["listen"]
+
+
+class TestStreams:
+    def test_the_stream_of_a_session_ends_cleanly(self, patient: Server) -> None:
+        events = opened(patient.client("2025-11-25"))
+        end(patient)
+        assert list(events) == []
+
+    def test_a_subscription_ends_with_its_result(self, patient: Server) -> None:
+        """SUB-6."""
+        events = patient.client().stream(LISTEN)
+        assert events.next()["method"] == "notifications/subscriptions/acknowledged"
+        end(patient)
+        [last] = list(events)
+        assert last["id"] == "listen"
+        assert last["result"]["resultType"] == "complete"
+
+    def test_the_stream_of_the_old_transport_ends_cleanly(self, folder: Path) -> None:
+        patience = {"GRACE": str(LONG)}
+        with serving("server.py", "--transport", "sse", cwd=folder, env=patience) as server:
+            connection = server.client().connect()
+            connection.request("GET", "/sse")
+            response = connection.getresponse()
+            assert response.readline() == b"event: endpoint\n"
+            end(server)
+            assert response.read().startswith(b"data: /messages?session_id=")
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=SIGNALS)
+    def test_they_end_under_the_command_of_uvicorn_too(
+        self, folder: Path, number: signal.Signals
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        command = [sys.executable, "-m", "uvicorn", "server:app", "--port", str(port)]
+        with started(command, cwd=folder, env={"GRACE": str(LONG)}) as process:
+            process.wait_for_stderr("Uvicorn running on")
+            server = Server(process, f"http://127.0.0.1:{port}/mcp")
+            with closing(server):
+                events = opened(server.client("2025-06-18"))
+                heard = server.client().stream(LISTEN)
+                heard.next()
+                end(server, number)
+                assert list(events) == []
+                assert [each["id"] for each in heard] == ["listen"]
+
+
+# --- while calls run ------------------------------------------------------------------------------
+
+
+class TestCalls:
+    def test_one_that_ends_in_time_is_answered(self, patient: Server, folder: Path) -> None:
+        client = patient.client("2025-06-18")
+        events = opened(client)
+        connection = client.connect()
+        client.send(client.calling("released"), connection)
+        patient.process.wait_for_stderr("released begun")
+        patient.process.signal(signal.SIGTERM)
+        assert list(events) == []
+        (folder / "release").touch()
+        assert client.receive(connection).text == "in time"
+        assert patient.process.exit_code(PROMPT) == 0
+
+    @pytest.mark.parametrize("tool", ["forever", "blocked"])
+    @pytest.mark.parametrize("version", ["2025-06-18", None], ids=["handshake", "modern"])
+    def test_one_that_does_not_is_answered_with_an_error(
+        self, hasty: Server, tool: str, version: str | None
+    ) -> None:
+        client = hasty.client(version)
+        connection = client.connect()
+        message = client.calling(tool) if version else modern(1, "tools/call", name=tool)
+        client.send(message, connection)
+        hasty.process.wait_for_stderr(f"{tool} begun")
+        assert end(hasty) == 0
+        answer = client.receive(connection)
+        assert answer.message["id"] == message["id"]
+        assert answer.error == "The server is stopping"
+
+    def test_one_that_streams_ends_its_stream_with_the_error(self, hasty: Server) -> None:
+        client = hasty.client("2025-06-18")
+        events = client.stream(progressing(client, "streaming"))
+        assert events.next()["method"] == "notifications/progress"
+        hasty.process.wait_for_stderr("streaming begun")
+        end(hasty)
+        [last] = list(events)
+        assert last["error"]["message"] == "The server is stopping"
+
+    @pytest.mark.parametrize("how", HOW.values(), ids=HOW)
+    def test_a_thread_does_not_hold_the_process(self, folder: Path, how: list[str]) -> None:
+        with serving("server.py", "--http", *how, cwd=folder, env={"GRACE": "0.1"}) as server:
+            client = server.client()
+            connection = client.connect()
+            client.send(modern(1, "tools/call", name="blocked"), connection)
+            server.process.wait_for_stderr("blocked begun")
+            assert end(server, signal.SIGINT) == 130
+
+    def test_one_that_refuses_to_end_does_not_hold_the_process(self, hasty: Server) -> None:
+        client = hasty.client()
+        client.send(modern(1, "tools/call", name="stubborn"), client.connect())
+        hasty.process.wait_for_stderr("stubborn begun")
+        assert end(hasty) == 0
+
+    @pytest.mark.parametrize("how", HOW.values(), ids=HOW)
+    def test_a_second_ctrl_c_ends_at_once(self, folder: Path, how: list[str]) -> None:
+        with serving("server.py", "--http", *how, cwd=folder, env={"GRACE": str(LONG)}) as server:
+            client = server.client("2025-06-18")
+            events = opened(client)
+            client.send(client.calling("blocked"), client.connect())
+            server.process.wait_for_stderr("blocked begun")
+            server.process.signal(signal.SIGINT)
+            assert list(events) == []
+            assert end(server, signal.SIGINT) == 130
+
+
+@pytest.mark.parametrize("how", HOW.values(), ids=HOW)
+def test_ctrl_c_in_a_terminal_leaves_no_traceback(folder: Path, how: list[str]) -> None:
+    """It is sent to all processes, not to the first one alone."""
+    apart = "import os, sys; os.setsid(); os.execv(sys.executable, sys.argv[1:])"
+    command = [sys.executable, "-c", apart, *RUN, "server.py", "--http", "--port", "0", *how]
+    with serving(cwd=folder, command=command, env={"GRACE": str(LONG)}) as server:
+        os.killpg(server.process.pid, signal.SIGINT)
+        assert server.process.exit_code(PROMPT) == 130
+        assert server.process.line() is None
+        assert len(server.process.stderr.splitlines()) == 1
+
+
+# --- new requests ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+async def test_what_arrives_while_it_ends_is_turned_away(anyio_backend: str, method: str) -> None:
+    app: MCPKit[None] = MCPKit("ending")
+    application = make_application(Runtime(app.running), [], {})
+    transport = httpx2.ASGITransport(application)
+    async with (
+        application.runtime.hold() as life,
+        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
+    ):
+        headers = {"Accept": "application/json, text/event-stream"}
+        hello = modern(1, "server/discover")
+        named = {**headers, "MCP-Protocol-Version": MODERN, "Mcp-Method": "server/discover"}
+        assert (await client.post("/mcp", json=hello, headers=named)).status_code == 200
+        begin = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": CLIENT}
+        message = request(2, "initialize", **begin)
+        begun = await client.post("/mcp", json=message, headers=headers)
+        headers["Mcp-Session-Id"] = begun.headers["mcp-session-id"]
+        life.drain()
+        ping = request(3, "ping") if method == "POST" else None
+        refused = await client.request(method, "/mcp", json=ping, headers=headers)
+        assert refused.status_code == 503
+        assert refused.headers["retry-after"] == "1"
+        assert refused.json()["error"]["message"] == "The server is about to stop"

@@ -1,0 +1,186 @@
+"""Which era serves a request: every row of the table in PROTOCOL.md §3.3, and ERA-1 to ERA-5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
+from tests.transports.http.wire import (
+    JSON,
+    LEGACY,
+    MODERN,
+    NEWEST,
+    Site,
+    announced,
+    called,
+    initialize,
+    notification,
+    request,
+)
+
+UNKNOWN = ["2099-01-01", "DRAFT-2026-v1", "1.0", ""]
+REMOVED = [
+    "initialize",
+    "ping",
+    "logging/setLevel",
+    "resources/subscribe",
+    "resources/unsubscribe",
+]
+
+
+def with_meta(method: str, **meta: Any) -> dict[str, Any]:
+    return request(1, method, {"_meta": meta})
+
+
+# --- the rows of the table, first match wins ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [{VERSION_KEY: MODERN}, {CAPABILITIES_KEY: {}}, {VERSION_KEY: NEWEST}, {VERSION_KEY: 7}],
+    ids=["version", "capabilities", "a handshake's version", "no version"],
+)
+@pytest.mark.parametrize("method", ["tools/list", "initialize"])
+def test_row_1_a_request_with_either_key_is_modern(
+    site: Site, method: str, meta: dict[str, Any]
+) -> None:
+    """META-1: so what is missing beside it is missed."""
+    answer = site.modern(with_meta(method, **meta))
+    assert answer.refusal == (400, -32602)
+    assert answer.header("mcp-session-id") is None
+
+
+def test_row_1_comes_before_a_session(site: Site) -> None:
+    talk = site.begin()
+    assert talk.post(announced(1, "tools/list")).refusal == (400, -32020)
+
+
+@pytest.mark.parametrize("header", [None, MODERN, *LEGACY, *UNKNOWN])
+def test_row_2_initialize_begins_a_session_whatever_the_header_says(
+    site: Site, header: str | None
+) -> None:
+    """HTTPL-18, LIFE-2."""
+    answer = site.post(initialize("2025-06-18"), {"MCP-Protocol-Version": header})
+    assert answer.status == 200
+    assert answer.result["protocolVersion"] == "2025-06-18"
+    assert answer.header("mcp-session-id")
+
+
+@pytest.mark.parametrize("wanted", [MODERN, "2099-01-01", "1999-01-01", "garbage"])
+def test_row_2_initialize_never_leads_to_a_modern_revision(site: Site, wanted: str) -> None:
+    """LIFE-3, LIFE-4."""
+    assert site.begin(wanted).version == NEWEST
+
+
+@pytest.mark.parametrize("header", [MODERN, *UNKNOWN])
+def test_row_3_a_header_that_no_session_has_is_modern(site: Site, header: str) -> None:
+    """META-1: the body lacks what it needs, which is 400 either way."""
+    answer = site.post(request(1, "tools/list"), {"MCP-Protocol-Version": header})
+    assert answer.status == 400
+    assert answer.code in (-32602, -32020)
+
+
+@pytest.mark.parametrize("header", [MODERN, *UNKNOWN])
+def test_row_3_comes_before_a_session(site: Site, header: str) -> None:
+    """HTTPL-18: a version that is unknown or invalid is 400, in a session as well."""
+    talk = site.begin()
+    answer = talk.post(request(1, "tools/list"), {"MCP-Protocol-Version": header})
+    assert answer.status == 400
+
+
+@pytest.mark.parametrize("method", ["server/discover", "subscriptions/listen"])
+def test_row_4_some_methods_are_modern_by_themselves(site: Site, method: str) -> None:
+    """META-1."""
+    answer = site.post(request(1, method, {}), {"MCP-Protocol-Version": NEWEST})
+    assert answer.refusal == (400, -32602)
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_row_5_a_session_id_selects_its_session(site: Site, version: str) -> None:
+    assert (
+        site.begin(version)
+        .call("who")
+        .result["structuredContent" if version > "2025-03-26" else "content"]
+    )
+
+
+@pytest.mark.parametrize("header", [None, *LEGACY])
+def test_row_6_anything_else_is_400(site: Site, header: str | None) -> None:
+    """HTTPL-15, LIFE-1: this server has sessions, and the first interaction begins one."""
+    answer = site.post(request(1, "tools/list"), {"MCP-Protocol-Version": header})
+    assert answer.refusal == (400, -32600)
+
+
+# --- the rules ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", REMOVED)
+def test_removed_methods_are_not_found(site: Site, method: str) -> None:
+    """ERA-1: also on a server that has them for handshake revisions."""
+    answer = site.ask(method, protocolVersion=NEWEST, uri="wire://a", level="info")
+    assert answer.refusal == (404, -32601)
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_modern_request_for_a_handshake_revision_is_told_to_begin_with_one(
+    site: Site, version: str
+) -> None:
+    """ERA-2."""
+    message = announced(1, "tools/list", version)
+    answer = site.modern(message, {"MCP-Protocol-Version": version})
+    assert answer.refusal == (400, -32602)
+    assert "initialize" in answer.json["error"]["message"]
+
+
+def test_a_notification_without_any_mark_is_an_error_and_no_session(site: Site) -> None:
+    """ERA-3: over HTTP a cancellation belongs to a session; elsewhere it can reach nothing."""
+    answer = site.post(notification("notifications/cancelled", {"requestId": 1}))
+    assert answer.status == 400
+
+
+def test_a_modern_request_has_the_capabilities_it_brings(site: Site) -> None:
+    """ERA-4, META-3: whatever a session beside it, or a request before it, has said."""
+    talk = site.begin(capabilities={"sampling": {}})
+    assert talk.call("who").result["structuredContent"]["sampling"] is True
+    declared: dict[str, Any] = {CAPABILITIES_KEY: {"sampling": {}}}
+    assert site.call("who", declared).result["structuredContent"]["sampling"] is True
+    modern = site.ask(
+        "tools/call", talk.headers | {"MCP-Protocol-Version": MODERN}, **called("who", {})
+    )
+    assert modern.result["structuredContent"]["sampling"] is False
+
+
+@pytest.mark.parametrize("token", ["unheard-of", "", None], ids=repr)
+def test_a_modern_request_ignores_session_ids_and_event_ids(site: Site, token: str | None) -> None:
+    """ERA-5, HTTPM-14."""
+    given = site.begin().token if token is None else token
+    answer = site.ask(
+        "tools/call",
+        {"Mcp-Session-Id": given, "Last-Event-ID": "7"},
+        **called("add", {"a": 1, "b": 2}),
+    )
+    assert (answer.status, answer.kind) == (200, JSON)
+    assert answer.header("mcp-session-id") is None
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_all_revisions_are_served_at_the_same_time(site: Site, version: str) -> None:
+    """HTTPM-17, VER-1."""
+    talk = site.begin(version)
+    held = talk.call("hold", name=version)
+    site.stage.expect("begun", version)
+    assert site.call("who").result["structuredContent"]["revision"] == MODERN
+    site.stage.release(version)
+    assert held.text == f"{version} went on"
+
+
+def test_a_modern_server_says_which_versions_it_has(site: Site) -> None:
+    """ERR-4, VER-2."""
+    known = site.ask("server/discover").result["supportedVersions"]
+    message = announced(1, "tools/list", "2099-01-01")
+    answer = site.modern(message, {"MCP-Protocol-Version": "2099-01-01"})
+    assert answer.refusal == (400, -32022)
+    assert answer.json["error"]["data"]["requested"] == "2099-01-01"
+    assert set(answer.json["error"]["data"]["supported"]) <= set(known)

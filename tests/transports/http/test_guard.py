@@ -1,0 +1,421 @@
+"""Whose requests are answered at all: ``Host`` and ``Origin`` (SEC-1 … SEC-3, DESIGN §6)."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+from mcpkit import MCPKit
+from mcpkit.http import HttpRequest, HttpSettings
+from mcpkit.transports.http import run
+from mcpkit.transports.http.guard import Guard
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import MODERN, Site, announced, initialize
+
+LOOPBACK_HOSTS = [
+    "localhost",
+    "localhost:8000",
+    "LOCALHOST:8000",
+    "LocalHost",
+    "127.0.0.1",
+    "127.0.0.1:1",
+    "127.255.0.3:65535",
+    "[::1]",
+    "[::1]:8000",
+    "[::ffff:127.0.0.1]:80",
+    "app.localhost:3000",
+    "localhost:",
+]
+FOREIGN_HOSTS = [
+    "example.com",
+    "localhost.evil.com",
+    "localhost.evil.com:8000",
+    "evil-localhost",
+    "evillocalhost:8000",
+    "127.0.0.1.nip.io",
+    "127.0.0.1.evil.com:80",
+    "192.168.1.2",
+    "10.0.0.1:8000",
+    "0.0.0.0:8000",
+    "[::]",
+    "[2001:db8::1]:8000",
+    "localhost.",
+    "2130706433",
+    "0x7f.1",
+    "127.1",
+]
+MALFORMED_HOSTS = [
+    "",
+    " ",
+    "::1",
+    "[::1",
+    "::1]",
+    "[::1]x",
+    "[::1]:8000:1",
+    "[::1%25lo]",
+    "user@localhost",
+    "@localhost",
+    "localhost@evil.com",
+    "evil.com@localhost",
+    "localhost:port",
+    "localhost:8000:1",
+    "localhost:123456",
+    "localhost/",
+    "localhost/evil.com",
+    "evil.com/.localhost",
+    "localhost?x",
+    "localhost#x",
+    "evil.com\\.localhost",
+    "evil.com, localhost",
+    "evil.com, app.localhost",
+    "localhost, evil.com",
+    "evil.com app.localhost",
+    "loc\talhost",
+    ".localhost",
+    "http://localhost",
+    "l\xf6calhost",
+]
+LOOPBACK_ORIGINS = [
+    "http://localhost",
+    "https://localhost",
+    "http://localhost:5173",
+    "HTTP://LOCALHOST:5173",
+    "http://127.0.0.1:6274",
+    "https://127.0.0.1",
+    "http://[::1]:8000",
+    "http://app.localhost",
+]
+FOREIGN_ORIGINS = [
+    "null",
+    "",
+    "https://example.com",
+    "http://localhost.evil.com",
+    "http://evil-localhost",
+    "http://127.0.0.1.nip.io:8000",
+    "http://localhost.",
+    "http://user@localhost",
+    "http://@localhost",
+    "http://:secret@localhost",
+    "http://localhost@evil.com",
+    "http://localhost/",
+    "http://localhost/path",
+    "http://localhost?x",
+    "http://localhost#x",
+    "http://localhost:*",
+    "http://localhost:port",
+    "http://localhost, https://evil.com",
+    "https://evil.com, http://app.localhost",
+    "//localhost",
+    "localhost",
+    "localhost:8000",
+    "*",
+    "file://",
+    "file://localhost",
+    "chrome-extension://localhost",
+    "ftp://localhost",
+]
+
+
+def guard(loopback: bool | None, **settings: Any) -> Guard:
+    return Guard(HttpSettings(**settings), loopback)
+
+
+def refusal(
+    guard: Guard,
+    host: str | None = None,
+    origin: str | None = None,
+    server: tuple[str, int | None] | None = ("127.0.0.1", 8000),
+) -> str | None:
+    headers = [
+        (name, value.encode("latin-1"))
+        for name, value in ((b"host", host), (b"origin", origin))
+        if value is not None
+    ]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": headers, "server": server}
+    return guard.refusal(HttpRequest(scope))
+
+
+# --- Host -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", LOOPBACK_HOSTS)
+def test_a_loopback_server_answers_to_loopback_names_with_any_port(host: str) -> None:
+    """SEC-3."""
+    assert refusal(guard(True), host) is None
+
+
+@pytest.mark.parametrize("host", FOREIGN_HOSTS)
+def test_a_loopback_server_refuses_any_other_name_and_says_which_setting_allows_it(
+    host: str,
+) -> None:
+    """SEC-3."""
+    why = refusal(guard(True), host)
+    assert why is not None
+    assert repr(host) in why
+    assert "allowed_hosts=[" in why
+
+
+@pytest.mark.parametrize("host", MALFORMED_HOSTS)
+def test_a_loopback_server_refuses_what_is_no_name(host: str) -> None:
+    """SEC-3."""
+    why = refusal(guard(True), host)
+    assert why is not None
+    assert "malformed" in why
+
+
+def test_what_a_refusal_tells_to_set_is_what_allows_it() -> None:
+    why = refusal(guard(True), "Example.com:8000")
+    assert why is not None
+    assert "allowed_hosts=['example.com']" in why
+    assert refusal(guard(True, allowed_hosts=["example.com"]), "Example.com:8000") is None
+
+
+def test_a_request_without_host_is_answered() -> None:
+    """Only HTTP/1.0 has none, which no browser speaks."""
+    assert refusal(guard(True)) is None
+
+
+@pytest.mark.parametrize("host", FOREIGN_HOSTS)
+def test_a_server_on_other_addresses_answers_to_every_name(host: str) -> None:
+    """DESIGN §6."""
+    assert refusal(guard(False), host) is None
+
+
+@pytest.mark.parametrize(
+    ("server", "checked"),
+    [
+        (("127.0.0.1", 8000), True),
+        (("127.9.9.9", 8000), True),
+        (("::1", 8000), True),
+        (("::ffff:127.0.0.1", 8000), True),
+        (("localhost", 8000), True),
+        (("192.168.1.2", 8000), False),
+        (("::", 8000), False),
+        (("/run/mcp.sock", None), False),
+        (None, False),
+    ],
+)
+def test_where_nobody_says_what_the_server_listens_on_the_address_of_the_connection_tells(
+    server: tuple[str, int | None] | None, checked: bool
+) -> None:
+    """SEC-3: `MCPKit.asgi` with ``loopback=None``."""
+    assert (refusal(guard(None), "example.com", server=server) is not None) is checked
+
+
+@pytest.mark.parametrize(
+    ("setting", "host"),
+    [
+        ("example.com", "example.com"),
+        ("example.com", "EXAMPLE.com:8000"),
+        ("Example.COM", "example.com"),
+        ("example.com:*", "example.com:8000"),
+        ("[2001:db8::1]", "[2001:DB8::1]:8000"),
+        ("2001:db8::1", "[2001:db8::1]"),
+        ("*", "anything.example"),
+        ("*", "user@what is this"),
+    ],
+)
+def test_allowed_hosts_are_answered_on_any_port(setting: str, host: str) -> None:
+    assert refusal(guard(True, allowed_hosts=[setting]), host) is None
+
+
+@pytest.mark.parametrize("host", ["sub.example.com", "example.com.evil.com", "notexample.com"])
+def test_an_allowed_host_allows_no_other(host: str) -> None:
+    assert refusal(guard(True, allowed_hosts=["example.com"]), host) is not None
+
+
+# --- Origin ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("origin", LOOPBACK_ORIGINS)
+def test_pages_on_loopback_may_call_a_loopback_server(origin: str) -> None:
+    """SEC-3."""
+    assert refusal(guard(True), "localhost", origin) is None
+
+
+@pytest.mark.parametrize("origin", LOOPBACK_ORIGINS)
+def test_pages_on_loopback_may_not_call_a_server_on_other_addresses(origin: str) -> None:
+    """SEC-1: they are on the loopback of whoever looks at them."""
+    assert refusal(guard(False), "example.com", origin) is not None
+
+
+@pytest.mark.parametrize("loopback", [True, False])
+@pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
+def test_other_origins_are_refused_by_name_with_the_setting_that_allows_them(
+    origin: str, loopback: bool
+) -> None:
+    """SEC-1."""
+    why = refusal(guard(loopback), "localhost", origin)
+    assert why is not None
+    assert repr(origin) in why
+    [setting] = re.findall(r"allowed_origins=\['(.*)'\]", why)
+    assert refusal(guard(loopback, allowed_origins=[setting]), "localhost", origin) is None
+
+
+@pytest.mark.parametrize("loopback", [True, False])
+def test_whoever_is_no_browser_sends_no_origin_and_is_answered(loopback: bool) -> None:
+    """SEC-1."""
+    assert refusal(guard(loopback), "localhost") is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "origin"),
+    [
+        ("https://app.example.com", "https://app.example.com"),
+        ("https://App.Example.com", "https://app.example.com"),
+        ("https://app.example.com", "https://app.example.com:443"),
+        ("https://app.example.com:443", "https://app.example.com"),
+        ("http://app.example.com:80", "http://app.example.com"),
+        ("http://10.0.0.1:8080", "http://10.0.0.1:8080"),
+        ("http://app.example.com:*", "http://app.example.com:8080"),
+        ("http://app.example.com:*", "http://app.example.com"),
+        ("http://[2001:db8::1]:*", "http://[2001:db8::1]:99"),
+        ("vscode-webview://abc", "vscode-webview://abc"),
+        ("*", "https://anywhere.example"),
+        ("*", "null"),
+    ],
+)
+@pytest.mark.parametrize("loopback", [True, False])
+def test_allowed_origins_may_call(setting: str, origin: str, loopback: bool) -> None:
+    assert refusal(guard(loopback, allowed_origins=[setting]), "localhost", origin) is None
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://app.example.com",
+        "https://app.example.com:8443",
+        "https://sub.app.example.com",
+        "https://app.example.com.evil.com",
+        "https://app.example.comevil",
+        "https://example.com",
+        "https://app.example.com@evil.com",
+        "null",
+    ],
+)
+def test_an_allowed_origin_allows_no_other(origin: str) -> None:
+    """SEC-1: scheme, host and port are compared exactly."""
+    allowing = guard(False, allowed_origins=["https://app.example.com"])
+    assert refusal(allowing, "localhost", origin) is not None
+
+
+def test_an_allowed_origin_does_not_allow_a_foreign_host() -> None:
+    """SEC-3: after a rebinding, the origin of the page is whatever the attacker likes."""
+    assert refusal(guard(True, allowed_origins=["*"]), "evil.com") is not None
+
+
+def test_a_judgement_is_remembered_for_its_own_host_origin_and_address_only() -> None:
+    asked = guard(None)
+    local, other = ("127.0.0.1", 80), ("10.0.0.1", 80)
+    for _ in range(2):
+        assert refusal(asked, "evil.com", server=local) is not None
+        assert refusal(asked, "evil.com", server=other) is None
+        assert refusal(asked, "localhost", "http://localhost", local) is None
+        assert refusal(asked, "localhost", "http://localhost", other) is not None
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "app.example.com",
+        "https://app.example.com/",
+        "https://app.example.com/path",
+        "https://",
+        "null",
+        "",
+        "https://user@app.example.com",
+        "https://app.example.com:port",
+        "https://*.example.com",
+    ],
+)
+def test_an_origin_that_is_none_cannot_be_allowed(origin: str) -> None:
+    with pytest.raises(ValueError, match="is no origin, which looks like"):
+        MCPKit("guarded").asgi(allowed_origins=[origin])
+
+
+@pytest.mark.parametrize(
+    "host", ["https://example.com", "example.com:8000", "example.com/", "", "*.example.com", "a b"]
+)
+def test_a_host_that_is_no_name_cannot_be_allowed(host: str) -> None:
+    with pytest.raises(ValueError, match="is no name, which looks like"):
+        MCPKit("guarded").asgi(allowed_hosts=[host])
+
+
+@pytest.mark.parametrize("name", ["allowed_origins", "allowed_hosts"])
+def test_a_text_is_not_taken_for_a_list_of_letters(name: str) -> None:
+    options: Any = {name: "https://app.example.com"}
+    with pytest.raises(ValueError, match=f"{name} must be a list"):
+        MCPKit("guarded").asgi(**options)
+
+
+def test_a_server_listens_on_loopback_unless_told_otherwise() -> None:
+    """SEC-2."""
+    assert inspect.signature(run).parameters["host"].default == "127.0.0.1"
+
+
+# --- on the wire ----------------------------------------------------------------------------------
+
+FOREIGN = [{"Host": "evil.com"}, {"Origin": "https://evil.com"}, {"Origin": "null"}]
+NAMES = ["Host", "Origin", "null"]
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=NAMES)
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "OPTIONS", "PUT"])
+def test_every_method_is_refused_with_403(site: Site, method: str, headers: dict[str, str]) -> None:
+    """SEC-1, SEC-3."""
+    session = site.begin().headers
+    answer = site.send(method, {"Accept": "text/event-stream", **session, **headers}, b"{}")
+    assert answer.refusal == (403, -32600)
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=NAMES)
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_messages_of_both_eras_are_refused_with_an_error_as_json(
+    site: Site, era: str, headers: dict[str, str]
+) -> None:
+    """SEC-1, SEC-3."""
+    if era == "legacy":
+        answer = site.post(initialize(), headers)
+    else:
+        answer = site.modern(announced(1, "server/discover"), headers)
+    assert answer.refusal == (403, -32600)
+    assert next(iter(headers.values())) in answer.json["error"]["message"]
+    assert "id" not in answer.json
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=NAMES)
+@pytest.mark.parametrize(("method", "path"), [("GET", "/sse"), ("POST", "/messages")])
+def test_the_endpoints_of_2024_11_05_are_guarded_as_well(
+    serve: Serve, method: str, path: str, headers: dict[str, str]
+) -> None:
+    """SEC-1."""
+    site = serve(sse=True)
+    there = site.path.removesuffix("/mcp") + path
+    assert site.send(method, headers, b"{}", there).refusal == (403, -32600)
+
+
+def test_a_refused_session_id_is_not_used_up(site: Site) -> None:
+    """SEC-1: a page cannot end a session it may not use."""
+    talk = site.begin()
+    assert site.send("DELETE", {**talk.headers, "Origin": "https://evil.com"}).status == 403
+    assert talk.call("add", a=1, b=2).text == "3"
+
+
+def test_two_origins_are_not_one_that_is_allowed(site: Site) -> None:
+    """SEC-3: a proxy may have read the one and a server the other."""
+    answer = site.post(announced(1, "ping"), {"Origin": ["http://localhost", "https://evil.com"]})
+    assert answer.status == 403
+
+
+def test_an_allowed_page_is_answered(serve: Serve) -> None:
+    site = serve(allowed_origins=["https://app.example.com"], allowed_hosts=["app.example.com"])
+    headers = {"Origin": "https://app.example.com", "Host": "app.example.com"}
+    answer = site.ask("server/discover", headers)
+    assert answer.status == 200
+    assert MODERN in answer.result["supportedVersions"]

@@ -1,0 +1,209 @@
+"""Arguments that headers repeat (HDR-1…7), and values that no header can carry as they are."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from mcpkit import Header, MCPKit, RegistrationError
+from tests.transports.http.wire import LEGACY, Exchange, Host, Site, called
+
+
+def wrapped(text: str) -> str:
+    return f"=?base64?{b64encode(text.encode()).decode()}?="
+
+
+def route(site: Site, headers: dict[str, Any], **arguments: Any) -> Exchange:
+    """Call the tool whose arguments are repeated."""
+    return site.ask("tools/call", headers, **called("routed", arguments))
+
+
+def told(region: Any = None, count: Any = None, really: Any = None, method: Any = None) -> str:
+    return f"{region} {count} {really} {method}"
+
+
+# --- what is declared -----------------------------------------------------------------------------
+
+
+def test_a_schema_tells_which_arguments_are_repeated(site: Site) -> None:
+    tools = site.ask("tools/list").result["tools"]
+    [schema] = [each["inputSchema"] for each in tools if each["name"] == "routed"]
+    found = {name: each["x-mcp-header"] for name, each in schema["properties"].items()}
+    assert found == {"region": "Region", "count": "Count", "really": "Really", "method": "Method"}
+    assert {name: each["type"] for name, each in schema["properties"].items()} == {
+        "region": "string",
+        "count": "integer",
+        "really": "boolean",
+        "method": "string",
+    }
+
+
+class Place(BaseModel):
+    city: Annotated[str, Header("City")]
+
+
+def bad_name(a: Annotated[str, Header("two words")]) -> None: ...
+def no_name(a: Annotated[str, Header("")]) -> None: ...
+def a_line_break(a: Annotated[str, Header("a\r\nb")]) -> None: ...
+def taken(a: Annotated[str, Header("Same")], b: Annotated[str, Header("same")]) -> None: ...
+
+
+def a_float(a: Annotated[float, Header("A")]) -> None: ...
+def a_list(a: Annotated[list[str], Header("A")]) -> None: ...
+def in_a_list(a: list[Annotated[str, Header("A")]]) -> None: ...
+def in_a_list_of_objects(a: list[Place]) -> None: ...
+def perhaps_null(a: Annotated[str | None, Header("A")]) -> None: ...
+def in_a_union(a: Place | Literal["nowhere"]) -> None: ...
+
+
+@pytest.mark.parametrize("function", [bad_name, no_name, a_line_break, taken])
+def test_a_name_is_part_of_a_header_and_unique(function: Any) -> None:
+    """HDR-1, HDR-3, SEC-18."""
+    with pytest.raises(RegistrationError):
+        MCPKit("t").add_tool(function)
+
+
+@pytest.mark.parametrize(
+    "function", [a_float, a_list, in_a_list, in_a_list_of_objects, perhaps_null, in_a_union]
+)
+def test_an_argument_is_a_scalar_that_properties_alone_lead_to(function: Any) -> None:
+    """HDR-2, HDR-3."""
+    with pytest.raises(RegistrationError):
+        MCPKit("t").add_tool(function)
+
+
+def test_nested_objects_are_reached(host: Host) -> None:
+    """HDR-2, HDR-4."""
+    app: MCPKit[Any] = MCPKit("nested")
+
+    @app.tool
+    async def go(place: Place) -> str:
+        return place.city
+
+    site = host.serve(app)
+    call = called("go", {"place": {"city": "Oslo"}})
+    assert site.ask("tools/call", {"Mcp-Param-City": "Oslo"}, **call).text == "Oslo"
+    assert site.ask("tools/call", {"Mcp-Param-City": "Bergen"}, **call).refusal == (400, -32020)
+    assert site.ask("tools/call", **call).refusal == (400, -32020)
+
+
+# --- what is compared -----------------------------------------------------------------------------
+
+
+def test_equal_values_pass(site: Site) -> None:
+    """HDR-4."""
+    headers = {"Mcp-Param-Region": "eu", "Mcp-Param-Count": "3", "Mcp-Param-Really": "true"}
+    assert route(site, headers, region="eu", count=3, really=True).text == told("eu", 3, True)
+
+
+@pytest.mark.parametrize("value", [None, "", "us", "EU", "eu,eu", ["eu", "eu"]], ids=repr)
+def test_a_header_that_is_missing_or_different_is_refused(site: Site, value: Any) -> None:
+    """HDR-4, SEC-14, ERR-5."""
+    answer = route(site, {"Mcp-Param-Region": value}, region="eu")
+    assert answer.refusal == (400, -32020)
+    assert answer.json["id"] == 1
+
+
+def test_the_refusal_does_not_repeat_values(site: Site) -> None:
+    """SEC-13."""
+    answer = route(site, {"Mcp-Param-Region": "theirs"}, region="ours")
+    assert "theirs" not in answer.body.decode()
+    assert "ours" not in answer.body.decode()
+
+
+@pytest.mark.parametrize("arguments", [{}, {"region": None}], ids=["absent", "null"])
+def test_without_a_value_no_header_is_expected(site: Site, arguments: dict[str, Any]) -> None:
+    """HDR-4: and one that is there is a mismatch."""
+    answer = route(site, {}, **arguments)
+    assert "error" not in answer.json
+    assert route(site, {"Mcp-Param-Region": "eu"}, **arguments).refusal == (400, -32020)
+
+
+@pytest.mark.parametrize(("value", "written"), [(42, "42.0"), (42, "42"), (-7, "-7"), (100, "1e2")])
+def test_integers_are_compared_as_numbers(site: Site, value: int, written: str) -> None:
+    """HDR-5."""
+    assert route(site, {"Mcp-Param-Count": written}, count=value).text == told(count=value)
+
+
+@pytest.mark.parametrize("written", ["43", "042", "0x2a", " ", "forty-two", "٤٢", "42.5"])
+def test_other_numbers_differ(site: Site, written: str) -> None:
+    """HDR-5."""
+    answer = route(site, {"Mcp-Param-Count": written.encode()}, count=42)
+    assert answer.refusal == (400, -32020)
+
+
+@pytest.mark.parametrize("value", [2**53 - 1, 1 - 2**53])
+def test_integers_reach_as_far_as_json_can_tell_them_apart(site: Site, value: int) -> None:
+    """HDR-5."""
+    assert route(site, {"Mcp-Param-Count": str(value)}, count=value).text == told(count=value)
+    assert route(site, {"Mcp-Param-Count": str(2**53)}, count=2**53).refusal == (400, -32020)
+
+
+@pytest.mark.parametrize(("value", "written"), [(True, "true"), (False, "false")])
+def test_booleans_are_words(site: Site, value: bool, written: str) -> None:
+    """HDR-5."""
+    assert route(site, {"Mcp-Param-Really": written}, really=value).text == told(really=value)
+    assert route(site, {"Mcp-Param-Really": written.title()}, really=value).status == 400
+    assert route(site, {"Mcp-Param-Really": str(int(value))}, really=value).status == 400
+
+
+def test_a_header_may_be_called_like_another_one(site: Site) -> None:
+    """HDR-7: ``Mcp-Param-Method`` has nothing to do with ``Mcp-Method``."""
+    assert route(site, {"Mcp-Param-Method": "mine"}, method="mine").text == told(method="mine")
+    assert route(site, {}, method="tools/call").refusal == (400, -32020)
+
+
+def test_headers_that_nothing_declares_are_ignored(site: Site) -> None:
+    """HDR-7."""
+    headers = {"Mcp-Param-Other": "x", "Mcp-Param-A": "9"}
+    assert site.ask("tools/call", headers, **called("add", {"a": 1, "b": 2})).text == "3"
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_handshake_revisions_know_nothing_of_it(site: Site, version: str) -> None:
+    talk = site.begin(version)
+    assert talk.call("routed", region="eu").text == told("eu")
+
+
+# --- values that are wrapped ----------------------------------------------------------------------
+
+AWKWARD = ["Zürich", " a ", "a\nb", "", "日本語", "=?base64?YQ==?="]
+
+
+@pytest.mark.parametrize("value", AWKWARD)
+def test_a_wrapped_value_is_unwrapped(site: Site, value: str) -> None:
+    """HDR-6, HTTPM-4."""
+    assert route(site, {"Mcp-Param-Region": wrapped(value)}, region=value).text == told(value)
+
+
+@pytest.mark.parametrize("uri", ["wire://plain", "wire://%C3%A9", "wire://x"])
+def test_names_may_be_wrapped_as_well(site: Site, uri: str) -> None:
+    """HTTPM-4."""
+    assert site.ask("resources/read", {"Mcp-Name": wrapped(uri)}, uri=uri).status == 200
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["=?base64?ZXU?=", "=?base64?ZX U=?=", "=?base64?ZXU==?=", "=?base64?€?=", "=?base64?/w==?="],
+    ids=["no padding", "a blank", "much padding", "alphabet", "no UTF-8"],
+)
+def test_what_is_wrapped_badly_is_refused(site: Site, value: str) -> None:
+    """HTTPM-4."""
+    answer = route(site, {"Mcp-Param-Region": value.encode()}, region="eu")
+    assert answer.refusal == (400, -32020)
+    assert site.ask("tools/list", {"Mcp-Name": value.encode()}).status == 200
+
+
+@pytest.mark.parametrize("value", ["=?BASE64?ZXU=?=", "=?base64?ZXU=", "ZXU=?=", "=?base64?="])
+def test_without_both_markers_a_value_is_what_it_is(site: Site, value: str) -> None:
+    """HTTPM-4."""
+    assert route(site, {"Mcp-Param-Region": value}, region=value).text == told(value)
+    assert route(site, {"Mcp-Param-Region": value}, region="eu").refusal == (400, -32020)
+
+
+def test_utf_8_as_it_is_equals_itself(site: Site) -> None:
+    """HTTPM-4: some clients write it so, and nothing else could be meant."""
+    assert route(site, {"Mcp-Param-Region": "Zürich".encode()}, region="Zürich").status == 200

@@ -1,0 +1,804 @@
+"""Every limit of the endpoint: its default, what happens at it, and that it is released again.
+
+SEC-17 wants limits; `HttpSettings` documents them. What concerns sockets is in `test_pressure`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from mcpkit import MCPKit
+from mcpkit.http import HttpRequest, HttpSettings
+from mcpkit.transports.http import hub
+from mcpkit.transports.http.guard import RateLimit
+from tests.transports.http.attack import connect, eventually, head, post_head
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import (
+    BATCHES,
+    EVENTS,
+    JSON,
+    LEGACY,
+    MODERN,
+    NEWEST,
+    Exchange,
+    Site,
+    Talk,
+    announced,
+    called,
+    initialize,
+    notification,
+    request,
+)
+
+COMPLETE = {"content-type": JSON, "accept": f"{JSON}, {EVENTS}"}
+
+
+def by_header(http: HttpRequest) -> str | None:
+    """The principal of a test: who a request says it is."""
+    return http.headers.get("x-user")
+
+
+def error(answer: Exchange) -> str:
+    """What the error of an answer says."""
+    message: str = answer.json["error"]["message"]
+    return message
+
+
+def is_unavailable(answer: Exchange, setting: str) -> bool:
+    """Whether a server without room says so, which setting it is, and when to come back."""
+    assert answer.refusal == (503, -32603)
+    assert setting in error(answer)
+    retry = answer.header("retry-after")
+    return retry is not None and int(retry) >= 1
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", HttpSettings._fields)
+def test_every_setting_is_documented(name: str) -> None:
+    assert re.search(rf"^ +{name}: ", HttpSettings.__doc__ or "", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", HttpSettings._fields)
+def test_every_setting_has_a_default(name: str) -> None:
+    assert name in HttpSettings._field_defaults
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_body", 0),
+        ("max_body", -1),
+        ("max_body", None),
+        ("max_body", "16MB"),
+        ("max_body", True),
+        ("max_batch", 0),
+        ("max_requests", 0),
+        ("max_sessions", 0),
+        ("max_streams", -1),
+        ("body_timeout", 0),
+        ("body_timeout", None),
+        ("body_timeout", float("inf")),
+        ("body_timeout", float("nan")),
+        ("request_timeout", 0),
+        ("request_timeout", -1),
+        ("rate_limit", 0),
+        ("write_timeout", 0),
+        ("keep_alive", 0),
+        ("stream_after", -1),
+        ("session_lifetime", 0),
+        ("session_idle", -1),
+        ("replay_buffer", -1),
+        ("replay_time", -1),
+        ("retry", -1),
+        ("grace", -1),
+    ],
+)
+def test_a_limit_that_cannot_be_kept_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must be"):
+        MCPKit("limited").asgi(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["request_timeout", "rate_limit"])
+def test_some_limits_may_be_left_out(name: str) -> None:
+    options: Any = {name: None}
+    assert MCPKit("unlimited").asgi(**options) is not None
+
+
+def test_a_path_without_a_slash_is_refused() -> None:
+    with pytest.raises(ValueError, match="path must be"):
+        MCPKit("lost").asgi(path="mcp")
+
+
+# --- max_body -------------------------------------------------------------------------------------
+
+
+def padded(length: int) -> bytes:
+    body = json.dumps(announced(1, "server/discover")).encode()
+    return body + b" " * (length - len(body))
+
+
+HEADERS = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "server/discover"}
+
+
+def test_a_body_of_just_the_greatest_length_is_read(serve: Serve) -> None:
+    """SEC-17."""
+    assert serve(max_body=1000).post(padded(1000), HEADERS).status == 200
+
+
+def test_a_longer_body_is_413_before_it_arrives(serve: Serve) -> None:
+    """SEC-17: what Content-Length says is enough."""
+    site = serve(max_body=1000)
+    with connect(site.host.port) as raw:
+        raw.send(post_head(site.path, {**HEADERS, "Content-Length": "1001"}))
+        assert raw.status() == 413
+
+
+def test_the_refusal_names_the_limit_and_the_setting(serve: Serve) -> None:
+    answer = serve(max_body=1000).post(padded(1001), HEADERS)
+    assert answer.refusal == (413, -32600)
+    assert "1000" in error(answer)
+    assert "max_body" in error(answer)
+
+
+def test_a_body_of_unknown_length_is_413_once_it_is_too_long(serve: Serve) -> None:
+    """SEC-17: chunked, and no end in sight."""
+    site = serve(max_body=100_000)
+    with connect(site.host.port) as raw:
+        raw.send(post_head(site.path, {**HEADERS, "Transfer-Encoding": "chunked"}))
+        for _ in range(3):
+            raw.send(b"8000\r\n" + b" " * 0x8000 + b"\r\n")
+        raw.send(b"1000\r\n" + b" " * 0x1000 + b"\r\n")
+        assert raw.status() == 413
+
+
+def test_a_chunked_body_within_the_limit_is_read(serve: Serve) -> None:
+    site = serve(max_body=1000)
+    body = padded(1000)
+    with connect(site.host.port) as raw:
+        raw.send(post_head(site.path, {**HEADERS, "Transfer-Encoding": "chunked"}))
+        for start in range(0, 1000, 100):
+            raw.send(b"64\r\n" + body[start : start + 100] + b"\r\n")
+        raw.send(b"0\r\n\r\n")
+        assert raw.status() == 200
+
+
+def test_the_limit_is_also_that_of_http_sse(serve: Serve) -> None:
+    with Old(serve(sse=True, max_body=1000)) as old:
+        assert old.say(b"1" * 1001).status == 413
+
+
+# --- body_timeout ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("begun", [b"", b'{"jsonrpc"'])
+def test_a_body_that_does_not_arrive_is_408(serve: Serve, begun: bytes) -> None:
+    """SEC-17."""
+    site = serve(body_timeout=0.2)
+    with connect(site.host.port) as raw:
+        raw.send(post_head(site.path, {"Content-Length": "100"}) + begun)
+        assert raw.status() == 408
+
+
+def test_a_body_that_arrives_byte_by_byte_does_not_get_more_time(serve: Serve) -> None:
+    """SEC-17: the limit is for all of it, not for each byte."""
+    site = serve(body_timeout=0.3)
+    with connect(site.host.port) as raw:
+        raw.send(post_head(site.path, {"Content-Length": "100000"}))
+        raw.trickle(b" " * 20, 0.05)
+        assert raw.status() == 408
+
+
+# --- max_requests ---------------------------------------------------------------------------------
+
+
+def test_one_more_request_than_may_run_is_503_until_one_has_ended(serve: Serve) -> None:
+    """SEC-17."""
+    site = serve(max_requests=2)
+    talk = site.begin()
+    running = [site.call("hold", name="one"), talk.call("hold", name="two")]
+    site.stage.expect("begun", "one")
+    site.stage.expect("begun", "two")
+    assert is_unavailable(site.call("add", a=1, b=2), "max_requests")
+    assert is_unavailable(talk.call("add", a=1, b=2), "max_requests")
+    site.stage.release("one")
+    assert running[0].text == "one went on"
+    assert eventually(lambda: site.call("add", a=1, b=2).status == 200)
+    site.stage.release("two")
+
+
+def test_requests_count_from_their_first_byte(serve: Serve) -> None:
+    site = serve(max_requests=1)
+    with connect(site.host.port) as raw:
+        raw.send(post_head(site.path, {"Content-Length": "100"}) + b"{")
+        assert eventually(lambda: site.call("add", a=1, b=2).status == 503)
+    assert eventually(lambda: site.call("add", a=1, b=2).status == 200)
+
+
+def test_a_request_whose_client_has_left_counts_while_it_runs(serve: Serve) -> None:
+    """It goes on, in handshake revisions."""
+    site = serve(max_requests=1)
+    talk = site.begin()
+    leaving = talk.call("hold", name="left")
+    site.stage.expect("begun", "left")
+    leaving.drop()
+    assert is_unavailable(site.call("add", a=1, b=2), "max_requests")
+    site.stage.release("left")
+    assert eventually(lambda: site.call("add", a=1, b=2).status == 200)
+
+
+def test_a_request_of_2026_07_28_whose_client_has_left_makes_room(serve: Serve) -> None:
+    """CANC-5."""
+    site = serve(max_requests=1)
+    leaving = site.call("hold", name="gone")
+    site.stage.expect("begun", "gone")
+    leaving.drop()
+    site.stage.expect("been cancelled", "gone")
+    assert eventually(lambda: site.call("add", a=1, b=2).status == 200)
+
+
+def test_requests_over_http_sse_count_as_well(serve: Serve) -> None:
+    with Old(serve(sse=True, max_requests=1)) as old:
+        old.call(1, "hold", name="old")
+        old.site.stage.expect("begun", "old")
+        assert is_unavailable(old.site.call("add", a=1, b=2), "max_requests")
+        assert is_unavailable(old.say(request(2, "ping")), "max_requests")
+        old.site.stage.release("old")
+        assert old.message()["id"] == 1
+        assert old.site.call("add", a=1, b=2).status == 200
+
+
+# --- request_timeout ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [*LEGACY, MODERN])
+def test_a_request_that_takes_too_long_is_cancelled_and_answered(
+    serve: Serve, version: str
+) -> None:
+    """SEC-17: total time per request."""
+    site = serve(request_timeout=0.3)
+    if version == MODERN:
+        answer = site.call("hold", name=version)
+    else:
+        answer = site.begin(version).call("hold", name=version)
+    assert answer.refusal == (200, -32603)
+    assert "longer than 0.3 seconds" in error(answer)
+    site.stage.expect("been cancelled", version)
+
+
+@pytest.mark.parametrize("era", [NEWEST, MODERN])
+@pytest.mark.parametrize("before", [["first"], []], ids=["at once", "after a while"])
+def test_the_same_goes_for_one_that_streams(serve: Serve, era: str, before: list[str]) -> None:
+    """From whenever it has become a stream."""
+    site = serve(request_timeout=0.4, stream_after=0.2)
+    arguments = {"name": "streams", "before": before, "after": []}
+    if era == MODERN:
+        answer = site.call("chat", **arguments)
+    else:
+        answer = site.begin().call("chat", **arguments)
+    assert answer.kind == EVENTS
+    assert answer.messages()[-1]["error"]["code"] == -32603
+    site.stage.expect("been cancelled", "streams")
+
+
+def test_the_same_goes_for_one_whose_client_has_left(serve: Serve) -> None:
+    site = serve(request_timeout=0.3)
+    answer = site.begin().call("hold", name="left")
+    site.stage.expect("begun", "left")
+    answer.drop()
+    site.stage.expect("been cancelled", "left")
+
+
+def test_the_same_goes_for_each_request_of_a_batch(serve: Serve) -> None:
+    site = serve(request_timeout=0.3)
+    batch = [request(id, "tools/call", called("hold", {"name": f"b{id}"})) for id in (1, 2)]
+    quick = request(3, "ping")
+    answers = {each["id"]: each for each in site.begin(BATCHES).post([*batch, quick]).json}
+    assert answers[1]["error"]["code"] == answers[2]["error"]["code"] == -32603
+    assert answers[3]["result"] == {}
+
+
+def test_the_same_goes_for_http_sse(serve: Serve) -> None:
+    with Old(serve(sse=True, request_timeout=0.3)) as old:
+        old.call(1, "hold", name="old")
+        answer = old.message()
+        assert (answer["id"], answer["error"]["code"]) == (1, -32603)
+        old.site.stage.expect("been cancelled", "old")
+
+
+def test_subscriptions_may_take_as_long_as_they_like(serve: Serve) -> None:
+    """SUB-1: nothing but an end of its own ends a subscription."""
+    site = serve(request_timeout=0.3)
+    listening = site.ask(
+        "subscriptions/listen", notifications={"resourceSubscriptions": ["wire://a"]}
+    )
+    assert listening.message()["method"] == "notifications/subscriptions/acknowledged"
+    assert site.call("hold", name="later").code == -32603, "which began later, and is over"
+    site.call("touch", uri="wire://a")
+    assert listening.message()["method"] == "notifications/resources/updated"
+
+
+# --- rate_limit -----------------------------------------------------------------------------------
+
+
+def test_more_requests_than_the_rate_allows_are_429(serve: Serve) -> None:
+    """SEC-10, SEC-17."""
+    site = serve(rate_limit=0.01)
+    assert site.call("add", a=1, b=2).status == 200
+    answer = site.call("add", a=1, b=2)
+    assert answer.refusal == (429, -32600)
+    assert 90 < int(answer.header("retry-after") or 0) <= 100
+
+
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+def test_requests_of_every_kind_count(serve: Serve, method: str) -> None:
+    site = serve(rate_limit=0.01)
+    site.send(method, {}, b"")
+    assert site.call("add", a=1, b=2).status == 429
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/sse"), ("POST", "/messages")])
+def test_those_of_http_sse_count_too(serve: Serve, method: str, path: str) -> None:
+    site = serve(rate_limit=0.01, sse=True)
+    assert site.send(method, {}, b"", site.path.removesuffix("/mcp") + path).status != 429
+    assert site.call("add", a=1, b=2).status == 429
+
+
+def test_principals_are_counted_one_by_one(serve: Serve) -> None:
+    site = serve(rate_limit=0.01, principal=by_header)
+    for user in ("ann", "bob"):
+        assert site.ask("server/discover", {"X-User": user}).status == 200
+    for user in ("ann", "bob"):
+        assert site.ask("server/discover", {"X-User": user}).status == 429
+
+
+class Clock:
+    """Time as a test has it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr("mcpkit.transports.http.guard.time.monotonic", lambda: self.now)
+
+
+def test_whoever_waits_as_long_as_told_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    limit = RateLimit(0.25)
+    assert limit.wait("a") == 0
+    wait = limit.wait("a")
+    assert wait == pytest.approx(4)
+    clock.now += wait
+    assert limit.wait("a") == 0
+
+
+def test_as_many_requests_as_a_second_allows_may_come_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Clock(monkeypatch)
+    limit = RateLimit(10)
+    assert [limit.wait("a") for _ in range(10)] == [0] * 10
+    assert limit.wait("a") > 0
+
+
+def test_a_refused_request_does_not_make_the_wait_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch)
+    limit = RateLimit(1)
+    limit.wait("a")
+    waits = [limit.wait("a") for _ in range(10)]
+    assert all(one == other for one, other in pairwise(waits))
+
+
+def test_the_rate_of_many_clients_takes_bounded_memory() -> None:
+    limit = RateLimit(1)
+    for number in range(30_000):
+        limit.wait(str(number))
+    assert len(limit._clients) <= 10_000
+
+
+# --- max_streams ----------------------------------------------------------------------------------
+
+
+def opened(site: Site, kind: str) -> Exchange:
+    """A stream that a client holds open, or a refusal."""
+    if kind == "GET":
+        return site.begin().get()
+    if kind == "listen":
+        return site.ask("subscriptions/listen", notifications={"toolsListChanged": True})
+    return site.get(path=site.path.removesuffix("/mcp") + "/sse")
+
+
+KINDS = ["GET", "listen", "/sse"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_more_stream_than_may_be_open_is_503(serve: Serve, kind: str) -> None:
+    """SEC-17."""
+    site = serve(max_streams=3, sse=True)
+    for each in KINDS:
+        assert (opened(site, each).status, each) == (200, each)
+    assert is_unavailable(opened(site, kind), "max_streams")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stream_whose_client_has_left_makes_room(serve: Serve, kind: str) -> None:
+    site = serve(max_streams=1, sse=True)
+    first = opened(site, kind)
+    assert first.status == 200
+    first.drop()
+    assert eventually(lambda: opened(site, kind).status == 200)
+
+
+def test_calls_are_served_however_many_streams_are_open(serve: Serve) -> None:
+    site = serve(max_streams=0)
+    assert opened(site, "listen").status == 503
+    assert site.begin().call("tell", texts=["one"]).kind == EVENTS
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+def quiet(talk: Talk) -> Talk:
+    """A session that holds state: it wants errors only."""
+    assert talk.request("logging/setLevel", level="error").status == 200
+    return talk
+
+
+def is_quiet(talk: Talk) -> bool:
+    """Whether the state is still there."""
+    return talk.call("tell", texts=["one"]).kind == JSON
+
+
+def test_the_session_that_was_used_longest_ago_loses_its_state_and_goes_on(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DESIGN §7: state is bounded."""
+    monkeypatch.setattr(hub, "_FINE", 0)
+    site = serve(max_sessions=2)
+    first, second = quiet(site.begin()), quiet(site.begin())
+    assert is_quiet(first)
+    third = quiet(site.begin())
+    assert is_quiet(third)
+    assert is_quiet(first)
+    assert not is_quiet(second)
+
+
+def test_if_all_sessions_are_in_use_one_more_is_503(serve: Serve) -> None:
+    """SEC-17."""
+    site = serve(max_sessions=2)
+    streams = [site.begin().get() for _ in range(2)]
+    assert [each.status for each in streams] == [200, 200]
+    third = site.begin()
+    assert is_unavailable(third.call("add", a=1, b=2), "max_sessions")
+    assert is_unavailable(third.get(), "max_sessions")
+    assert site.call("add", a=1, b=2).status == 200, "which needs none"
+    streams[0].drop()
+    assert eventually(lambda: third.call("add", a=1, b=2).status == 200)
+
+
+def test_sessions_without_state_are_not_counted(serve: Serve) -> None:
+    """DESIGN §7: an idle session costs nothing."""
+    site = serve(max_sessions=1)
+    talks = [site.begin() for _ in range(5)]
+    for _ in range(2):
+        assert [talk.call("add", a=1, b=2).status for talk in talks] == [200] * 5
+
+
+def test_a_session_id_is_unknown_once_its_time_is_over(serve: Serve) -> None:
+    talk = serve(session_lifetime=1).begin()
+    assert eventually(lambda: talk.call("add", a=1, b=2).status == 404)
+
+
+def test_state_that_nobody_uses_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "_SWEEP", 0.05)
+    site = serve(session_idle=0.5)
+    talk = quiet(site.begin())
+    assert is_quiet(talk)
+    site.stage.signal("idle", "session")
+    held = find_hub(site)
+    assert eventually(lambda: not list(held.conversations()))
+    assert not is_quiet(talk)
+
+
+def find_hub(site: Site) -> hub.LocalHub:
+    """Where the sessions of a site are."""
+    [application] = [each for each in site.host._sites if each.settings.path == site.path]
+    serving = application._endpoint._serving
+    assert serving is not None
+    found: hub.LocalHub = serving.hub
+    return found
+
+
+def test_thousands_of_sessions_are_not_looked_through_for_each_request(serve: Serve) -> None:
+    """A flood of sessions must not make every other request slow."""
+    site = serve(max_sessions=3000)
+    assert site.begin().get().status == 200
+    held = find_hub(site)
+    looked = 0
+
+    class Spied(hub.Conversation):
+        @property
+        def is_needed(self) -> bool:
+            nonlocal looked
+            looked += 1
+            return True
+
+    [known] = held.conversations()
+    for number in range(2000):
+        spied = Spied(known.id, str(number), known._settings, held)
+        spied.session = known.session
+        held._known[str(number)] = spied
+    looked = 0
+    for _ in range(5):
+        assert site.begin().call("add", a=1, b=2).status == 200
+    assert looked < 50
+
+
+# --- replay ---------------------------------------------------------------------------------------
+
+
+def test_what_was_missed_longest_ago_is_forgotten_first(serve: Serve) -> None:
+    """HTTPL-13, SEC-17: the buffer is bounded."""
+    site = serve(replay_buffer=5000)
+    talk = site.begin()
+    answer = talk.call("chat", name="much", before=["x"], after=["y" * 1000] * 20)
+    first = answer.event()
+    site.stage.expect("begun", "much")
+    answer.drop()
+    site.stage.release("much")
+    site.stage.expect("gone on", "much")
+    assert eventually(lambda: talk.get(first.id).status == 400)
+    assert "no longer kept" in error(talk.get(first.id))
+
+
+def test_what_was_missed_is_kept_for_a_limited_time(serve: Serve) -> None:
+    """HTTPL-13."""
+    site = serve(replay_time=0.2)
+    talk = site.begin()
+    answer = talk.call("chat", name="missed", before=["x"], after=[])
+    first = answer.event()
+    answer.drop()
+    site.stage.release("missed")
+    assert eventually(lambda: talk.get(first.id).status == 400)
+
+
+def test_nothing_is_kept_for_a_session_that_has_ended(serve: Serve) -> None:
+    site = serve()
+    talk = site.begin()
+    answer = talk.call("chat", name="ended", before=["x" * 1000], after=[])
+    answer.event()
+    assert find_hub(site).keeper.size > 1000
+    assert talk.delete().status == 204
+    assert eventually(lambda: find_hub(site).keeper.size == 0)
+
+
+# --- what a message may be ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [300, 5000, 1_000_000])
+@pytest.mark.parametrize("brackets", ["[]", '{"a":}'], ids=["arrays", "objects"])
+def test_json_that_is_nested_too_deep_is_no_json(site: Site, brackets: str, depth: int) -> None:
+    """SEC-17."""
+    opening, closing = brackets[:-1], brackets[-1]
+    body = opening * depth + "1" + closing * depth
+    assert site.post(body.encode()).refusal == (400, -32700)
+
+
+def test_json_is_parsed_as_deep_as_anybody_needs(site: Site) -> None:
+    nested: Any = 1
+    for _ in range(100):
+        nested = [nested]
+    assert site.ask("server/discover", ignored=nested).status == 200
+
+
+def test_a_batch_that_is_too_long_is_413(serve: Serve) -> None:
+    """SEC-17: batch length."""
+    talk = serve(max_batch=3).begin(BATCHES)
+    assert talk.post([request(id, "ping") for id in range(3)]).status == 200
+    answer = talk.post([request(id, "ping") for id in range(4)])
+    assert answer.refusal == (413, -32600)
+    assert "max_batch" in error(answer)
+
+
+def test_a_batch_counts_once_for_the_rate_so_it_is_short_by_default() -> None:
+    assert HttpSettings().max_batch <= 100
+
+
+def test_an_id_of_thousands_of_digits_is_refused(site: Site) -> None:
+    body = b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"ping"}'
+    assert site.post(body).refusal == (400, -32700)
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "0x10", "1 0", "9" * 5000])
+def test_a_length_that_is_none_is_refused(site: Site, length: str) -> None:
+    with connect(site.host.port) as raw:
+        raw.send(post_head(site.path, {"Content-Length": length}) + b"{}")
+        assert 400 <= raw.status() < 500
+
+
+# --- what comes back in headers -------------------------------------------------------------------
+
+EVIL = "a\r\nX-Evil: 1\r\n\r\nevil"
+
+
+def test_nothing_that_a_client_says_of_itself_gets_into_headers_as_it_is(serve: Serve) -> None:
+    """SEC-18."""
+    site = serve(principal=lambda http: EVIL)
+    message = initialize(clientInfo={"name": EVIL, "version": EVIL}, capabilities={EVIL: {}})
+    answer = site.post(message)
+    assert answer.status == 200
+    token = answer.header("mcp-session-id")
+    assert token is not None
+    assert token.isascii()
+    assert token.replace("-", "").replace("_", "").isalnum()
+    assert answer.header("x-evil") is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Mcp-Session-Id": "%0d%0aX-Evil: 1"},
+        {"Last-Event-ID": "1.1\tX-Evil: 1"},
+        {"MCP-Protocol-Version": "2025-11-25%0d%0aX-Evil: 1"},
+        {"Origin": "http://a%0d%0aX-Evil: 1"},
+    ],
+)
+def test_nothing_that_a_client_sends_in_headers_comes_back_in_them(
+    site: Site, headers: dict[str, str]
+) -> None:
+    """SEC-18."""
+    with connect(site.host.port) as raw:
+        raw.send(head("GET", site.path, {"Accept": EVENTS, "Connection": "close", **headers}))
+        answered = raw.rest().partition(b"\r\n\r\n")[0].lower()
+    assert b"evil" not in answered
+
+
+def test_an_address_of_http_sse_is_one_line_wherever_the_app_is_mounted(serve: Serve) -> None:
+    """SEC-18: a part of the path may be a client's."""
+    with Old(serve(sse=True)) as old:
+        assert "\n" not in old.address
+        assert old.address.isascii()
+
+
+# --- who is asked whose things --------------------------------------------------------------------
+
+
+@pytest.fixture
+def owned(serve: Serve) -> Site:
+    return serve(principal=by_header)
+
+
+ANN, BOB = {"X-User": "ann"}, {"X-User": "bob"}
+
+
+@pytest.mark.parametrize("other", [BOB, {}], ids=["another principal", "nobody"])
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+def test_a_session_of_somebody_else_is_as_unknown_as_one_that_never_was(
+    owned: Site, method: str, other: dict[str, str]
+) -> None:
+    """SEC-5, SEC-6: a session id is not what anybody is known by."""
+    talk = owned.begin(headers=ANN)
+    body = json.dumps(request(1, "ping")).encode()
+    usual = {**COMPLETE, **talk.headers, **other}
+    foreign = owned.send(method, usual, body)
+    unknown = owned.send(method, {**usual, "Mcp-Session-Id": "never"}, body)
+    assert foreign.refusal == unknown.refusal == (404, -32600)
+    assert foreign.body == unknown.body
+    assert talk.post(request(1, "ping"), {**talk.headers, **ANN}).status == 200
+
+
+def test_a_session_of_somebody_else_in_use_is_unknown_as_well(owned: Site) -> None:
+    """SEC-6."""
+    talk = owned.begin(headers=ANN)
+    with_stream = talk.get(headers=ANN)
+    assert with_stream.status == 200
+    assert talk.get(headers=BOB).status == 404
+    assert talk.post(request(1, "ping"), {**talk.headers, **BOB}).status == 404
+
+
+def test_session_ids_cannot_be_guessed(site: Site) -> None:
+    """SEC-6: of two for the same client, hardly a character is the same."""
+    one, other = site.begin().token, site.begin().token
+    assert len(one) >= 64
+    assert sum(a == b for a, b in zip(one[2:], other[2:], strict=False)) < len(one) / 4
+
+
+def test_what_was_said_in_another_session_is_not_told(site: Site) -> None:
+    """SEC-7."""
+    one, other = site.begin(), site.begin()
+    answer = one.call("chat", name="secret", before=["the secret"], after=[])
+    event = answer.event()
+    found = other.get(event.id)
+    assert found.refusal == (400, -32600)
+    assert b"the secret" not in found.body
+    site.stage.release("secret")
+
+
+def test_only_the_session_that_was_asked_can_answer(site: Site) -> None:
+    """SEC-7."""
+    asked = site.begin(capabilities={"elicitation": {}})
+    other = site.begin(capabilities={"elicitation": {}})
+    answer = asked.call("user", name="asked")
+    question = answer.message()
+    content = {"action": "accept", "content": {"value": "forged"}}
+    other.answer(question, **content)
+    names = list(question["params"]["requestedSchema"]["properties"])
+    asked.answer(question, action="accept", content=dict.fromkeys(names, "true"))
+    assert answer.text == "true"
+
+
+def test_who_a_client_says_it_is_decides_nothing(site: Site) -> None:
+    """SEC-15."""
+    who = json.loads(site.begin(clientInfo={"name": "admin", "version": "1"}).call("who").text)
+    assert (who["name"], who["principal"]) == ("admin", None)
+
+
+def test_no_secret_gets_into_the_log(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """SEC-13."""
+    caplog.set_level(logging.DEBUG, logger="mcpkit")
+    site = serve()
+    secret = {"Authorization": "Bearer s3cret", "Cookie": "id=s3cret"}
+    talk = site.begin(headers=secret)
+    for headers in ({}, {"Origin": "https://evil.example"}, {"Accept": "text/plain"}):
+        talk.post(request(1, "ping"), {**talk.headers, **secret, **headers})
+        talk.post(b"{", {**talk.headers, **secret, **headers})
+        talk.get("x.1", {**secret, **headers})
+    talk.post(notification("notifications/unknown"), {**talk.headers, **secret})
+    talk.delete()
+    assert "s3cret" not in caplog.text
+    assert talk.token not in caplog.text
+
+
+def test_no_secret_gets_into_an_error(site: Site) -> None:
+    """SEC-13."""
+    talk = site.begin()
+    secret = {"Authorization": "Bearer s3cret", "Origin": "https://evil.example"}
+    for answer in (talk.post(request(1, "ping"), {**talk.headers, **secret}), talk.get("9.9")):
+        assert b"s3cret" not in answer.body
+        assert talk.token.encode() not in answer.body
+
+
+def test_a_request_shows_its_headers_to_nobody_who_prints_it() -> None:
+    """SEC-13."""
+    scope = {
+        "method": "POST",
+        "path": "/mcp",
+        "headers": [(b"authorization", b"Bearer s3cret")],
+        "query_string": b"token=s3cret",
+    }
+    http = HttpRequest(scope)
+    assert "s3cret" not in repr(http) + repr(http.headers)
+
+
+# --- HTTP+SSE -------------------------------------------------------------------------------------
+
+
+class Old:
+    """A session of HTTP+SSE."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.stream = site.get(path=site.path.removesuffix("/mcp") + "/sse")
+        self.address = self.stream.event().fields["data"]
+        self.say(initialize("2024-11-05"))
+        self.message()
+
+    def say(self, message: Any) -> Exchange:
+        return self.site.post(message, path=self.address)
+
+    def call(self, id: int, tool: str, **arguments: Any) -> None:
+        assert self.say(request(id, "tools/call", called(tool, arguments))).status == 202
+
+    def message(self) -> Any:
+        return self.stream.message()
+
+    def __enter__(self) -> Old:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stream.close()

@@ -1,0 +1,365 @@
+"""Streamable HTTP of 2026-07-28 (HTTPM-1…17), and the order of its checks (PROTOCOL.md §8.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+
+from mcpkit.protocol.connection import CAPABILITIES_KEY, LOG_LEVEL_KEY, SUBSCRIPTION_KEY
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import (
+    EVENTS,
+    JSON,
+    LEGACY,
+    MODERN,
+    Site,
+    announced,
+    called,
+    notification,
+    request,
+)
+
+LOGS = {LOG_LEVEL_KEY: "info"}
+
+
+# --- one message and its headers ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [[], [announced(1, "tools/list")], [notification("notifications/cancelled")]],
+    ids=["empty", "request", "notification"],
+)
+def test_a_batch_is_refused(site: Site, body: Any) -> None:
+    """HTTPM-1, MSG-11."""
+    answer = site.post(body, {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/list"})
+    assert answer.refusal == (400, -32600)
+
+
+@pytest.mark.parametrize("member", ["result", "error"])
+def test_an_answer_is_refused(site: Site, member: str) -> None:
+    """HTTPM-1, MSG-13."""
+    message = {"jsonrpc": "2.0", "id": 1, member: {"code": 1, "message": "no"}}
+    answer = site.post(message, {"MCP-Protocol-Version": MODERN})
+    assert answer.refusal == (400, -32600)
+
+
+@pytest.mark.parametrize("header", ["MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"])
+@pytest.mark.parametrize("value", [None, "", "other", b"\xff\xfe"], ids=repr)
+def test_a_header_that_is_missing_malformed_or_different_is_refused(
+    site: Site, header: str, value: str | bytes | None
+) -> None:
+    """HTTPM-2, SEC-14, ERR-5."""
+    answer = site.ask("tools/call", {header: value}, **called("add", {"a": 1, "b": 2}))
+    assert answer.refusal == (400, -32020)
+    assert answer.json["id"] == 1
+    assert header in answer.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "name"),
+    [
+        ("tools/call", called("add", {"a": 1, "b": 2}), "add"),
+        ("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}}, "greet"),
+        ("resources/read", {"uri": "wire://a"}, "wire://a"),
+    ],
+    ids=["tools/call", "prompts/get", "resources/read"],
+)
+def test_the_name_is_that_of_what_is_wanted(
+    site: Site, method: str, params: Any, name: str
+) -> None:
+    """HTTPM-2."""
+    assert site.ask(method, {"Mcp-Name": name}, **params).status == 200
+    assert site.ask(method, {"Mcp-Name": f"{name}/"}, **params).refusal == (400, -32020)
+
+
+@pytest.mark.parametrize("method", ["server/discover", "tools/list", "resources/list"])
+def test_other_methods_have_no_name(site: Site, method: str) -> None:
+    """HTTPM-2."""
+    assert site.ask(method).status == 200
+
+
+def test_header_names_have_no_case(site: Site) -> None:
+    """HTTPM-3."""
+    headers = {"MCP-PROTOCOL-VERSION": MODERN, "mcp-method": "tools/call", "mCP-nAME": "add"}
+    message = announced(1, "tools/call", **called("add", {"a": 1, "b": 2}))
+    assert site.post(message, headers).text == "3"
+
+
+@pytest.mark.parametrize(("header", "value"), [("Mcp-Method", "TOOLS/CALL"), ("Mcp-Name", "Add")])
+def test_header_values_have(site: Site, header: str, value: str) -> None:
+    """HTTPM-3."""
+    answer = site.ask("tools/call", {header: value}, **called("add", {"a": 1, "b": 2}))
+    assert answer.refusal == (400, -32020)
+
+
+@pytest.mark.parametrize("header", ["MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"])
+def test_blanks_around_a_value_do_not_count(site: Site, header: str) -> None:
+    """HTTPM-3: RFC 9110, section 5.5."""
+    values = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "add"}
+    padded = {header: f" \t {values[header]} \t "}
+    assert site.ask("tools/call", padded, **called("add", {"a": 1, "b": 2})).text == "3"
+
+
+@pytest.mark.parametrize("header", ["MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"])
+def test_a_header_that_is_sent_twice_is_refused(site: Site, header: str) -> None:
+    """SEC-14: a proxy may have gone by the first, and a server by the last."""
+    values = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "add"}
+    twice = {header: [values[header], "other"]}
+    answer = site.ask("tools/call", twice, **called("add", {"a": 1, "b": 2}))
+    assert answer.refusal == (400, -32020)
+
+
+@pytest.mark.parametrize("id", [0, -1, 7, "7", "", "é"], ids=repr)
+def test_an_id_comes_back_with_its_type(site: Site, id: Any) -> None:
+    """MSG-2, ERR-5."""
+    assert site.modern(announced(id, "tools/list")).json["id"] == id
+    assert site.modern(announced(id, "unheard/of")).json["id"] == id
+
+
+# --- what is missing or not supported -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["unheard/of", "tasks/get", "ping"])
+def test_an_unknown_method_is_404(site: Site, method: str) -> None:
+    """HTTPM-5."""
+    assert site.ask(method).refusal == (404, -32601)
+
+
+def test_an_unsupported_version_is_400(site: Site) -> None:
+    """HTTPM-6, VER-1."""
+    message = announced(1, "tools/list", "2099-01-01")
+    answer = site.modern(message, {"MCP-Protocol-Version": "2099-01-01"})
+    assert answer.refusal == (400, -32022)
+
+
+def test_a_different_version_is_noticed_before_it_is_found_unsupported(site: Site) -> None:
+    """HTTPM-6."""
+    answer = site.modern(announced(1, "tools/list", "2099-01-01"))
+    assert answer.refusal == (400, -32020)
+
+
+@pytest.mark.parametrize("meta", [None, {}, {CAPABILITIES_KEY: {}}], ids=repr)
+@pytest.mark.parametrize("method", ["tools/list", "server/discover"])
+def test_missing_meta_is_400_though_the_header_is_there(site: Site, method: str, meta: Any) -> None:
+    """HTTPM-7, META-1."""
+    params = {} if meta is None else {"_meta": meta}
+    headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+    assert site.post(request(1, method, params), headers).refusal == (400, -32602)
+
+
+def test_nobody_has_to_say_who_they_are(site: Site) -> None:
+    """META-2."""
+    assert site.call("who").result["structuredContent"]["name"] is None
+
+
+@pytest.mark.parametrize("version", [*LEGACY, None])
+def test_a_modern_body_without_the_modern_header_is_refused(
+    site: Site, version: str | None
+) -> None:
+    """HTTPM-16: no header and no session leave no revision to fall back to."""
+    message = announced(1, "tools/list")
+    assert site.modern(message, {"MCP-Protocol-Version": version}).refusal == (400, -32020)
+
+
+def test_a_broken_notification_is_400(site: Site) -> None:
+    """HTTPM-8."""
+    message = {"method": "notifications/cancelled"}
+    answer = site.post(message, {"MCP-Protocol-Version": MODERN})
+    assert answer.refusal == (400, -32600)
+
+
+# --- the order of the checks ----------------------------------------------------------------------
+
+
+class Flaw(NamedTuple):
+    """Something wrong with a request.
+
+    Args:
+        status, code: That it is answered with; the code is None where only the status counts.
+        headers: That it changes.
+        meta: Members of ``_meta`` that it changes; None leaves them out.
+        body: That it is instead, or parts of it.
+    """
+
+    status: int
+    code: int | None
+    headers: Mapping[str, Any] = MappingProxyType({})
+    meta: Mapping[str, Any] = MappingProxyType({})
+    body: Any = None
+
+
+VERSION = "io.modelcontextprotocol/protocolVersion"
+FLAWS = {
+    "origin": Flaw(403, None, {"Origin": "https://evil.example"}),
+    "content type": Flaw(415, None, {"Content-Type": "text/plain"}),
+    "json": Flaw(400, -32700, body=b"{"),
+    "envelope": Flaw(400, -32600, body={"jsonrpc": "1.0"}),
+    "version header": Flaw(400, -32020, {"MCP-Protocol-Version": None}),
+    "meta": Flaw(400, -32602, meta={CAPABILITIES_KEY: None}),
+    "header and meta": Flaw(400, -32020, {"MCP-Protocol-Version": "2098-01-01"}),
+    "support": Flaw(
+        400, -32022, {"MCP-Protocol-Version": "2099-01-01"}, meta={VERSION: "2099-01-01"}
+    ),
+    "method header": Flaw(400, -32020, {"Mcp-Method": None}),
+    "method": Flaw(404, -32601, {"Mcp-Method": "unheard/of"}, body={"method": "unheard/of"}),
+    "name": Flaw(400, -32020, {"Mcp-Name": "other"}),
+    "params": Flaw(200, -32602, body={"params": {"arguments": 7}}),
+    "parameter": Flaw(400, -32020, {"Mcp-Param-Region": "elsewhere"}),
+}
+"""In the order in which they are to be noticed."""
+
+
+def flawed(*flaws: Flaw) -> tuple[Any, dict[str, Any]]:
+    """A call with flaws: its body and its headers. The first flaw has the last word."""
+    headers: dict[str, Any] = {
+        "MCP-Protocol-Version": MODERN,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "routed",
+        "Mcp-Param-Region": "here",
+    }
+    meta: dict[str, Any] = {VERSION: MODERN, CAPABILITIES_KEY: {}}
+    params: dict[str, Any] = called("routed", {"region": "here"})
+    body: Any = request(1, "tools/call")
+    for flaw in reversed(flaws):
+        headers.update(flaw.headers)
+        meta.update(flaw.meta)
+        if isinstance(flaw.body, bytes):
+            body = flaw.body
+        elif flaw.body is not None and not isinstance(body, bytes):
+            params.update(flaw.body.get("params", {}))
+            body.update({name: each for name, each in flaw.body.items() if name != "params"})
+    if not isinstance(body, bytes):
+        kept = {name: value for name, value in meta.items() if value is not None}
+        body["params"] = {**params, "_meta": kept}
+    return body, headers
+
+
+def test_without_flaws_it_is_served(site: Site) -> None:
+    body, headers = flawed()
+    assert site.post(body, headers).text == "here None None None"
+
+
+@pytest.mark.parametrize("name", FLAWS)
+def test_each_flaw_is_noticed(site: Site, name: str) -> None:
+    flaw = FLAWS[name]
+    answer = site.post(*flawed(flaw))
+    assert (answer.status, flaw.code and answer.code) == (flaw.status, flaw.code)
+
+
+NEIGHBOURS = list(pairwise(FLAWS))
+
+
+@pytest.mark.parametrize(("first", "second"), NEIGHBOURS, ids=map(" before ".join, NEIGHBOURS))
+def test_of_two_flaws_the_earlier_is_told(site: Site, first: str, second: str) -> None:
+    """§8.4, HTTPM-6: a client acts on the error, so it must not depend on chance."""
+    flaw = FLAWS[first]
+    answer = site.post(*flawed(flaw, FLAWS[second]))
+    assert (answer.status, flaw.code and answer.code) == (flaw.status, flaw.code)
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def test_a_stream_is_marked_for_proxies(site: Site) -> None:
+    """HTTPM-11."""
+    answer = site.call("tell", LOGS, texts=["one"])
+    assert answer.kind == EVENTS
+    assert answer.header("x-accel-buffering") == "no"
+    assert answer.header("cache-control") == "no-cache, no-transform"
+
+
+def test_a_stream_has_what_belongs_to_its_request_and_ends_with_the_answer(site: Site) -> None:
+    """HTTPM-10, LOG-5, PROG-4."""
+    *notes, answer = site.call("tell", LOGS, texts=["one", "two"]).messages()
+    assert [note["params"]["data"] for note in notes] == ["one", "two"]
+    assert answer["id"] == 1
+    assert answer["result"]["content"][0]["text"] == "told"
+
+
+def test_a_stream_has_no_event_ids_and_no_retry(site: Site) -> None:
+    """HTTPM-13: nobody comes back for what was missed."""
+    events = site.call("tell", LOGS, texts=["one"]).events()
+    assert len(events) == 2
+    assert all(set(event.fields) == {"data"} for event in events)
+
+
+def test_no_session_id_is_ever_given(site: Site) -> None:
+    """ERA-5."""
+    for answer in (site.call("add", a=1, b=2), site.call("tell", LOGS, texts=["one"])):
+        assert answer.header("mcp-session-id") is None
+
+
+def test_who_does_not_ask_for_logs_gets_one_object(site: Site) -> None:
+    """LOG-4: nothing is sent, and so nothing streams."""
+    assert site.call("tell", texts=["one"]).kind == JSON
+
+
+def test_a_server_sends_no_requests(site: Site) -> None:
+    """HTTPM-9, MSG-13: what it has to ask is in the result."""
+    meta = {CAPABILITIES_KEY: {"elicitation": {}}, **LOGS}
+    messages = site.call("user", meta, name="modern").messages()
+    assert all("method" not in each or "id" not in each for each in messages)
+    assert messages[-1]["result"]["resultType"] == "input_required"
+
+
+def test_a_missing_capability_is_400(site: Site) -> None:
+    """HTTPM-15: nothing had been streamed, so the status could still be chosen."""
+    answer = site.call("needs_sampling")
+    assert answer.refusal == (400, -32021)
+    assert answer.json["error"]["data"] == {"requiredCapabilities": {"sampling": {}}}
+
+
+def test_a_missing_capability_is_told_in_the_stream_once_there_is_one(site: Site) -> None:
+    """HTTPM-15."""
+    answer = site.call("needs_sampling", LOGS, first="a word")
+    assert (answer.status, answer.kind) == (200, EVENTS)
+    assert [each.get("error", {}).get("code") for each in answer.messages()] == [None, -32021]
+
+
+def test_requests_run_beside_each_other(site: Site) -> None:
+    """HTTPM-17: also with the same id, which only has to differ on one connection."""
+    names = [f"beside {number}" for number in range(5)]
+    exchanges = [site.call("hold", name=name) for name in names]
+    for name in names:
+        site.stage.expect("begun", name)
+    for name in reversed(names):
+        site.stage.release(name)
+    assert [each.text for each in exchanges] == [f"{name} went on" for name in names]
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+def test_a_subscription_is_a_stream_from_its_first_byte(site: Site) -> None:
+    """SUB-1, SUB-2, SUB-12, HTTPM-12."""
+    answer = site.ask("subscriptions/listen", notifications={"toolsListChanged": True})
+    assert (answer.status, answer.kind) == (200, EVENTS)
+    first = answer.message()
+    assert first["method"] == "notifications/subscriptions/acknowledged"
+    assert first["params"]["notifications"] == {"toolsListChanged": True}
+
+
+def test_a_subscription_tells_of_changes(site: Site) -> None:
+    """SUB-3, SUB-4."""
+    wanted = {"toolsListChanged": True, "resourceSubscriptions": ["wire://watched"]}
+    listening = site.ask("subscriptions/listen", notifications=wanted)
+    assert listening.message()["params"]["notifications"] == wanted
+    site.call("touch", uri="wire://other").finish()
+    site.call("touch", uri="wire://watched").finish()
+    changed = listening.message()
+    assert changed["method"] == "notifications/resources/updated"
+    assert changed["params"] == {"uri": "wire://watched", "_meta": {SUBSCRIPTION_KEY: 1}}
+    site.call("offer", name="new_to_listeners").finish()
+    assert listening.message()["method"] == "notifications/tools/list_changed"
+
+
+def test_who_listens_in_vain_is_kept_by_comments(serve: Serve) -> None:
+    """HTTPM-12, SUB-12."""
+    listening = serve(keep_alive=0.05).ask("subscriptions/listen", notifications={})
+    assert listening.message()["params"]["notifications"] == {}
+    assert next(listening.blocks()).comments

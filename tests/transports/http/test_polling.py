@@ -1,0 +1,120 @@
+"""Streams that the server closes before their end, in 2025-11-25 only (HTTPL-5…7)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import EVENTS, JSON, LEGACY, NEWEST, Site
+
+POLLING = NEWEST
+OTHERS = [version for version in LEGACY if version != POLLING]
+
+
+def test_a_stream_begins_with_an_id_to_come_back_with(site: Site) -> None:
+    """HTTPL-6, HTTPL-7."""
+    first, *_ = site.begin(POLLING).call("tell", texts=["one"]).events()
+    assert set(first.fields) == {"id", "retry", "data"}
+    assert (first.fields["data"], first.fields["retry"]) == ("", "1000")
+
+
+def test_there_is_nothing_of_it_in_an_object(site: Site) -> None:
+    """HTTPL-6."""
+    assert site.begin(POLLING).call("add", a=1, b=2).kind == JSON
+
+
+@pytest.mark.parametrize("version", OTHERS)
+def test_older_clients_get_no_event_without_data(site: Site, version: str) -> None:
+    """HTTPL-6: they would parse it."""
+    events = site.begin(version).call("tell", texts=["one"]).events()
+    assert [set(each.fields) for each in events] == [{"id", "data"}] * 2
+    assert all(each.fields["data"] for each in events)
+
+
+def test_the_wait_is_a_setting(serve: Serve) -> None:
+    """HTTPL-7: in milliseconds on the wire."""
+    first, *_ = serve(retry=2.5).begin(POLLING).call("tell", texts=["one"]).events()
+    assert first.fields["retry"] == "2500"
+
+
+def test_a_handler_closes_the_stream_and_the_answer_is_fetched(site: Site) -> None:
+    """HTTPL-5, HTTPL-13."""
+    talk = site.begin(POLLING)
+    call = talk.call("leave", 7, name="fetched")
+    assert (call.status, call.kind) == (200, EVENTS)
+    [only] = call.events()
+    assert only.fields["data"] == ""
+    site.stage.release("fetched")
+    fetched = talk.get(only.id)
+    assert fetched.kind == EVENTS
+    [answer] = fetched.messages()
+    assert answer["id"] == 7
+    assert answer["result"]["content"][0]["text"] == "fetched went on"
+
+
+def test_the_client_may_come_back_before_there_is_an_answer(site: Site) -> None:
+    """HTTPL-5."""
+    talk = site.begin(POLLING)
+    [only] = talk.call("leave", name="early").events()
+    back = talk.get(only.id)
+    assert back.status == 200
+    site.stage.release("early")
+    assert back.text == "early went on"
+
+
+def test_a_handler_may_say_when_to_come_back(site: Site) -> None:
+    """HTTPL-7."""
+    talk = site.begin(POLLING)
+    events = talk.call("leave", name="when", retry=0.25).events()
+    assert [each.fields["retry"] for each in events] == ["1000", "250"]
+    site.stage.release("when")
+    assert talk.get(events[-1].id).text == "when went on"
+
+
+def test_a_handler_in_a_thread_closes_it_too(site: Site) -> None:
+    """HTTPL-5."""
+    talk = site.begin(POLLING)
+    [only] = talk.call("leave_in_thread", name="thread").events()
+    site.stage.signal("been let go", "thread")
+    assert talk.get(only.id).text == "thread went on"
+
+
+def test_the_answer_may_be_there_before_the_client_comes_back(site: Site) -> None:
+    """HTTPL-13, HTTPL-20: and can be fetched more than once."""
+    talk = site.begin(POLLING)
+    [only] = talk.call("leave", name="there before").events()
+    site.stage.release("there before")
+    site.stage.expect("gone on", "there before")
+    assert talk.get(only.id).text == "there before went on"
+    assert talk.get(only.id).text == "there before went on"
+
+
+def test_a_long_wait_can_be_resumed(serve: Serve) -> None:
+    """HTTPL-6: as the first event comes before there is anything to say."""
+    site = serve(stream_after=0.1)
+    talk = site.begin(POLLING)
+    call = talk.call("hold", name="resumed")
+    last = call.event().id
+    call.drop()
+    site.stage.release("resumed")
+    assert talk.get(last).text == "resumed went on"
+
+
+@pytest.mark.parametrize("version", OTHERS)
+def test_older_clients_are_not_let_go(site: Site, version: str) -> None:
+    """HTTPL-5: they would wait for an answer that does not come."""
+    name = f"kept {version}"
+    call = site.begin(version).call("leave", name=name)
+    site.stage.expect("begun", name)
+    site.stage.release(name)
+    assert call.kind == JSON
+    assert call.text == f"{name} went on"
+
+
+def test_modern_clients_are_not_let_go(site: Site) -> None:
+    """HTTPM-13: they could not come back."""
+    call = site.call("leave", name="kept modern")
+    site.stage.expect("begun", "kept modern")
+    site.stage.release("kept modern")
+    assert call.kind == JSON
+    assert call.text == "kept modern went on"

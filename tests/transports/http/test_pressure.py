@@ -1,0 +1,557 @@
+"""Clients that do their worst, against a real server process.
+
+Whatever they do, others are served, memory stays bounded, and all of it is released afterwards:
+tasks, streams, sessions, descriptors. What is measured for longer is `benchmarks.soak`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from mcpkit import MCPKit
+from mcpkit.transports.http.sockets import bounded
+from tests.transports.http.attack import Raw, connect, eventually, head, hostile_headers, post_head
+from tests.transports.http.wire import (
+    EVENTS,
+    MODERN,
+    NEWEST,
+    PATIENCE,
+    announced,
+    called,
+    initialize,
+    request,
+)
+from tests.transports.processes import Command, Process
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+    pytest.mark.timeout(120),
+]
+
+PRESSED: Final = Path(__file__).with_name("pressed.py")
+SETTINGS: Final = {
+    "body_timeout": 1.5,
+    "write_timeout": 1.5,
+    "replay_time": 0.5,
+    "max_streams": 800,
+    "ask_timeout": 1,
+}
+TOLERABLE: Final = 5.0
+"""Seconds within which 99 of 100 calls of another client are answered, on a machine under load."""
+
+MIB: Final = 1024
+
+
+class Victim:
+    """The server, and what can be known of it."""
+
+    def __init__(self, process: Process, port: int) -> None:
+        self.process = process
+        self.port = port
+
+    def call(self, tool: str, **arguments: Any) -> Any:
+        """Call a tool over a connection of its own; the structured result."""
+        answer, _ = self.post(tool_call(tool, **arguments))
+        return answer["result"].get("structuredContent")
+
+    def post(self, message: Mapping[str, Any]) -> tuple[Any, str | None]:
+        """Post a message; its answer, and the session id that comes with it."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            connection.request("POST", "/mcp", json.dumps(message), headers_for(message))
+            response = connection.getresponse()
+            body = response.read()
+            assert response.status == 200, body
+            return json.loads(body), response.getheader("mcp-session-id")
+        finally:
+            connection.close()
+
+    def begin(self) -> str:
+        """Begin a session; its id."""
+        _, token = self.post(initialize(capabilities={"elicitation": {}}))
+        assert token is not None
+        return token
+
+    def holds(self) -> dict[str, int]:
+        """What it says that it holds."""
+        found: dict[str, int] = self.call("state", objects=True)
+        return found
+
+    def memory(self) -> int:
+        """Resident, in KiB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0])
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+
+def tool_call(tool: str, **arguments: Any) -> dict[str, Any]:
+    meta = {"progressToken": 1, "io.modelcontextprotocol/logLevel": "debug"}
+    return announced(1, "tools/call", **called(tool, arguments), _meta=meta)
+
+
+def headers_for(message: Mapping[str, Any], session: str | None = None) -> dict[str, str]:
+    usual = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    if session is not None:
+        return {**usual, "Mcp-Session-Id": session, "MCP-Protocol-Version": NEWEST}
+    if message["method"] == "initialize":
+        return usual
+    found = {**usual, "MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
+    name = message["params"].get("name")
+    return found if name is None else {**found, "Mcp-Name": name}
+
+
+def posted(message: Mapping[str, Any], session: str | None = None) -> bytes:
+    """A whole POST, as it is sent."""
+    body = json.dumps(message).encode()
+    return (
+        head("POST", "/mcp", {**headers_for(message, session), "Content-Length": str(len(body))})
+        + body
+    )
+
+
+@contextmanager
+def serving(**settings: Any) -> Iterator[Victim]:
+    """Start a server."""
+    command: Command = [
+        sys.executable,
+        "-m",
+        "mcpkit",
+        "run",
+        PRESSED,
+        "--http",
+        "--sse",
+        "--port",
+        "0",
+    ]
+    process = Process(command, env={"PRESSED": json.dumps({**SETTINGS, **settings})}, reading=False)
+    try:
+        process.wait_for_stderr("Ctrl-C stops it")
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", process.stderr)
+        assert found is not None
+        victim = Victim(process, int(found[1]))
+        for _ in range(20):
+            victim.call("add", a=1, b=2)
+        yield victim
+        assert "Traceback" not in process.stderr, process.stderr
+    finally:
+        process.end()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Victim]:
+    with serving() as victim:
+        yield victim
+
+
+@pytest.fixture
+def victim(server: Victim) -> Iterator[Victim]:
+    """The server; whatever a test does to it, it has forgotten soon after."""
+    before, descriptors = server.holds(), server.descriptors()
+    yield server
+    kept = {"spare", "ended", "hub", "Conversation", "Session", "threads"}
+    more: dict[str, tuple[int, int]] = {}
+
+    def forgotten() -> bool:
+        nonlocal more
+        after = server.holds()
+        more = {
+            name: (before[name], after[name])
+            for name in before.keys() - kept
+            if after[name] > before[name]
+        }
+        if after["hub"] > 256 or after["Session"] > 260:
+            more["hub"] = (256, after["hub"])
+        if server.descriptors() > descriptors:
+            more["descriptors"] = (descriptors, server.descriptors())
+        return not more
+
+    assert eventually(forgotten), more
+
+
+@contextmanager
+def others_are_served(victim: Victim) -> Iterator[None]:
+    """Another client calls and calls; its waits are tolerable, and every answer is right."""
+    waits: list[float] = []
+    failures: list[BaseException] = []
+    over = threading.Event()
+
+    def call() -> None:
+        while not over.wait(0.01):
+            begun = time.monotonic()
+            try:
+                assert victim.call("add", a=1, b=2) == 3
+            except BaseException as error:
+                failures.append(error)
+                return
+            waits.append(time.monotonic() - begun)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    try:
+        yield
+        assert eventually(lambda: len(waits) >= 10 or failures)
+    finally:
+        over.set()
+        thread.join(PATIENCE)
+    assert not failures, failures
+    assert sorted(waits)[int(len(waits) * 0.99)] < TOLERABLE
+
+
+@contextmanager
+def crowd(victim: Victim, count: int, **options: Any) -> Iterator[list[Raw]]:
+    """Many connections."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(connect(victim.port, **options)) for _ in range(count)]
+
+
+# --- who does not write ---------------------------------------------------------------------------
+
+
+def test_whoever_connects_and_says_nothing_is_dropped(victim: Victim) -> None:
+    with others_are_served(victim), crowd(victim, 100) as clients:
+        assert all(each.is_closed_within() for each in clients)
+
+
+@pytest.mark.parametrize("part", [b"POST /mcp HT", post_head("/mcp")[:-2]], ids=["line", "headers"])
+def test_whoever_does_not_end_the_headers_is_dropped(victim: Victim, part: bytes) -> None:
+    with others_are_served(victim), crowd(victim, 100) as clients:
+        for each in clients:
+            each.send(part)
+        assert all(each.is_closed_within() for each in clients)
+
+
+def test_one_byte_at_a_time_gets_no_more_time(victim: Victim) -> None:
+    with others_are_served(victim), connect(victim.port) as client:
+        assert client.trickle(post_head("/mcp", hostile_headers(3000)), 0.05)
+
+
+def test_whoever_does_not_end_a_body_is_told_and_dropped(victim: Victim) -> None:
+    with others_are_served(victim), crowd(victim, 100) as clients:
+        for each in clients:
+            each.send(post_head("/mcp", {"Content-Length": "1000"}) + b"{")
+        assert {each.status() for each in clients} == {408}
+        for each in clients:
+            each.send(b" ")
+        assert all(each.is_closed_within() for each in clients)
+
+
+def test_whoever_goes_on_sending_what_was_refused_is_dropped(victim: Victim) -> None:
+    with others_are_served(victim), connect(victim.port) as client:
+        client.send(post_head("/mcp", {"Content-Length": str(10**9)}))
+        assert client.status() == 413
+        assert client.trickle(b" " * 400, 0.05)
+
+
+def test_headers_without_end_are_431(victim: Victim) -> None:
+    """SEC-17."""
+    before = victim.memory()
+    with others_are_served(victim), connect(victim.port) as client:
+        client.send(b"GET /mcp HTTP/1.1\r\nX: ")
+        assert client.is_cut_off(b"y" * 8192)
+    assert victim.memory() < before + 32 * MIB
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\n",
+        head("GET", "/mcp", hostile_headers(400_000))[:-2],
+    ],
+    ids=["address", "headers"],
+)
+def test_a_head_that_is_too_long_is_refused(victim: Victim, data: bytes) -> None:
+    """SEC-17: URI length."""
+    with connect(victim.port) as client:
+        client.send(data)
+        assert client.status() in (400, 431)
+        assert client.is_closed_within()
+
+
+def test_what_is_no_http_is_dropped(victim: Victim) -> None:
+    with others_are_served(victim), crowd(victim, 50) as clients:
+        for number, each in enumerate(clients):
+            each.send(bytes([22, 3, 1, number]) * 50 + b"\r\n\r\n")
+        assert all(each.is_closed_within() for each in clients)
+
+
+# --- who does not read ----------------------------------------------------------------------------
+
+
+def test_whoever_does_not_read_an_answer_is_dropped(victim: Victim) -> None:
+    before = victim.memory()
+    with others_are_served(victim), crowd(victim, 20, receive_buffer=4096) as clients:
+        for each in clients:
+            each.send(posted(tool_call("large", size=4_000_000)))
+        assert eventually(lambda: victim.holds()["exchanges"] >= 20), "they are counted"
+        assert eventually(lambda: victim.holds()["exchanges"] <= 1)
+    assert victim.memory() < before + 20 * 16 * MIB
+
+
+def test_whoever_asks_and_asks_and_does_not_read_is_dropped(victim: Victim) -> None:
+    """Answers that are small each."""
+    data = posted(tool_call("large", size=2000)) * 100
+    with others_are_served(victim), connect(victim.port, receive_buffer=4096) as client:
+        assert client.is_cut_off(data)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_whoever_does_not_read_a_stream_is_dropped_and_takes_little_memory(
+    victim: Victim, era: str
+) -> None:
+    before = victim.memory()
+    with others_are_served(victim), crowd(victim, 10, receive_buffer=4096) as clients:
+        arguments = {"steps": 5000, "size": 4000, "pause": 0.0001}
+        for each in clients:
+            if era == "modern":
+                each.send(posted(tool_call("advance", **arguments)))
+            else:
+                message = request(1, "tools/call", called("advance", arguments))
+                each.send(posted(message, victim.begin()))
+        assert eventually(lambda: victim.holds()["exchanges"] >= 5)
+        assert eventually(lambda: victim.holds()["exchanges"] <= 1)
+        assert victim.memory() < before + 60 * MIB, "of 200 MB that were said"
+
+
+def test_whoever_reads_slowly_but_steadily_gets_everything(victim: Victim) -> None:
+    size = 600_000
+    with connect(victim.port, receive_buffer=4096) as client:
+        client.send(posted(tool_call("large", size=size)))
+        found = client.until(b"\r\n\r\n")
+        length = int(found.lower().split(b"content-length: ")[1].split()[0])
+        left = length
+        while left:
+            left -= len(client.socket.recv(min(left, 20_000)))
+            time.sleep(0.02)  # about half of all that it takes to be dropped, again and again
+    assert length > size
+
+
+# --- who asks too much ----------------------------------------------------------------------------
+
+
+def test_giant_bodies_in_parallel_take_bounded_memory(victim: Victim) -> None:
+    before = victim.memory()
+    body = json.dumps(tool_call("length", value="x" * 12_000_000)).encode()
+    message = tool_call("length", value="")
+    statuses: Counter[int] = Counter()
+
+    def send() -> None:
+        with connect(victim.port) as client:
+            usual = {**headers_for(message), "Content-Length": str(len(body))}
+            client.send(head("POST", "/mcp", usual) + body)
+            statuses[client.status()] += 1
+
+    with others_are_served(victim):
+        threads = [threading.Thread(target=send) for _ in range(16)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(PATIENCE)
+    assert set(statuses) <= {200, 503}
+    assert statuses[200] >= 1
+    assert victim.memory() < before + 500 * MIB
+
+
+def test_a_flood_of_sessions_leaves_nothing(victim: Victim) -> None:
+    """DESIGN §7."""
+    for _ in range(200):
+        victim.begin()
+    before = victim.memory()
+    data = posted(initialize())
+    with others_are_served(victim), connect(victim.port) as client:
+        for _ in range(3000):
+            client.send(data)
+            client.until(b'"serverInfo"')
+            client.until(b"}}")
+    assert victim.memory() < before + 8 * MIB
+
+
+def test_a_flood_of_streams_is_bounded_and_released(victim: Victim) -> None:
+    before = victim.memory()
+    listen = announced(1, "subscriptions/listen", notifications={"toolsListChanged": True})
+    usual = {"Accept": EVENTS, "MCP-Protocol-Version": NEWEST}
+    sse = head("GET", "/sse", {"Accept": EVENTS})
+    statuses: Counter[int] = Counter()
+    with others_are_served(victim), crowd(victim, 1000) as clients:
+        for number, each in enumerate(clients):
+            if number % 3 == 0:
+                each.send(head("GET", "/mcp", {**usual, "Mcp-Session-Id": victim.begin()}))
+            else:
+                each.send(posted(listen) if number % 3 == 1 else sse)
+        statuses.update(each.status() for each in clients)
+        assert statuses == {200: 800, 503: 200}
+        assert victim.memory() < before + 60 * MIB
+        for each in clients:
+            each.vanish()
+        assert eventually(lambda: victim.holds()["streams"] + victim.holds()["listening"] == 0)
+
+
+# --- who vanishes ---------------------------------------------------------------------------------
+
+
+def test_whoever_half_closes_is_forgotten(victim: Victim) -> None:
+    with others_are_served(victim), crowd(victim, 50) as clients:
+        for number, each in enumerate(clients):
+            message = tool_call("wait", seconds=600)
+            if number % 2:
+                message = announced(1, "subscriptions/listen", notifications={})
+            each.send(posted(message))
+        assert eventually(lambda: victim.holds()["exchanges"] >= 25)
+        assert eventually(lambda: victim.holds()["listening"] == 25)
+        for each in clients:
+            each.half_close()
+        assert eventually(lambda: victim.holds()["exchanges"] <= 1)
+        assert eventually(lambda: victim.holds()["listening"] == 0)
+
+
+@pytest.mark.parametrize("at", ["head", "body", "call", "stream"])
+def test_whoever_vanishes_is_forgotten(victim: Victim, at: str) -> None:
+    """CANC-5."""
+    data = {
+        "head": post_head("/mcp")[:40],
+        "body": post_head("/mcp", {"Content-Length": "1000"}) + b'{"jsonrpc"',
+        "call": posted(tool_call("wait", seconds=600)),
+        "stream": posted(tool_call("advance", steps=10**6, pause=0.05)),
+    }[at]
+    with others_are_served(victim), crowd(victim, 50) as clients:
+        for each in clients:
+            each.send(data)
+            if at == "stream":
+                each.until(b"data: ")
+        for each in clients:
+            each.vanish()
+
+
+def test_whoever_vanishes_after_several_requests_at_once_is_forgotten(victim: Victim) -> None:
+    listen = posted(announced(1, "subscriptions/listen", notifications={}))
+    with others_are_served(victim), crowd(victim, 20) as clients:
+        for each in clients:
+            each.send(listen * 3)
+        assert eventually(lambda: victim.holds()["listening"] == 20)
+        for each in clients:
+            each.vanish()
+        assert eventually(lambda: victim.holds()["listening"] == 0, within=10)
+
+
+def test_what_a_client_with_a_session_began_goes_on_and_is_then_forgotten(victim: Victim) -> None:
+    """HTTPL-20: a disconnect is no cancellation."""
+    message = request(1, "tools/call", called("wait", {"seconds": 1}))
+    with others_are_served(victim), crowd(victim, 20) as clients:
+        for each in clients:
+            each.send(posted(message, victim.begin()))
+        assert eventually(lambda: victim.holds()["exchanges"] >= 20)
+        for each in clients:
+            each.vanish()
+        assert eventually(lambda: victim.holds()["exchanges"] <= 1)
+
+
+def test_questions_to_clients_that_have_vanished_are_given_up(victim: Victim) -> None:
+    message = request(1, "tools/call", called("user", {}))
+    with others_are_served(victim), crowd(victim, 20) as clients:
+        for each in clients:
+            each.send(posted(message, victim.begin()))
+            each.until(b"elicitation/create")
+            each.vanish()
+
+
+def test_threads_end_when_their_clients_have_vanished(victim: Victim) -> None:
+    with others_are_served(victim), crowd(victim, 20) as clients:
+        for each in clients:
+            each.send(posted(tool_call("work", steps=1000, pause=0.02)))
+            each.until(b"data: ")
+        for each in clients:
+            each.vanish()
+        assert eventually(lambda: victim.holds()["exchanges"] <= 1)
+    assert victim.holds()["threads"] <= 45
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def test_none_of_them_keeps_the_server_from_stopping() -> None:
+    with serving(grace=0.5, body_timeout=60, write_timeout=60) as victim, ExitStack() as stack:
+        for data in (
+            b"POST /mcp",
+            post_head("/mcp", {"Content-Length": "1000"}) + b"{",
+            posted(tool_call("large", size=4_000_000)),
+            posted(tool_call("advance", steps=5000, size=4000)),
+            posted(tool_call("wait", seconds=600)),
+            posted(announced(1, "subscriptions/listen", notifications={})),
+            head("GET", "/sse", {"Accept": EVENTS}),
+        ):
+            stack.enter_context(connect(victim.port, receive_buffer=4096)).send(data)
+        assert eventually(lambda: victim.holds()["exchanges"] >= 3)
+        assert eventually(lambda: victim.holds()["listening"] + victim.holds()["streams"] == 2)
+        victim.process.signal(signal.SIGTERM)
+        assert victim.process.exit_code() == 0
+
+
+# --- where httptools has no wheels ----------------------------------------------------------------
+
+
+@pytest.fixture
+def pure_port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The port of a server on h11, which must keep to the same bounds."""
+    monkeypatch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
+    protocol = bounded(read_timeout=0.5, write_timeout=0.5, grace=0.5)
+    assert issubclass(protocol, H11Protocol)
+    app = MCPKit("pure")
+
+    @app.tool
+    async def large(size: int) -> str:
+        return "x" * size
+
+    config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_level="critical")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+
+
+def test_h11_drops_whoever_does_not_end_the_headers(pure_port: int) -> None:
+    with connect(pure_port) as client:
+        client.send(post_head("/mcp")[:-2])
+        assert client.is_closed_within()
+
+
+def test_h11_refuses_headers_without_end(pure_port: int) -> None:
+    with connect(pure_port) as client:
+        client.send(b"GET /mcp HTTP/1.1\r\nX: ")
+        assert client.is_cut_off(b"y" * 8192)
+
+
+def test_h11_drops_whoever_goes_on_sending_what_was_refused(pure_port: int) -> None:
+    with connect(pure_port) as client:
+        client.send(post_head("/mcp", {"Content-Length": str(10**9)}))
+        assert client.status() == 413
+        assert client.trickle(b" " * 400, 0.05)
+
+
+def test_h11_drops_whoever_does_not_read(pure_port: int) -> None:
+    data = posted(tool_call("large", size=2000)) * 100
+    with connect(pure_port, receive_buffer=4096) as client:
+        assert client.is_cut_off(data)

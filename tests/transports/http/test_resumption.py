@@ -1,0 +1,231 @@
+"""Coming back for what was missed, with ``Last-Event-ID`` (HTTPL-12, 13, 20, 24)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import LEGACY, Exchange, Site, Talk, eventually
+
+CHANGED = "notifications/tools/list_changed"
+
+
+def data(messages: list[Any]) -> list[str]:
+    """The texts that were logged, and the one of the result."""
+    return [
+        each["params"]["data"] if "method" in each else each["result"]["content"][0]["text"]
+        for each in messages
+    ]
+
+
+def begun(talk: Talk, name: str, before: list[str], after: list[str]) -> tuple[Exchange, list[str]]:
+    """A call that has logged something and waits: its stream, and the ids of its events."""
+    call = talk.call("chat", name=name, before=before, after=after)
+    ids: list[str] = []
+    while len(ids) < len(before):
+        event = call.event()
+        if event.fields["data"]:
+            ids.append(event.id)
+    talk.site.stage.expect("begun", name)
+    return call, ids
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_lost_stream_goes_on_exactly_where_it_was(site: Site, version: str) -> None:
+    """HTTPL-13, HTTPL-20, CANC-6: the work went on, and nothing comes twice."""
+    talk = site.begin(version)
+    name = f"lost {version}"
+    call, ids = begun(talk, name, ["a", "b"], ["c", "d"])
+    call.drop()
+    site.stage.release(name)
+    site.stage.expect("gone on", name)
+    assert data(talk.get(ids[-1]).messages()) == ["c", "d", f"{name} went on"]
+
+
+def test_it_goes_on_while_the_work_does(site: Site) -> None:
+    """HTTPL-13: what happens from then on comes on the new connection, which ends with it."""
+    talk = site.begin()
+    call, ids = begun(talk, "going on", ["a"], ["b"])
+    call.drop()
+    resumed = talk.get(ids[-1])
+    assert resumed.status == 200
+    site.stage.release("going on")
+    assert data(resumed.messages()) == ["b", "going on went on"]
+
+
+@pytest.mark.parametrize(("place", "missed"), [(0, ["b", "c"]), (1, ["c"]), (2, [])])
+def test_what_follows_depends_on_the_last_event_only(
+    site: Site, place: int, missed: list[str]
+) -> None:
+    """HTTPL-13."""
+    talk = site.begin()
+    name = f"place {place}"
+    call, ids = begun(talk, name, ["a", "b", "c"], ["d"])
+    call.drop()
+    site.stage.release(name)
+    assert data(talk.get(ids[place]).messages()) == [*missed, "d", f"{name} went on"]
+
+
+def test_the_first_connection_ends_when_the_client_has_come_back(site: Site) -> None:
+    """HTTPL-11: each event goes to one of them, whatever has become of the other."""
+    talk = site.begin()
+    call, ids = begun(talk, "twice", ["a"], ["b"])
+    resumed = talk.get(ids[-1])
+    assert resumed.status == 200
+    assert call.events() == []
+    site.stage.release("twice")
+    assert data(resumed.messages()) == ["b", "twice went on"]
+
+
+def test_it_can_be_lost_again(site: Site) -> None:
+    talk = site.begin()
+    call, ids = begun(talk, "again", ["a", "b"], ["c"])
+    call.drop()
+    resumed = talk.get(ids[0])
+    assert resumed.message()["params"]["data"] == "b"
+    resumed.drop()
+    site.stage.release("again")
+    assert data(talk.get(ids[0]).messages()) == ["b", "c", "again went on"]
+
+
+def test_events_of_other_streams_are_not_among_them(site: Site) -> None:
+    """HTTPL-13, HTTPL-11."""
+    talk = site.begin()
+    call, ids = begun(talk, "mine", ["a"], ["b"])
+    other, _ = begun(talk, "other", ["x"], ["y"])
+    call.drop()
+    site.stage.release("other")
+    assert data(other.messages()) == ["y", "other went on"]
+    site.stage.release("mine")
+    assert data(talk.get(ids[-1]).messages()) == ["b", "mine went on"]
+
+
+def test_other_requests_go_on_meanwhile(site: Site) -> None:
+    talk = site.begin()
+    call, ids = begun(talk, "meanwhile", ["a"], [])
+    call.drop()
+    assert talk.call("add", a=1, b=2).text == "3"
+    site.stage.release("meanwhile")
+    assert data(talk.get(ids[-1]).messages()) == ["meanwhile went on"]
+
+
+def test_a_question_that_was_missed_comes_again(site: Site) -> None:
+    """S2C-4: the handler waits for its answer, whoever carries it."""
+    talk = site.begin(capabilities={"elicitation": {}})
+    call = talk.call("users")
+    first = next(each for each in call.blocks() if each.fields.get("data"))
+    assert first.message["params"]["message"] == "First?"
+    call.drop()
+    taken = talk.answer(first.message, action="accept", content={"value": "one"})
+    assert taken.status == 202
+    resumed = talk.get(first.id)
+    second = resumed.message()
+    assert second["params"]["message"] == "Second?"
+    assert talk.answer(second, action="decline").status == 202
+    assert data(resumed.messages()) == ["one Declined"]
+
+
+# --- the stream of a GET --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_changes_that_were_missed_are_told_afterwards(site: Site, version: str) -> None:
+    """HTTPL-13."""
+    talk = site.begin(version)
+    get = talk.get()
+    assert talk.request("resources/subscribe", uri="wire://kept").result == {}
+    talk.call("touch", uri="wire://kept").finish()
+    last = get.event().id
+    get.drop()
+    talk.call("offer", name=f"missed_{version.replace('-', '_')}").finish()
+    again = talk.get(last)
+    assert again.message()["method"] == CHANGED
+    talk.call("touch", uri="wire://kept").finish()
+    assert again.message()["params"] == {"uri": "wire://kept"}
+
+
+def test_a_stream_of_another_process_goes_on_as_a_new_one(serve: Serve) -> None:
+    """§7 of the design: what was missed is lost, what comes is not."""
+    secret = {"secret": "shared"}
+    first, second = serve(app=secret), serve(app=secret)
+    talk = first.begin()
+    get = talk.get()
+    talk.call("offer", name="told").finish()
+    last = get.event().id
+    moved = Talk(second, talk.version, talk.token).get(last)
+    assert moved.status == 200
+    second.call("offer", name="told").finish()
+    assert moved.message()["method"] == CHANGED
+
+
+# --- what cannot be fetched any more --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("last", ["", "nonsense", "1", "a.b.c", "é", "0." * 500, "s.1", "-1.-1"])
+def test_an_event_that_never_was_is_400(site: Site, last: str) -> None:
+    """HTTPL-13: so that the client does not wait for what will not come."""
+    talk = site.begin()
+    assert talk.get(last).refusal == (400, -32600)
+    assert talk.request("ping").result == {}
+
+
+@pytest.mark.parametrize("number", ["99", "99999999999999999999", "-1", "x", ""])
+def test_an_event_that_the_stream_never_had_is_400(site: Site, number: str) -> None:
+    """HTTPL-13."""
+    talk = site.begin()
+    _, ids = begun(talk, f"beyond {number}", ["a"], [])
+    stream = ids[-1].rpartition(".")[0]
+    assert talk.get(f"{stream}.{number}").refusal == (400, -32600)
+
+
+def test_an_event_of_another_session_is_400(site: Site) -> None:
+    """HTTPL-13, SEC-7: also if it is the same client's."""
+    talk, other = site.begin(), site.begin()
+    call, ids = begun(talk, "private", ["a", "b"], [])
+    assert other.get(ids[0]).refusal == (400, -32600)
+    site.stage.release("private")
+    assert data(call.messages()) == ["private went on"]
+
+
+def test_an_event_of_another_process_is_400_and_says_so(serve: Serve) -> None:
+    secret = {"secret": "shared"}
+    first, second = serve(app=secret), serve(app=secret)
+    talk = first.begin()
+    _, ids = begun(talk, "held elsewhere", ["a"], [])
+    moved = Talk(second, talk.version, talk.token)
+    begun(moved, "held here", ["a"], [])  # which must not be taken for the other
+    refused = moved.get(ids[-1])
+    assert refused.refusal == (400, -32600)
+    assert "another worker" in refused.json["error"]["message"]
+
+
+def test_what_is_more_than_the_buffer_holds_is_400(serve: Serve) -> None:
+    """HTTPL-24, SEC-17: what is still there can be fetched."""
+    site = serve(replay_buffer=5000)
+    talk = site.begin()
+    call, ids = begun(talk, "much", ["x" * 1000] * 8, ["last"])
+    call.drop()
+    assert talk.get(ids[0]).refusal == (400, -32600)
+    site.stage.release("much")
+    assert data(talk.get(ids[-1]).messages()) == ["last", "much went on"]
+
+
+def test_what_is_older_than_it_is_kept_is_400(serve: Serve) -> None:
+    """HTTPL-24."""
+    site = serve(replay_time=0.05)
+    talk = site.begin()
+    call, ids = begun(talk, "old", ["a"], ["b"])
+    call.drop()
+    site.stage.release("old")
+    answer = eventually(lambda: talk.get(ids[-1]), lambda each: each.status != 200)
+    assert answer.refusal == (400, -32600)
+
+
+def test_a_session_that_has_ended_has_nothing_to_fetch(site: Site) -> None:
+    """HTTPL-17."""
+    talk = site.begin()
+    _, ids = begun(talk, "ended", ["a"], [])
+    assert talk.delete().status == 204
+    assert talk.get(ids[-1]).status == 404

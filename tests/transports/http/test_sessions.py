@@ -1,0 +1,374 @@
+"""Sessions of the handshake revisions: ids that carry the session (HTTPL-14…19, 24, SEC-6)."""
+
+from __future__ import annotations
+
+import json
+import time
+from random import Random
+from typing import Any
+
+import pytest
+
+from mcpkit import MCPKit
+from mcpkit.http import HttpRequest
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import (
+    BATCHES,
+    CLIENT,
+    EVENTS,
+    LEGACY,
+    Host,
+    Site,
+    Talk,
+    initialize,
+    notification,
+    request,
+)
+
+SECRET = {"secret": "the secret of all workers"}
+MOST = 8 * 1024
+"""Bytes that all headers of a request may have in many servers."""
+
+
+def by_header(http: HttpRequest) -> str | None:
+    return http.headers.get("x-user")
+
+
+def like(talk: Talk, token: str) -> Talk:
+    """The same client with another id."""
+    return Talk(talk.site, talk.version, token)
+
+
+# --- beginning ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_the_answer_to_initialize_has_an_id_of_visible_ascii(site: Site, version: str) -> None:
+    """HTTPL-14, SEC-18."""
+    talk = site.begin(version)
+    assert talk.version == version
+    assert all("!" <= character <= "~" for character in talk.token)
+
+
+def test_every_session_has_an_id_of_its_own(site: Site) -> None:
+    """SEC-6."""
+    assert len({site.begin().token for _ in range(20)}) == 20
+
+
+@pytest.mark.parametrize("change", [{"protocolVersion": 1}, {"capabilities": None}])
+def test_a_failed_initialize_begins_nothing(site: Site, change: dict[str, Any]) -> None:
+    answer = site.post(initialize(**change))
+    assert answer.code == -32602
+    assert answer.header("mcp-session-id") is None
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_initialize_with_a_session_id_is_one_too_many(site: Site, version: str) -> None:
+    """LIFE-11."""
+    answer = site.begin(version).post(initialize(version))
+    assert answer.code == -32600
+    assert answer.header("mcp-session-id") is None
+
+
+def test_requests_may_come_before_the_initialized_notification(site: Site) -> None:
+    """LIFE-7: clients race."""
+    assert site.begin(ready=False).call("add", a=1, b=2).text == "3"
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_what_was_negotiated_goes_with_the_id(site: Site, version: str) -> None:
+    """LIFE-8, LIFE-2."""
+    talk = site.begin(version, capabilities={"sampling": {}})
+    known = json.loads(talk.call("who").text)
+    assert known["revision"] == version
+    assert known["name"] == CLIENT["name"]
+    assert known["sampling"] is True
+
+
+# --- the version header ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_without_a_version_header_the_session_knows(site: Site, version: str) -> None:
+    """HTTPL-18."""
+    talk = site.begin(version)
+    assert talk.post(request(1, "ping"), {"MCP-Protocol-Version": None}).result == {}
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_the_negotiated_version_passes(site: Site, version: str) -> None:
+    """HTTPL-19."""
+    talk = site.begin(version)
+    assert talk.post(request(1, "ping"), {"MCP-Protocol-Version": f" {version} "}).result == {}
+
+
+@pytest.mark.parametrize("other", ["2099-01-01", "2025-06-19", "", "x"])
+@pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
+def test_a_version_that_no_handshake_has_is_refused(site: Site, verb: str, other: str) -> None:
+    """HTTPL-18, HTTPL-19."""
+    talk = site.begin("2025-06-18")
+    headers = {**talk.headers, "MCP-Protocol-Version": other}
+    if verb == "POST":
+        assert talk.post(request(1, "ping"), headers).refusal == (400, -32600)
+    else:
+        assert site.send(verb, {**headers, "Accept": EVENTS}).status in (400, 405)
+    assert talk.request("ping").result == {}
+
+
+# --- ending ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_after_its_end_every_use_of_an_id_is_404(site: Site, version: str) -> None:
+    """HTTPL-16, HTTPL-17."""
+    talk = site.begin(version)
+    assert talk.delete().status == 204
+    assert talk.post(request(1, "ping")).status == 404
+    assert talk.post(notification("notifications/initialized")).status == 404
+    assert talk.get().status == 404
+    assert talk.delete().status == 404
+
+
+def test_other_sessions_go_on(site: Site) -> None:
+    """HTTPL-17."""
+    talk, other = site.begin(), site.begin()
+    assert talk.delete().status == 204
+    assert other.request("ping").result == {}
+
+
+def test_its_streams_end(site: Site) -> None:
+    """HTTPL-17."""
+    talk = site.begin()
+    stream = talk.get()
+    assert stream.status == 200
+    assert talk.delete().status == 204
+    assert stream.events() == []
+
+
+def test_its_calls_are_cancelled(site: Site) -> None:
+    """HTTPL-17."""
+    talk = site.begin()
+    waiting = talk.call("chat", name="deleted", before=["begun"], after=[])
+    waiting.message()
+    site.stage.expect("begun", "deleted")
+    assert talk.delete().status == 204
+    site.stage.expect("been cancelled", "deleted")
+    assert waiting.events() == []
+
+
+def test_its_silent_calls_are_cancelled_too(site: Site) -> None:
+    """HTTPL-17: and the request that waits for one gets some end."""
+    talk = site.begin()
+    waiting = talk.call("hold", name="deleted in silence")
+    site.stage.expect("begun", "deleted in silence")
+    assert talk.delete().status == 204
+    site.stage.expect("been cancelled", "deleted in silence")
+    assert (waiting.status, waiting.body) == (202, b"")
+
+
+def test_who_is_asked_for_a_deleted_session_is_let_go(site: Site) -> None:
+    """S2C-4."""
+    talk = site.begin(capabilities={"elicitation": {}})
+    asking = talk.call("user", name="deleted while asking")
+    asking.message()
+    assert talk.delete().status == 204
+    site.stage.expect("failed", "deleted while asking")
+
+
+# --- ids that are not ours, or not valid any more -------------------------------------------------
+
+
+def test_every_id_that_is_not_valid_has_the_same_answer(host: Host, serve: Serve) -> None:
+    """HTTPL-16, SEC-6: nobody learns which ids exist."""
+    site = serve(app=SECRET, principal=by_header)
+    ada = {"X-User": "ada"}
+    talk = site.begin(headers=ada)
+    token = talk.token
+    middle = len(token) // 2
+    swapped = "A" if token[middle] != "A" else "B"
+    foreign = serve(app={"secret": "another"}, principal=by_header).begin(headers=ada)
+    ended = site.begin(headers=ada)
+    assert ended.post(request(1, "ping"), ada).status == 200
+    assert site.send("DELETE", {**ended.headers, **ada}).status == 204
+    tokens = {
+        "made up": "0" * 40,
+        "no id at all": "!",
+        "tampered": token[:middle] + swapped + token[middle + 1 :],
+        "truncated": token[:-4],
+        "longer": token + "AAAA",
+        "of another server": foreign.token,
+        "ended": ended.token,
+        "very long": "A" * 7000,
+    }
+    answers = {
+        name: like(talk, each).post(request(1, "ping"), ada) for name, each in tokens.items()
+    }
+    answers["of somebody else"] = talk.post(request(1, "ping"), {"X-User": "eve"})
+    answers["of somebody"] = talk.post(request(1, "ping"))
+    assert {name: each.status for name, each in answers.items()} == dict.fromkeys(answers, 404)
+    assert len({each.body for each in answers.values()}) == 1
+    assert talk.post(request(1, "ping"), ada).status == 200
+
+
+@pytest.mark.parametrize("verb", ["GET", "DELETE"])
+def test_another_principal_can_neither_read_nor_end_a_session(serve: Serve, verb: str) -> None:
+    """SEC-6, SEC-7, SEC-5: the id alone is no authentication."""
+    site = serve(principal=by_header)
+    talk = site.begin(headers={"X-User": "ada"})
+    eve = {**talk.headers, "X-User": "eve", "Accept": "text/event-stream"}
+    assert site.send(verb, eve).status == 404
+    assert talk.post(request(1, "ping"), {"X-User": "ada"}).status == 200
+
+
+def test_the_principal_is_that_of_each_request(serve: Serve) -> None:
+    """SEC-5."""
+    site = serve(principal=by_header)
+    talk = site.begin(headers={"X-User": "ada"})
+    answer = talk.post(
+        request(1, "tools/call", {"name": "who", "arguments": {}}), {"X-User": "ada"}
+    )
+    assert answer.result["structuredContent"]["principal"] == "ada"
+
+
+@pytest.mark.parametrize("in_use", [False, True], ids=["unused", "with state"])
+def test_an_id_expires(serve: Serve, monkeypatch: pytest.MonkeyPatch, in_use: bool) -> None:
+    """HTTPL-24, HTTPL-16: also while the session has state."""
+    site = serve(session_lifetime=60)
+    talk = site.begin()
+    if in_use:
+        assert talk.get().status == 200
+    assert talk.request("ping").status == 200
+    now = time.time()
+    monkeypatch.setattr("mcpkit.transports.http.ids.time.time", lambda: now + 59)
+    assert talk.request("ping").status == 200
+    monkeypatch.setattr("mcpkit.transports.http.ids.time.time", lambda: now + 61)
+    assert talk.request("ping").status == 404
+
+
+# --- several processes with one secret ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_session_goes_on_where_the_secret_is_the_same(serve: Serve, version: str) -> None:
+    """HTTPL-14: after a restart, and in another worker."""
+    talk = serve(app=SECRET).begin(version, capabilities={"sampling": {}})
+    again = Talk(serve(app=SECRET), version, talk.token)
+    assert json.loads(again.call("who").text)["name"] == CLIENT["name"]
+    assert json.loads(again.call("who").text)["sampling"] is True
+    assert again.notify("notifications/initialized").status == 202
+    assert again.get().status == 200
+
+
+def test_an_older_secret_still_opens_what_it_has_sealed(serve: Serve) -> None:
+    talk = serve(app={"secret": "old"}).begin()
+    rotated = serve(app={"secret": ["new", "old"]})
+    assert Talk(rotated, talk.version, talk.token).request("ping").result == {}
+    assert like(talk, rotated.begin().token).request("ping").status == 404
+
+
+def test_without_a_secret_every_process_has_its_own(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MCPKIT_SECRET", raising=False)
+    talk = serve().begin()
+    assert Talk(serve(), talk.version, talk.token).request("ping").status == 404
+
+
+# --- what an id has room for ----------------------------------------------------------------------
+
+NOISE = Random(7).randbytes(60_000).hex()
+"""What no compression makes fit."""
+
+NAMES = [NOISE[place : place + 20] for place in range(0, len(NOISE), 20)]
+PICTURE = {"src": f"data:image/png;base64,{NOISE}", "mimeType": "image/png"}
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"clientInfo": {**CLIENT, "icons": [PICTURE]}},
+        {"clientInfo": {**CLIENT, "name": NOISE, "title": NOISE}},
+        {"capabilities": {"sampling": {}, "experimental": {name: {} for name in NAMES}}},
+        {"capabilities": {"sampling": {}, **{name: {} for name in NAMES}}},
+        {"capabilities": {"sampling": {name: {name: [name] * 9} for name in NAMES}}},
+        {"capabilities": {"sampling": {NOISE: {}}}},
+    ],
+    ids=["icons", "names", "experimental", "unknown", "options", "a long option"],
+)
+def test_however_much_a_client_says_its_id_fits_into_a_header(
+    site: Site, members: dict[str, Any]
+) -> None:
+    """HTTPL-14: and what matters of it is kept."""
+    talk = site.begin(**{"capabilities": {"sampling": {}}, **members})
+    assert sum(len(name) + len(value) for name, value in talk.headers.items()) < MOST
+    known = talk.call("who").result["structuredContent"]
+    assert known["sampling"] is True
+    assert known["name"][:1] == members.get("clientInfo", CLIENT)["name"][:1]
+
+
+def test_a_client_that_says_little_has_a_short_id(site: Site) -> None:
+    assert len(site.begin().token) < 300
+
+
+# --- answers and who waits for them ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("member", ["result", "error"])
+def test_an_answer_to_a_question_of_another_worker_is_409(serve: Serve, member: str) -> None:
+    """S2C-3: which says what would help."""
+    first, second = serve(app=SECRET), serve(app=SECRET)
+    talk = first.begin(capabilities={"elicitation": {}})
+    asking = talk.call("user", name="elsewhere")
+    question = asking.message()
+    value = {"action": "decline"} if member == "result" else {"code": -1, "message": "no"}
+    message = {"jsonrpc": "2.0", "id": question["id"], member: value}
+    elsewhere = Talk(second, talk.version, talk.token).post(message)
+    assert elsewhere.status == 409
+    assert "another worker" in elsewhere.json["error"]["message"]
+    assert "Mcp-Session-Id" in elsewhere.json["error"]["message"]
+    assert talk.post(message).status == 202
+    assert asking.messages()[-1]["id"] == 1
+
+
+def test_an_answer_that_comes_late_is_of_no_use_but_no_error(site: Site) -> None:
+    """CANC-3, HTTPL-2."""
+    talk = site.begin(capabilities={"elicitation": {}})
+    asking = talk.call("user", name="late")
+    question = asking.message()
+    assert talk.answer(question, action="decline").status == 202
+    assert asking.text == "Declined"
+    late = talk.answer(question, action="accept", content={"value": "late"})
+    assert (late.status, late.body) == (202, b"")
+
+
+def test_another_session_cannot_answer(site: Site) -> None:
+    """SEC-7."""
+    talk = site.begin(capabilities={"elicitation": {}})
+    other = site.begin(capabilities={"elicitation": {}})
+    asking = talk.call("user", name="contested")
+    question = asking.message()
+    other.answer(question, action="accept", content={"value": "forged"}).finish()
+    assert talk.answer(question, action="accept", content={"value": "true"}).status == 202
+    assert asking.text == "true"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"jsonrpc": "2.0", "id": None, "result": {}},
+        {"jsonrpc": "2.0", "result": {}},
+        {"jsonrpc": "2.0", "id": 1, "result": {}, "error": {"code": 1, "message": ""}},
+    ],
+    ids=["null", "no id", "both"],
+)
+def test_an_answer_to_nothing_is_400(site: Site, message: Any) -> None:
+    """HTTPL-2, MSG-6."""
+    assert site.begin().post(message).refusal == (400, -32600)
+
+
+def test_sessions_of_two_apps_are_not_mixed_up(host: Host) -> None:
+    """SEC-6."""
+    first = host.serve(MCPKit("first"))
+    second = host.serve(MCPKit("second"))
+    talk = first.begin(BATCHES)
+    assert Talk(second, BATCHES, talk.token).request("ping").status == 404

@@ -1,0 +1,323 @@
+"""Every status of PROTOCOL.md §2.4, in its columns for handshake revisions and for 2026-07-28."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.transports.http.wire import (
+    BATCHES,
+    EVENTS,
+    JSON,
+    LEGACY,
+    MODERN,
+    Site,
+    Talk,
+    announced,
+    called,
+    initialize,
+    notification,
+    request,
+)
+
+UNHEARD_OF = {"MCP-Protocol-Version": "2099-01-01"}
+OTHER_VERBS = ["PUT", "PATCH", "OPTIONS", "HEAD"]
+
+
+@pytest.fixture
+def talk(site: Site) -> Talk:
+    return site.begin()
+
+
+# --- handshake revisions --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_request_is_answered_with_200_and_one_object(site: Site, version: str) -> None:
+    """HTTPL-3."""
+    answer = site.begin(version).call("add", 7, a=1, b=2)
+    assert (answer.status, answer.kind) == (200, JSON)
+    assert answer.json["id"] == 7
+    assert answer.text == "3"
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_stream_is_200_too(site: Site, version: str) -> None:
+    """HTTPL-3."""
+    answer = site.begin(version).call("tell", texts=["one"])
+    assert (answer.status, answer.kind) == (200, EVENTS)
+
+
+def test_the_stream_of_a_get_is_200(talk: Talk) -> None:
+    """HTTPL-8."""
+    answer = talk.get()
+    assert (answer.status, answer.kind) == (200, EVENTS)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        notification("notifications/initialized"),
+        notification("notifications/unheard_of"),
+        notification("notifications/cancelled", {"requestId": 99}),
+        notification("notifications/cancelled", {}),
+    ],
+    ids=["known", "unknown", "of nothing", "malformed"],
+)
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_notification_is_202_without_a_body(site: Site, version: str, message: Any) -> None:
+    """HTTPL-2, MSG-5, CANC-2."""
+    answer = site.begin(version).post(message)
+    assert (answer.status, answer.body) == (202, b"")
+
+
+def test_an_answer_to_a_question_is_202_without_a_body(site: Site) -> None:
+    """HTTPL-2, S2C-3."""
+    talk = site.begin(capabilities={"elicitation": {}})
+    asked = talk.call("user", name="accepted")
+    taken = talk.answer(asked.message(), action="decline")
+    assert (taken.status, taken.body) == (202, b"")
+    assert asked.text == "Declined"
+
+
+@pytest.mark.parametrize("version", LEGACY)
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"NaN"], ids=repr)
+def test_what_is_not_json_is_400(site: Site, version: str, body: bytes) -> None:
+    """MSG-1, MSG-8: the error has no id, as there was none to read."""
+    answer = site.begin(version).post(body)
+    assert answer.refusal == (400, -32700)
+    assert "id" not in answer.json
+
+
+@pytest.mark.parametrize("version", LEGACY)
+@pytest.mark.parametrize("body", [b"1", b"null", b'"text"', b"{}"], ids=repr)
+def test_what_is_no_message_is_400(site: Site, version: str, body: bytes) -> None:
+    """MSG-8: over HTTP there is an error without an id in every revision."""
+    answer = site.begin(version).post(body)
+    assert answer.refusal == (400, -32600)
+    assert "id" not in answer.json
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"id": "x", "method": "ping"},
+        {"jsonrpc": "1.0", "id": "x", "method": "ping"},
+        {"jsonrpc": "2.0", "id": "x", "method": 7},
+    ],
+    ids=["no version", "another version", "no text"],
+)
+def test_a_broken_request_is_400_and_keeps_its_id(talk: Talk, message: Any) -> None:
+    """ERR-5, MSG-1, MSG-7."""
+    answer = talk.post(message)
+    assert answer.refusal == (400, -32600)
+    assert answer.json["id"] == "x"
+
+
+@pytest.mark.parametrize("version", [each for each in LEGACY if each != BATCHES])
+def test_an_array_is_400_where_there_are_no_batches(site: Site, version: str) -> None:
+    """MSG-11."""
+    assert site.begin(version).post([request(1, "ping")]).refusal == (400, -32600)
+
+
+def test_a_broken_notification_is_400(talk: Talk) -> None:
+    """HTTPL-2: not accepted, so it is a 4xx, with an error that has no id."""
+    answer = talk.post({"jsonrpc": "1.0", "method": "notifications/initialized"})
+    assert answer.refusal == (400, -32600)
+    assert "id" not in answer.json
+
+
+def test_a_missing_session_id_is_400(site: Site) -> None:
+    """HTTPL-15, ERR-5."""
+    answer = site.post(request("mine", "tools/list"))
+    assert answer.refusal == (400, -32600)
+    assert answer.json["id"] == "mine"
+
+
+@pytest.mark.parametrize("verb", ["GET", "DELETE"])
+def test_a_missing_session_id_is_400_for_every_verb(site: Site, verb: str) -> None:
+    """HTTPL-15."""
+    assert site.send(verb, {"Accept": EVENTS}).refusal == (400, -32600)
+
+
+def test_an_unknown_session_is_404(site: Site) -> None:
+    """HTTPL-16, ERR-5."""
+    answer = site.post(request("mine", "ping"), {"Mcp-Session-Id": "unheard-of"})
+    assert answer.status == 404
+    assert answer.json["id"] == "mine"
+
+
+def test_the_end_of_a_session_is_204(talk: Talk) -> None:
+    """HTTPL-17."""
+    answer = talk.delete()
+    assert (answer.status, answer.body) == (204, b"")
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("unheard/of", {}, -32601),
+        ("server/discover", {}, -32602),
+        ("tools/call", called("unheard_of", {}), -32602),
+        ("prompts/get", {"name": "unheard_of"}, -32602),
+        ("resources/read", {"uri": "unheard://of"}, -32002),
+        ("logging/setLevel", {"level": "loud"}, -32602),
+        ("initialize", initialize()["params"], -32600),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_a_session_refuses_has_the_id(talk: Talk, method: str, params: Any, code: int) -> None:
+    """ERR-5, MSG-7."""
+    answer = talk.post(request("mine", method, params))
+    assert answer.code == code
+    assert answer.json["id"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("unheard/of", {}),
+        ("tools/call", called("unheard_of", {})),
+        ("resources/read", {"uri": "unheard://of"}),
+    ],
+    ids=["-32601", "-32602", "-32002"],
+)
+@pytest.mark.parametrize("version", LEGACY)
+def test_an_error_of_a_session_is_a_response_like_others(
+    site: Site, version: str, method: str, params: Any
+) -> None:
+    """§2.3: clients of handshakes take a 404 for the end of their session, so it is 200."""
+    answer = site.begin(version).post(request(1, method, params))
+    assert (answer.status, answer.kind) == (200, JSON)
+    assert "error" in answer.json
+
+
+# --- 2026-07-28 -----------------------------------------------------------------------------------
+
+
+def test_a_modern_request_is_answered_with_200_and_one_object(site: Site) -> None:
+    """MSG-14."""
+    answer = site.call("add", a=1, b=2)
+    assert (answer.status, answer.kind) == (200, JSON)
+    assert answer.result["resultType"] == "complete"
+    assert answer.text == "3"
+
+
+def test_a_modern_stream_is_200_too(site: Site) -> None:
+    answer = site.call("tell", {"io.modelcontextprotocol/logLevel": "info"}, texts=["one"])
+    assert (answer.status, answer.kind) == (200, EVENTS)
+
+
+def test_a_modern_notification_is_202_without_a_body(site: Site) -> None:
+    """HTTPM-8: and no header is required of it but the one that tells the revision."""
+    message = notification("notifications/cancelled", {"requestId": 1})
+    answer = site.post(message, {"MCP-Protocol-Version": MODERN})
+    assert (answer.status, answer.body) == (202, b"")
+
+
+@pytest.mark.parametrize(
+    ("message", "headers", "refusal"),
+    [
+        (b"{", {}, (400, -32700)),
+        (b"7", {}, (400, -32600)),
+        ({"id": 1, "method": "tools/list"}, {}, (400, -32600)),
+        (request(1, "tools/list"), {}, (400, -32602)),
+        (announced(1, "tools/list"), {"Mcp-Method": None}, (400, -32020)),
+        (announced(1, "tools/call", name="needs_sampling"), {}, (400, -32021)),
+        (announced(1, "tools/list", "2099-01-01"), UNHEARD_OF, (400, -32022)),
+        (announced(1, "unheard/of"), {}, (404, -32601)),
+    ],
+    ids=lambda value: str(value[1]) if isinstance(value, tuple) else "",
+)
+def test_modern_errors_have_their_status(
+    site: Site, message: Any, headers: Any, refusal: tuple[int, int]
+) -> None:
+    """ERR-5, HTTPM-5, HTTPM-6, HTTPM-7."""
+    usual = {"MCP-Protocol-Version": MODERN}
+    if isinstance(message, bytes):
+        answer, id = site.post(message, usual), None
+    else:
+        answer, id = site.modern(message, headers), 1
+    assert answer.refusal == refusal
+    assert answer.json.get("id") == id
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {"name": "unheard_of"}),
+        ("resources/read", {"uri": "unheard://of"}),
+        ("prompts/get", {"name": "greet"}),
+    ],
+    ids=["tool", "resource", "argument"],
+)
+def test_other_wrong_params_are_answered_with_200(site: Site, method: str, params: Any) -> None:
+    """§2.3: only what is wrong with the envelope of a modern request is a status."""
+    assert site.ask(method, **params).refusal == (200, -32602)
+
+
+@pytest.mark.parametrize("verb", ["GET", "DELETE"])
+def test_there_is_no_get_and_no_delete_in_a_modern_revision(site: Site, verb: str) -> None:
+    """HTTPM-14."""
+    answer = site.send(verb, {"Accept": EVENTS, "MCP-Protocol-Version": MODERN})
+    assert answer.status == 405
+    assert answer.header("allow") == "POST"
+
+
+# --- both -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", OTHER_VERBS)
+def test_other_verbs_are_405(site: Site, verb: str) -> None:
+    answer = site.send(verb)
+    assert answer.status == 405
+    assert answer.header("allow") == "GET, POST, DELETE"
+
+
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/jsonp", "text/json"])
+def test_another_content_type_is_415(site: Site, kind: str | None) -> None:
+    assert site.post(initialize(), {"Content-Type": kind}).status == 415
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json; charset=utf-8", "Application/JSON", "application/json ;x=y"]
+)
+def test_parameters_and_case_of_a_content_type_do_not_matter(site: Site, kind: str) -> None:
+    assert site.post(initialize(), {"Content-Type": kind}).status == 200
+
+
+@pytest.mark.parametrize("accept", ["text/html", JSON, EVENTS, f"{JSON}, {EVENTS};q=0", "image/*"])
+def test_a_client_that_does_not_take_both_kinds_of_answer_is_406(site: Site, accept: str) -> None:
+    """HTTPL-1."""
+    assert site.post(initialize(), {"Accept": accept}).status == 406
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [None, "*/*", f"{EVENTS},{JSON}", f"{JSON};q=0.5, text/*", "application/*, text/event-stream"],
+)
+def test_a_client_may_say_in_other_words_that_it_takes_both(site: Site, accept: str | None) -> None:
+    assert site.post(initialize(), {"Accept": accept}).status == 200
+
+
+def test_a_get_that_does_not_take_a_stream_is_406(talk: Talk) -> None:
+    assert talk.get(headers={"Accept": JSON}).status == 406
+
+
+@pytest.mark.parametrize("verb", ["GET", "POST", "DELETE"])
+def test_a_foreign_page_is_403(talk: Talk, verb: str) -> None:
+    """HTTPL-21."""
+    answer = talk.site.send(verb, {**talk.headers, "Origin": "https://evil.example"})
+    assert answer.refusal == (403, -32600)
+
+
+def test_the_rest_of_the_server_is_404(site: Site) -> None:
+    answer = site.post(initialize(), path=f"{site.path}/elsewhere")
+    assert answer.status == 404
+    assert site.path in answer.json["error"]["message"]
+
+
+def test_the_endpoint_answers_with_a_slash_as_well(site: Site) -> None:
+    """Without a redirect, which would turn a POST into a GET for some clients."""
+    assert site.post(initialize(), path=f"{site.path}/").status == 200

@@ -1,0 +1,269 @@
+"""What makes an answer a stream, and the stream that belongs to no request (HTTPL-3…12, 22)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import EVENTS, JSON, LEGACY, NEWEST, Site, Talk, called
+
+FAST = {"stream_after": 0.15, "keep_alive": 0.05}
+CHANGED = "notifications/tools/list_changed"
+UPDATED = "notifications/resources/updated"
+
+
+def methods(messages: list[Any]) -> list[str]:
+    return [each.get("method", "answer") for each in messages]
+
+
+# --- one object until something streams -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_what_says_nothing_meanwhile_is_one_object(site: Site, version: str) -> None:
+    """HTTPL-3, HTTPL-23: also if it has to be waited for."""
+    talk = site.begin(version)
+    answer = talk.call("hold", 7, name=f"quiet {version}")
+    site.stage.expect("begun", f"quiet {version}")
+    site.stage.release(f"quiet {version}")
+    assert (answer.status, answer.kind) == (200, JSON)
+    assert answer.json["id"] == 7
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_log_message_makes_a_stream(site: Site, version: str) -> None:
+    """HTTPL-4: which ends with the answer."""
+    answer = site.begin(version).call("tell", texts=["one", "two"])
+    assert answer.kind == EVENTS
+    messages = answer.messages()
+    assert methods(messages) == ["notifications/message"] * 2 + ["answer"]
+    assert messages[-1]["result"]["content"][0]["text"] == "told"
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_progress_makes_a_stream(site: Site, version: str) -> None:
+    """HTTPL-4, PROG-1."""
+    meta = {"progressToken": "mine"}
+    answer = site.begin(version).request(
+        "tools/call", _meta=meta, **called("advance", {"steps": 2})
+    )
+    assert answer.kind == EVENTS
+    *steps, last = answer.messages()
+    assert [(each["params"]["progressToken"], each["params"]["progress"]) for each in steps] == [
+        ("mine", 1),
+        ("mine", 2),
+    ]
+    assert "result" in last
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_log_message_from_a_thread_makes_a_stream(site: Site, version: str) -> None:
+    """HTTPL-4."""
+    answer = site.begin(version).call("tell_in_thread", texts=["one", "two"])
+    assert answer.kind == EVENTS
+    assert methods(answer.messages()) == ["notifications/message"] * 2 + ["answer"]
+
+
+def test_progress_that_nobody_wants_does_not(site: Site) -> None:
+    """PROG-1."""
+    assert site.begin().call("advance", steps=2).kind == JSON
+
+
+def test_log_messages_below_the_level_do_not(site: Site) -> None:
+    """LOG-2: the level is that of the session, over all its connections, and of no other."""
+    talk = site.begin()
+    assert talk.request("logging/setLevel", level="error").result == {}
+    assert talk.call("tell", texts=["one"]).kind == JSON
+    assert site.begin().call("tell", texts=["one"]).kind == EVENTS
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_question_makes_a_stream(site: Site, version: str) -> None:
+    """S2C-2, HTTPL-10: it goes the way of the request that causes it."""
+    talk = site.begin(version, capabilities={"sampling": {}})
+    asking = talk.call("model")
+    assert asking.kind == EVENTS
+    question = asking.message()
+    assert question["method"] == "sampling/createMessage"
+    said = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m"}
+    assert talk.answer(question, **said).status == 202
+    assert asking.text == "hello"
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_long_wait_makes_a_stream_that_comments_keep(serve: Serve, version: str) -> None:
+    """§6 of the design: no proxy gives up on a connection that says something."""
+    site = serve(**FAST)
+    answer = site.begin(version).call("hold", name="long")
+    assert (answer.status, answer.kind) == (200, EVENTS)
+    blocks = answer.blocks()
+    assert next(each for each in blocks if each.comments).fields == {}
+    assert next(each for each in blocks if each.comments).fields == {}
+    site.stage.release("long")
+    assert answer.text == "long went on"
+
+
+def test_a_long_wait_makes_a_modern_stream_too(serve: Serve) -> None:
+    """HTTPM-12."""
+    site = serve(**FAST)
+    answer = site.call("hold", name="long")
+    assert (answer.status, answer.kind) == (200, EVENTS)
+    assert next(answer.blocks()).comments
+    site.stage.release("long")
+    assert answer.text == "long went on"
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_streams_are_marked_for_proxies(site: Site, version: str) -> None:
+    """HTTPM-11."""
+    talk = site.begin(version)
+    for answer in (talk.call("tell", texts=["one"]), talk.get()):
+        assert answer.header("x-accel-buffering") == "no"
+        assert answer.header("cache-control") == "no-cache, no-transform"
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_event_ids_are_unique_in_a_session(site: Site, version: str) -> None:
+    """HTTPL-12: across all its streams."""
+    talk = site.begin(version)
+    get = talk.get()
+    events = [*talk.call("tell", texts=["a"]).events(), *talk.call("tell", texts=["b"]).events()]
+    talk.call("offer", name=f"unique_{version.replace('-', '_')}").finish()
+    events.append(get.event())
+    ids = [each.id for each in events]
+    assert len(ids) >= 5
+    assert len(set(ids)) == len(ids)
+
+
+def test_large_answers_arrive_whole(site: Site) -> None:
+    talk = site.begin()
+    assert talk.call("large", size=3_000_000).text == "x" * 3_000_000
+    assert site.call("large", size=3_000_000).text == "x" * 3_000_000
+
+
+def test_large_events_arrive_whole(site: Site) -> None:
+    *notes, answer = site.begin().call("tell", texts=["y" * 500_000] * 3).messages()
+    assert [len(each["params"]["data"]) for each in notes] == [500_000] * 3
+    assert "result" in answer
+
+
+# --- the stream that belongs to no request --------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_changes_come_on_the_stream_of_a_get(site: Site, version: str) -> None:
+    """HTTPL-8, HTTPL-10."""
+    talk = site.begin(version)
+    get = talk.get()
+    assert get.status == 200
+    site.call("offer", name=f"added_{version.replace('-', '_')}").finish()
+    assert get.message() == {"jsonrpc": "2.0", "method": CHANGED}
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_subscribed_resources_come_there_too(site: Site, version: str) -> None:
+    """HTTPL-10: and no others."""
+    talk = site.begin(version)
+    get = talk.get()
+    assert talk.request("resources/subscribe", uri="wire://watched").result == {}
+    site.call("touch", uri="wire://other").finish()
+    site.call("touch", uri="wire://watched").finish()
+    message = get.message()
+    assert (message["method"], message["params"]) == (UPDATED, {"uri": "wire://watched"})
+
+
+def test_what_is_no_longer_watched_comes_no_more(site: Site) -> None:
+    talk = site.begin()
+    get = talk.get()
+    for uri in ("wire://first", "wire://second"):
+        assert talk.request("resources/subscribe", uri=uri).result == {}
+    assert talk.request("resources/unsubscribe", uri="wire://first").result == {}
+    talk.call("touch", uri="wire://first").finish()
+    talk.call("touch", uri="wire://second").finish()
+    assert get.message()["params"] == {"uri": "wire://second"}
+
+
+def test_subscriptions_are_those_of_a_session(site: Site) -> None:
+    """HTTPL-11, SEC-7."""
+    watching, other = site.begin(), site.begin()
+    stream = other.get()
+    assert watching.request("resources/subscribe", uri="wire://private").result == {}
+    assert other.request("resources/subscribe", uri="wire://own").result == {}
+    site.call("touch", uri="wire://private").finish()
+    site.call("touch", uri="wire://own").finish()
+    assert stream.message()["params"] == {"uri": "wire://own"}
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_questions_that_no_request_causes_come_there(site: Site, version: str) -> None:
+    """HTTPL-10, S2C-2."""
+    talk = site.begin(version, capabilities={"roots": {"listChanged": True}})
+    get = talk.get()
+    name = f"roots of {version}"
+    assert talk.call("watch_roots", name=name).text == "watching"
+    assert talk.notify("notifications/roots/list_changed").status == 202
+    question = get.message()
+    assert question["method"] == "roots/list"
+    assert talk.answer(question, roots=[{"uri": "file:///here"}]).status == 202
+    site.stage.expect("seen file:///here", name)
+
+
+def test_a_change_during_a_call_comes_on_one_stream_only(site: Site) -> None:
+    """HTTPL-11, HTTPL-4."""
+    talk = site.begin()
+    get = talk.get()
+    call = talk.call("chat", name="changing", before=["before"], after=["after"])
+    assert call.message()["params"]["data"] == "before"
+    talk.call("offer", name="offered_meanwhile").finish()
+    assert get.message()["method"] == CHANGED
+    site.stage.release("changing")
+    assert methods(call.messages()) == ["notifications/message", "answer"]
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_no_answer_and_no_log_message_ever_comes_there(site: Site, version: str) -> None:
+    """HTTPL-9, HTTPL-11: what comes next there is the change that followed them."""
+    talk = site.begin(version)
+    get = talk.get()
+    assert talk.call("add", a=1, b=2).text == "3"
+    assert talk.call("tell", texts=["one"]).text == "told"
+    site.call("offer", name=f"after_{version.replace('-', '_')}").finish()
+    assert get.message()["method"] == CHANGED
+
+
+def test_a_second_get_replaces_the_first(site: Site) -> None:
+    """HTTPL-22, HTTPL-11: nothing is told twice."""
+    talk = site.begin()
+    first = talk.get()
+    assert first.status == 200
+    second = talk.get()
+    assert second.status == 200
+    assert first.events() == []
+    talk.call("offer", name="for_the_second").finish()
+    assert second.message()["method"] == CHANGED
+
+
+def test_each_session_has_its_own(site: Site) -> None:
+    """HTTPL-22."""
+    streams = [site.begin().get() for _ in range(3)]
+    assert [each.status for each in streams] == [200] * 3
+    site.call("offer", name="for_all").finish()
+    assert [each.message()["method"] for each in streams] == [CHANGED] * 3
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_comments_keep_it(serve: Serve, version: str) -> None:
+    """HTTPM-12, SSE-7."""
+    get = serve(**FAST).begin(version).get()
+    blocks = get.blocks()
+    assert [next(blocks).comments for _ in range(2)] == [[": still here"]] * 2
+
+
+def test_it_has_no_priming_event(site: Site) -> None:
+    """HTTPL-6: that is for streams that begin with a request."""
+    talk: Talk = site.begin(NEWEST)
+    get = talk.get()
+    talk.call("offer", name="the_first_event").finish()
+    assert get.event().message["method"] == CHANGED

@@ -1,0 +1,193 @@
+"""Several processes serve one app, and share nothing but a secret (DESIGN: sealed session ids)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from tests.transports.http.plain import HANDSHAKES, Client, Server, serving
+from tests.transports.processes import call
+
+CALLS = 1000
+SOURCE = """
+import os
+from mcpkit import Context, MCPKit
+
+app = MCPKit("workers")
+
+
+@app.tool(inline=True)
+def pid() -> int:
+    return os.getpid()
+
+
+@app.tool
+async def ask(*, ctx: Context) -> str:
+    return str((await ctx.elicit("Which?", ["this", "that"])).data)
+
+
+@app.tool
+async def touch(*, ctx: Context) -> None:
+    ctx.changed("work://shared")
+
+
+@app.resource("work://shared")
+def shared() -> str:
+    return "shared"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("workers")
+    (folder / "server.py").write_text(SOURCE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def four(folder: Path) -> Iterator[Server]:
+    with serving("server.py", "--http", "--workers", "4", cwd=folder) as server:
+        yield server
+
+
+# --- sessions that need no store ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", HANDSHAKES)
+def test_a_thousand_calls_over_fresh_connections(four: Server, version: str) -> None:
+    client = four.client(version)
+    served_by = {client.call("pid") for _ in range(CALLS)}
+    assert len(served_by) > 1
+
+
+def test_a_request_without_session_is_served_by_any(four: Server) -> None:
+    client = four.client()
+    answers = [client.post(call(number, "pid")) for number in range(100)]
+    assert {answer.status for answer in answers} == {200}
+    assert len({answer.text for answer in answers}) > 1
+
+
+class TestRestart:
+    def test_with_the_same_secret_a_session_goes_on(self, folder: Path) -> None:
+        secret = {"MCPKIT_SECRET": "the secret of this test"}
+        with serving("server.py", "--http", cwd=folder, env=secret) as server:
+            session = server.client("2025-06-18").session
+        with serving("server.py", "--http", "--workers", "2", cwd=folder, env=secret) as server:
+            client = server.client(session=session)
+            assert client.call("pid").isdecimal()
+
+    def test_with_a_rotated_secret_a_session_goes_on(self, folder: Path) -> None:
+        with serving("server.py", "--http", cwd=folder, env={"MCPKIT_SECRET": "old"}) as server:
+            session = server.client("2025-06-18").session
+        secrets = {"MCPKIT_SECRET": "new old"}
+        with serving("server.py", "--http", cwd=folder, env=secrets) as server:
+            assert server.client(session=session).call("pid").isdecimal()
+
+    @pytest.mark.parametrize("more", [[], ["--workers", "2"]], ids=["one", "two workers"])
+    def test_without_a_secret_a_session_is_unknown(self, folder: Path, more: list[str]) -> None:
+        """HTTPL-16."""
+        secret = {"MCPKIT_SECRET": ""}
+        with serving("server.py", "--http", *more, cwd=folder, env=secret) as server:
+            session = server.client("2025-06-18").session
+        with serving("server.py", "--http", *more, cwd=folder, env=secret) as server:
+            client = server.client(session=session)
+            answer = client.post(client.calling("pid"))
+        assert answer.status == 404
+        assert answer.error == "Session not found: begin again with initialize"
+
+
+# --- what needs the worker that holds a stream ----------------------------------------------------
+
+
+Pair: TypeAlias = "tuple[HTTPConnection, HTTPConnection]"
+
+
+def connections(client: Client) -> Pair:
+    """Two connections, to two workers: one stays with the worker that has accepted it."""
+    found: dict[str, HTTPConnection] = {}
+    for _ in range(200):
+        connection = client.connect()
+        process = client.post(client.calling("pid"), connection).text
+        if process in found:
+            connection.close()
+        else:
+            found[process] = connection
+        if len(found) == 2:
+            one, other = found.values()
+            return one, other
+    raise AssertionError("one worker serves everything")
+
+
+@pytest.fixture
+def client(four: Server) -> Client:
+    return four.client("2025-11-25", elicitation={})
+
+
+@pytest.fixture
+def pair(client: Client) -> Pair:
+    return connections(client)
+
+
+ELSEWHERE = "route sessions to workers by Mcp-Session-Id, or run one worker"
+
+
+class TestElsewhere:
+    def test_an_answer_to_a_question_is_refused(self, client: Client, pair: Pair) -> None:
+        here, there = pair
+        events = client.stream(client.calling("ask"), here)
+        question = next(each for each in events if each.get("method") == "elicitation/create")
+        result = {"action": "accept", "content": {"value": "this"}}
+        answer = client.post({"jsonrpc": "2.0", "id": question["id"], "result": result}, there)
+        assert answer.status == 409
+        assert answer.error == (
+            f"The question {question['id']!r} was put by another worker, which waits for its "
+            f"answer: {ELSEWHERE}"
+        )
+
+    def test_the_same_answer_counts_where_the_question_was_put(
+        self, client: Client, pair: Pair
+    ) -> None:
+        here, there = pair
+        events = client.stream(client.calling("ask"), here)
+        question = next(each for each in events if each.get("method") == "elicitation/create")
+        result = {"action": "accept", "content": {"value": "this"}}
+        response = {"jsonrpc": "2.0", "id": question["id"], "result": result}
+        statuses = [client.post(response, there).status]
+        while statuses[-1] == 409 and len(statuses) < 500:
+            statuses.append(client.post(response).status)
+        assert statuses[-1] == 202
+        assert events.next()["result"]["content"][0]["text"] == "this"
+
+    def test_a_subscription_is_refused_where_no_stream_could_tell_of_changes(
+        self, client: Client, pair: Pair
+    ) -> None:
+        here, there = pair
+        events = client.stream(None, here)
+        assert events.status == 200
+        answer = client.post(client.request("resources/subscribe", uri="work://shared"), there)
+        assert answer.status == 409
+        assert answer.error == (
+            "This is one of 4 workers, and not the one that holds the session's stream: "
+            + ELSEWHERE
+        )
+        assert "id" in answer.message
+
+    def test_an_event_id_of_another_is_refused(self, client: Client, pair: Pair) -> None:
+        here, there = pair
+        events = client.stream(client.calling("ask"), here)
+        events.next()
+        refused = client.stream(None, there, last_event_id=events.last_id or "")
+        assert refused.status == 400
+        assert refused.error == (
+            f"The stream of event {events.last_id!r} is held by another worker: send the request "
+            f"again, or route sessions to workers by Mcp-Session-Id"
+        )
+
+    def test_calls_still_work(self, client: Client, pair: Pair) -> None:
+        here, there = pair
+        client.stream(client.calling("ask"), here).next()
+        assert client.post(client.calling("pid"), there).text.isdecimal()

@@ -1,0 +1,487 @@
+"""HTTP as it is on the wire: requests of any shape, and answers read byte by byte.
+
+A `Host` is a real uvicorn in a thread. Each `Site` on it is an mcpkit app at a path of its own, and
+an `Exchange` is one request on a connection of its own, which can be dropped at any time. A `Talk`
+is a session of a handshake revision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from itertools import count
+from typing import Any, Final, NamedTuple, TypeVar
+
+import anyio
+import uvicorn
+
+from mcpkit import MCPKit
+from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
+from mcpkit.protocol.revisions import HANDSHAKE, PER_REQUEST, REVISIONS
+
+__all__ = [
+    "BATCHES",
+    "CLIENT",
+    "EVENTS",
+    "JSON",
+    "LEGACY",
+    "MODERN",
+    "NEWEST",
+    "PATIENCE",
+    "VERSIONS",
+    "Event",
+    "Exchange",
+    "Host",
+    "Site",
+    "Stage",
+    "Talk",
+    "announced",
+    "eventually",
+    "hosting",
+    "initialize",
+    "notification",
+    "request",
+]
+
+PATIENCE: Final = 20.0
+"""Seconds to wait for what must happen."""
+
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+VERSIONS: Final = [each.version for each in REVISIONS]
+LEGACY: Final = [each.version for each in HANDSHAKE]
+MODERN: Final = PER_REQUEST[-1].version
+NEWEST: Final = LEGACY[-1]
+"""The newest revision that has a handshake."""
+
+BATCHES: Final = "2025-03-26"
+"""The only one that has batches, and the last before there was a header with the version."""
+
+CLIENT: Final = {"name": "wire", "version": "1"}
+_NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+Headers = Mapping[str, "str | bytes | Sequence[str] | None"]
+"""Values by name: None leaves a header out, several send it several times."""
+
+
+T = TypeVar("T")
+
+
+def eventually(attempt: Callable[[], T], is_right: Callable[[T], bool]) -> T:
+    """Try until it is right, for what nothing tells of."""
+    deadline = time.monotonic() + PATIENCE
+    while not is_right(found := attempt()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
+    return found
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+def request(id: Any, method: str, params: Any = None) -> dict[str, Any]:
+    message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+    return message if params is None else {**message, "params": params}
+
+
+def notification(method: str, params: Any = None) -> dict[str, Any]:
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    return message if params is None else {**message, "params": params}
+
+
+def initialize(version: str = NEWEST, id: Any = 0, **members: Any) -> dict[str, Any]:
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT, **members}
+    return request(id, "initialize", params)
+
+
+def announced(id: Any, method: str, _version: str = MODERN, **params: Any) -> dict[str, Any]:
+    """A request of 2026-07-28."""
+    meta: dict[str, Any] = {VERSION_KEY: _version, CAPABILITIES_KEY: {}, **params.pop("_meta", {})}
+    return request(id, method, {**params, "_meta": meta})
+
+
+def called(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": tool, "arguments": dict(arguments)}
+
+
+# --- what comes back ------------------------------------------------------------------------------
+
+
+class Event(NamedTuple):
+    """One block of an event stream.
+
+    Args:
+        fields: By name, as they were written.
+        comments: The lines that say nothing.
+    """
+
+    fields: dict[str, str]
+    comments: list[str]
+
+    @property
+    def id(self) -> str:
+        return self.fields["id"]
+
+    @property
+    def message(self) -> Any:
+        return json.loads(self.fields["data"])
+
+
+class Exchange:
+    """A request that was sent, and its answer, which is read when it is asked for."""
+
+    def __init__(self, connection: HTTPConnection) -> None:
+        self._connection = connection
+        self._response: HTTPResponse | None = None
+        self._body: bytes | None = None
+
+    @property
+    def response(self) -> HTTPResponse:
+        if self._response is None:
+            self._response = self._connection.getresponse()
+        return self._response
+
+    @property
+    def status(self) -> int:
+        return self.response.status
+
+    def header(self, name: str) -> str | None:
+        return self.response.getheader(name)
+
+    @property
+    def kind(self) -> str | None:
+        """The media type."""
+        return self.header("content-type")
+
+    @property
+    def body(self) -> bytes:
+        """All of it; waits for its end."""
+        if self._body is None:
+            self._body = self.response.read()
+        return self._body
+
+    @property
+    def json(self) -> Any:
+        assert self.kind == JSON, (self.status, self.kind, self.body)
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> int:
+        """Of the error."""
+        code: int = self.json["error"]["code"]
+        return code
+
+    @property
+    def refusal(self) -> tuple[int, int]:
+        """The status and the code of the error."""
+        return self.status, self.code
+
+    def finish(self) -> None:
+        """Wait until all of it is there."""
+        _ = self.body
+
+    def blocks(self) -> Iterator[Event]:
+        """What the stream has from here on, until it ends."""
+        assert self.kind == EVENTS, (self.status, self.kind, self.body)
+        fields: dict[str, str] = {}
+        comments: list[str] = []
+        while line := self.response.readline():
+            text = line.decode().removesuffix("\n")
+            if text.startswith(":"):
+                comments.append(text)
+            elif text:
+                name, _, value = text.partition(":")
+                assert name not in fields
+                fields[name] = value.removeprefix(" ")
+            elif fields or comments:
+                yield Event(fields, comments)
+                fields, comments = {}, []
+
+    def event(self) -> Event:
+        """The next event that is no comment."""
+        return next(each for each in self.blocks() if each.fields)
+
+    def message(self) -> Any:
+        """The next event that has a message."""
+        return next(each.message for each in self.blocks() if each.fields.get("data"))
+
+    def events(self) -> list[Event]:
+        """All events until the end."""
+        return [each for each in self.blocks() if each.fields]
+
+    def messages(self) -> list[Any]:
+        """All messages until the end, of a stream or of a single object."""
+        if self.kind == JSON:
+            return [self.json]
+        return [each.message for each in self.events() if each.fields.get("data")]
+
+    @property
+    def result(self) -> Any:
+        """What the last message brings; there must be no error."""
+        last = self.messages()[-1]
+        assert "result" in last, last
+        return last["result"]
+
+    @property
+    def text(self) -> str:
+        """What a tool has returned as text."""
+        text: str = self.result["content"][0]["text"]
+        return text
+
+    def drop(self) -> None:
+        """Go away without a word."""
+        self._connection.sock.shutdown(socket.SHUT_RDWR)
+        self.close()
+
+    def close(self) -> None:
+        if self._response is not None:
+            self._response.close()
+        self._connection.close()
+
+
+# --- what is served -------------------------------------------------------------------------------
+
+
+class Stage:
+    """What handlers and a test know of each other, though they run in different threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._signs: dict[tuple[str, str], threading.Event] = {}
+        self._gates: dict[str, anyio.Event] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _sign(self, kind: str, name: str) -> threading.Event:
+        with self._lock:
+            return self._signs.setdefault((kind, name), threading.Event())
+
+    def signal(self, kind: str, name: str) -> None:
+        """In a handler: it has come to something."""
+        self._sign(kind, name).set()
+
+    def has(self, kind: str, name: str) -> bool:
+        return self._sign(kind, name).is_set()
+
+    def expect(self, kind: str, name: str) -> None:
+        """In a test: wait until a handler has come to something."""
+        assert self._sign(kind, name).wait(PATIENCE), f"{name} has not {kind}"
+
+    async def wait(self, name: str) -> None:
+        """In a handler: wait until a test lets it go on; say how that went."""
+        self._loop = asyncio.get_running_loop()
+        gate = self._gates.setdefault(name, anyio.Event())
+        self.signal("begun", name)
+        try:
+            await gate.wait()
+        except BaseException:
+            self.signal("been cancelled", name)
+            raise
+        self.signal("gone on", name)
+
+    def release(self, name: str) -> None:
+        """In a test: let a handler that waits go on."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._gates[name].set)
+
+
+class Talk:
+    """A session of a handshake revision.
+
+    Args:
+        site: Where.
+        version: That was negotiated.
+        token: The session id.
+    """
+
+    def __init__(self, site: Site, version: str, token: str) -> None:
+        self.site = site
+        self.version = version
+        self.token = token
+        self._ids = count(1)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        found = {"Mcp-Session-Id": self.token}
+        if self.version > BATCHES:
+            found["MCP-Protocol-Version"] = self.version
+        return found
+
+    def post(self, message: Any, headers: Headers | None = None) -> Exchange:
+        return self.site.post(message, {**self.headers, **(headers or {})})
+
+    def request(self, method: str, _id: Any = None, **params: Any) -> Exchange:
+        return self.post(request(next(self._ids) if _id is None else _id, method, params))
+
+    def call(self, tool: str, _id: Any = None, /, **arguments: Any) -> Exchange:
+        return self.request("tools/call", _id, **called(tool, arguments))
+
+    def notify(self, method: str, **params: Any) -> Exchange:
+        return self.post(notification(method, params))
+
+    def answer(self, question: Any, **result: Any) -> Exchange:
+        return self.post({"jsonrpc": "2.0", "id": question["id"], "result": result})
+
+    def get(self, last: str | None = None, headers: Headers | None = None) -> Exchange:
+        """Open the stream of the session, or go on with another after an event."""
+        more = {} if last is None else {"Last-Event-ID": last}
+        return self.site.get({**self.headers, **more, **(headers or {})})
+
+    def delete(self) -> Exchange:
+        return self.site.send("DELETE", self.headers)
+
+
+class Site:
+    """An app at an address.
+
+    Args:
+        host: Where it is.
+        app: That is served.
+        stage: What its handlers are on.
+        path: Of the endpoint.
+    """
+
+    def __init__(self, host: Host, app: MCPKit[Any], stage: Stage, path: str) -> None:
+        self.host = host
+        self.app = app
+        self.stage = stage
+        self.path = path
+
+    def send(
+        self,
+        method: str,
+        headers: Headers | None = None,
+        body: bytes | None = None,
+        path: str | None = None,
+    ) -> Exchange:
+        """Send a request as it is."""
+        connection = HTTPConnection("127.0.0.1", self.host.port, timeout=PATIENCE)
+        exchange = Exchange(connection)
+        self.host.opened.append(exchange)
+        connection.putrequest(
+            method,
+            path or self.path,
+            skip_host="Host" in (headers or {}),
+            skip_accept_encoding=True,
+        )
+        if body is not None:
+            connection.putheader("Content-Length", str(len(body)))
+        for name, value in (headers or {}).items():
+            if value is not None:
+                values = [value] if isinstance(value, (str, bytes)) else value
+                for each in values:
+                    connection.putheader(name, each)
+        connection.endheaders(body)
+        return exchange
+
+    def post(
+        self, message: Any, headers: Headers | None = None, path: str | None = None
+    ) -> Exchange:
+        """Send a message: a JSON value, or bytes as they are."""
+        body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        usual = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
+        return self.send("POST", _merged(usual, headers), body, path)
+
+    def get(self, headers: Headers | None = None, path: str | None = None) -> Exchange:
+        return self.send("GET", _merged({"Accept": EVENTS}, headers), path=path)
+
+    def modern(self, message: Any, headers: Headers | None = None) -> Exchange:
+        """Send a request of 2026-07-28 with the headers that belong to it."""
+        method = message["method"]
+        usual = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+        if method in _NAMED:
+            usual["Mcp-Name"] = message["params"].get(_NAMED[method], "")
+        return self.post(message, _merged(usual, headers))
+
+    def ask(self, method: str, _headers: Headers | None = None, **params: Any) -> Exchange:
+        """Ask something in 2026-07-28."""
+        return self.modern(announced(1, method, **params), _headers)
+
+    def call(self, tool: str, _meta: Any = None, /, **arguments: Any) -> Exchange:
+        """Call a tool in 2026-07-28."""
+        return self.ask("tools/call", _meta=_meta or {}, **called(tool, arguments))
+
+    def begin(
+        self,
+        version: str = NEWEST,
+        headers: Headers | None = None,
+        *,
+        ready: bool = True,
+        **members: Any,
+    ) -> Talk:
+        """Begin a session.
+
+        Args:
+            version: To ask for.
+            headers: Of its first request, in addition.
+            ready: Whether the client says that it is.
+            members: Of the params of initialize.
+        """
+        exchange = self.post(initialize(version, **members), headers)
+        assert exchange.status == 200, exchange.body
+        token = exchange.header("mcp-session-id")
+        assert token is not None
+        talk = Talk(self, exchange.result["protocolVersion"], token)
+        if ready:
+            said = talk.post(notification("notifications/initialized"), headers)
+            assert (said.status, said.body) == (202, b"")
+        return talk
+
+
+def _merged(usual: Headers, headers: Headers | None) -> Headers:
+    given = headers or {}
+    names = {name.lower() for name in given}
+    return {**{name: value for name, value in usual.items() if name.lower() not in names}, **given}
+
+
+class Host:
+    """The server that all sites are on."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.opened: list[Exchange] = []
+        self._sites: list[Any] = []
+
+    def serve(self, app: MCPKit[Any], stage: Stage | None = None, **options: Any) -> Site:
+        """Serve an app at an address that no other has."""
+        path = f"/{len(self._sites)}/mcp"
+        self._sites.append(app.asgi(path=path, **options))
+        return Site(self, app, stage or Stage(), path)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        path: str = scope["path"]
+        await self._sites[int(path.split("/")[1])](scope, receive, send)
+
+    def close_all(self) -> None:
+        """Leave nothing open."""
+        for exchange in self.opened:
+            try:
+                exchange.close()
+            except (OSError, HTTPException):
+                pass
+        self.opened.clear()
+
+
+@contextmanager
+def hosting() -> Iterator[Host]:
+    """Run a server in a thread."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        host = Host(listener.getsockname()[1])
+        config = uvicorn.Config(
+            host, lifespan="off", ws="none", log_level="critical", timeout_graceful_shutdown=1
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield host
+        finally:
+            host.close_all()
+            server.should_exit = True
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
