@@ -1,0 +1,120 @@
+"""The client that the official conformance suite tests: every scenario but those about OAuth.
+
+    conformance client --command "python tests/conformance/client.py" --scenario tools_call
+
+The suite appends the URL of its server, and names the scenario in the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import anyio
+
+from mcpkit import Client
+
+Params = Mapping[str, Any]
+Scenario = Callable[[Client], Awaitable[None]]
+
+SCENARIOS: Final[dict[str, Scenario]] = {}
+
+
+def scenario(*names: str) -> Callable[[Scenario], Scenario]:
+    """Register what is done in scenarios."""
+
+    def register(function: Scenario) -> Scenario:
+        SCENARIOS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+@scenario("initialize", "json-schema-ref-no-deref")
+async def look(client: Client) -> None:
+    await client.list_tools()
+
+
+@scenario("tools_call")
+async def add(client: Client) -> None:
+    await client.list_tools()
+    await client.call_tool("add_numbers", {"a": 5, "b": 3})
+
+
+@scenario("elicitation-sep1034-client-defaults", "sse-retry", "http-invalid-tool-headers")
+async def call_what_is_listed(client: Client) -> None:
+    for tool in await client.list_tools():
+        arguments = dict.fromkeys(tool.input_schema.get("required", ()), "x")
+        await client.call_tool(tool.name, arguments)
+
+
+@scenario("request-metadata")
+async def ask_twice(client: Client) -> None:
+    await client.list_tools()
+    await client.list_tools()
+
+
+@scenario("sep-2322-client-request-state")
+async def answer_rounds(client: Client) -> None:
+    """What has nothing to do with the rounds is called while they are under way."""
+    await client.list_tools()
+    async with anyio.create_task_group() as group:
+        for tool in ("echo_state", "no_state", "unrelated", "no_result_type"):
+            group.start_soon(client.call_tool, f"test_mrtr_{tool}")
+    await client.call_tool("test_mrtr_unrelated")
+
+
+@scenario("http-standard-headers")
+async def name_things(client: Client) -> None:
+    for tool in await client.list_tools():
+        await client.call_tool(tool.name)
+    for resource in await client.list_resources():
+        await client.read_resource(resource.uri)
+    for prompt in await client.list_prompts():
+        await client.get_prompt(prompt.name)
+
+
+@scenario("http-custom-headers")
+async def call_as_told(client: Client) -> None:
+    await client.list_tools()
+    context = json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])
+    for call in context["toolCalls"]:
+        await client.call_tool(call["name"], call["arguments"])
+
+
+@scenario("json-schema-2020-12-preservation")
+async def echo_the_schema(client: Client) -> None:
+    tools = {tool.name: tool for tool in await client.list_tools()}
+    schema = tools["json_schema_2020_12_tool"].input_schema
+    await client.call_tool("json_schema_echo", {"schema": schema})
+
+
+def accept_defaults(params: Params) -> Params:
+    """A user who takes what the form suggests."""
+    properties: Params = params["requestedSchema"]["properties"]
+    content = {name: each.get("default", True) for name, each in properties.items()}
+    return {"action": "accept", "content": content}
+
+
+def speak(params: Params) -> Params:
+    content = {"type": "text", "text": "Hello"}
+    return {"role": "assistant", "content": content, "model": "none", "stopReason": "endTurn"}
+
+
+async def main(url: str) -> None:
+    async with Client(
+        url,
+        name="mcpkit-conformance",
+        version="1",
+        elicitation=accept_defaults,
+        sampling=speak,
+        roots=["file:///test/root"],
+    ) as client:
+        await SCENARIOS[os.environ["MCP_CONFORMANCE_SCENARIO"]](client)
+
+
+if __name__ == "__main__":
+    anyio.run(main, sys.argv[-1])
