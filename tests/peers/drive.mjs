@@ -49,6 +49,28 @@ export const answers = {
   roots: () => ({ roots: [{ uri: "file:///tea" }] }),
 };
 
+/** Waits for a line on stdin, which says that the server has been started anew. */
+async function restarted() {
+  console.log("connected");
+  for await (const _ of process.stdin) return;
+}
+
+/** Goes on with a session when the server has been started anew; prints what it saw as JSON. */
+export async function comeBack(client, callTool, { listed }) {
+  await restarted();
+  const options = { timeout: WAIT };
+  const added = await callTool({ name: "add", arguments: { a: 2, b: 40 } }, options);
+  // Its stream is back at some time; what is announced before that is lost.
+  let heard = false;
+  const told = listed.take().then(() => (heard = true));
+  for (let number = 0; !heard; number++) {
+    await callTool({ name: "learn", arguments: { name: `new_${number}` } }, options);
+    await Promise.race([told, new Promise((resolve) => setTimeout(resolve, 100))]);
+  }
+  await client.close();
+  console.log(JSON.stringify({ answer: added.content[0].text, heard }));
+}
+
 /**
  * Tries everything and prints one JSON report.
  *
@@ -149,6 +171,7 @@ export async function drive(client, callTool, { logged, updated, listed }, revis
     await call("go_on");
     return counting;
   });
+  await note("resumed", () => call("hang_up"));
   report.progress = progress;
   report.logged = logged;
   await note("updated", async () => {

@@ -1,17 +1,22 @@
 """Drives a server with the last official Python client of the handshake era; prints JSON.
 
-Usage: official_python_1.py REVISION COMMAND [ARGUMENT ...]
+Usage: official_python_1.py REVISION (URL | COMMAND [ARGUMENT ...])
+
+A URL that ends in /sse is spoken to over the transport of 2024-11-05.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mcp import ClientSession, McpError, StdioServerParameters, stdio_client, types
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
 from pydantic import AnyUrl, FileUrl
 
 WAIT = 10
@@ -51,6 +56,14 @@ async def on_roots(context: Any) -> types.ListRootsResult:
     return types.ListRootsResult(roots=[types.Root(uri=FileUrl("file:///tea"))])
 
 
+def connected(command: str, *arguments: str) -> Any:
+    if command.endswith("/sse"):
+        return sse_client(command)
+    if command.startswith("http:"):
+        return streamable_http_client(command)
+    return stdio_client(StdioServerParameters(command=command, args=list(arguments)))
+
+
 async def main(revision: str, command: str, *arguments: str) -> dict[str, Any]:
     # The client offers its newest in every handshake; there is no setting for it.
     types.LATEST_PROTOCOL_VERSION = revision
@@ -85,12 +98,10 @@ async def main(revision: str, command: str, *arguments: str) -> dict[str, Any]:
             elif isinstance(message.root, types.ToolListChangedNotification):
                 listed.put_nowait("tools")
 
-    server = StdioServerParameters(command=command, args=list(arguments))
     async with (
-        stdio_client(server) as (read_stream, write_stream),
+        connected(command, *arguments) as streams,
         ClientSession(
-            read_stream,
-            write_stream,
+            *streams[:2],
             logging_callback=on_log,
             message_handler=on_message,
             elicitation_callback=on_elicit,
@@ -145,7 +156,21 @@ async def main(revision: str, command: str, *arguments: str) -> dict[str, Any]:
             await listed.get()
             return await call("new")
 
+        async def come_back() -> dict[str, Any]:
+            print("connected", flush=True)
+            await asyncio.to_thread(sys.stdin.readline)  # the server has been started anew
+            added = await call("add", a=2, b=40)
+            # Its stream is back at some time; what is announced before that is lost.
+            heard = asyncio.create_task(listed.get())
+            for number in range(100):
+                await call("learn", name=f"new_{number}")
+                if (await asyncio.wait([heard], timeout=0.1))[0]:
+                    break
+            return {"answer": added["content"][0]["text"], "heard": heard.done()}
+
         hello = await client.initialize()
+        if os.environ.get("COME_BACK"):
+            return await come_back()
         report["revision"] = hello.protocolVersion
         report["server"] = [hello.serverInfo.name, hello.serverInfo.version]
         report["instructions"] = hello.instructions
@@ -178,6 +203,7 @@ async def main(revision: str, command: str, *arguments: str) -> dict[str, Any]:
         await note("complete_context", lambda: complete(by_prompt, "city", "", country="Norway"))
         await note("complete_template", lambda: complete(by_template, "day", "tom"))
         await note("counted", count)
+        await note("resumed", lambda: call("hang_up"))
         report["progress"] = progress
         report["logged"] = logged
         await note("updated", update)

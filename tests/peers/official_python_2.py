@@ -1,6 +1,6 @@
 """Drives a server with the official Python client of today; prints what it saw as JSON.
 
-Usage: official_python_2.py MODE COMMAND [ARGUMENT ...]
+Usage: official_python_2.py MODE (URL | COMMAND [ARGUMENT ...])
 
 MODE is "auto" or a protocol revision.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -90,8 +91,9 @@ async def main(mode: str, command: str, *arguments: str) -> dict[str, Any]:
         elif isinstance(message, types.ToolListChangedNotification):
             listed.put_nowait("tools")
 
+    is_url = command.startswith("http:")
     async with Client(
-        StdioServerParameters(command=command, args=list(arguments)),
+        command if is_url else StdioServerParameters(command=command, args=list(arguments)),
         mode="legacy" if handshake else mode,
         client_info=types.Implementation(name="official", version="2"),
         logging_callback=on_log,
@@ -160,6 +162,20 @@ async def main(mode: str, command: str, *arguments: str) -> dict[str, Any]:
                     await anext(aiter(changes))
             return await call("new")
 
+        async def come_back() -> dict[str, Any]:
+            print("connected", flush=True)
+            await asyncio.to_thread(sys.stdin.readline)  # the server has been started anew
+            added = await call("add", a=2, b=40)
+            # Its stream is back at some time; what is announced before that is lost.
+            heard = asyncio.create_task(listed.get())
+            for number in range(100):
+                await call("learn", name=f"new_{number}")
+                if (await asyncio.wait([heard], timeout=0.1))[0]:
+                    break
+            return {"answer": added["content"][0]["text"], "heard": heard.done()}
+
+        if os.environ.get("COME_BACK"):
+            return await come_back()
         report["revision"] = client.protocol_version
         report["server"] = client.server_info and [
             client.server_info.name,
@@ -195,6 +211,7 @@ async def main(mode: str, command: str, *arguments: str) -> dict[str, Any]:
         await note("complete_context", lambda: complete(by_prompt, "city", "", country="Norway"))
         await note("complete_template", lambda: complete(by_template, "day", "tom"))
         await note("counted", count)
+        await note("resumed", lambda: call("hang_up"))
         report["progress"] = progress
         report["logged"] = logged
         await note("updated", update)

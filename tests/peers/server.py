@@ -89,6 +89,14 @@ async def go_on() -> str:
 
 
 @app.tool
+async def hang_up(*, ctx: Context) -> str:
+    """Close the connection, and answer when the client has come back."""
+    ctx.close_stream(retry=0.05)
+    await anyio.sleep(0.3)
+    return "still here"
+
+
+@app.tool
 def write(text: str, *, ctx: SyncContext) -> str:
     """Write the note of today."""
     notes["today"] = text

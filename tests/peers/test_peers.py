@@ -1,23 +1,23 @@
-"""Other people's clients use a server over stdio, on every revision that they speak."""
+"""Other people's clients use a server, on every revision and transport that they speak."""
 
 from __future__ import annotations
 
-import functools
 import json
-import os
 import re
-import shutil
 import subprocess
-import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.peers.installed import INSTALLED, NODE, ROOT, copy_scripts, node, require
+from tests.transports.http.plain import RUN, serving
+
 HERE = Path(__file__).parent
-INSTALLED = ROOT / ".cache" / "peers"
-NODE = INSTALLED / "node"
+SERVER = HERE / "server.py"
 FOLDERS = [INSTALLED / "python-1", INSTALLED / "python-2", NODE]
 
 HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -25,10 +25,11 @@ LATEST = "2026-07-28"
 
 
 class Peer(NamedTuple):
-    """A client, and how it is told to connect: a revision, or ``auto``."""
+    """A client, how it is told to connect (a revision, or ``auto``), and over what."""
 
     client: str
     mode: str
+    transport: str
 
     @property
     def revision(self) -> str:
@@ -38,6 +39,11 @@ class Peer(NamedTuple):
     def modern(self) -> bool:
         return self.revision == LATEST
 
+    @property
+    def unasked(self) -> bool:
+        """Whether it is told the revision, and need not ask who the server is."""
+        return (self.client, self.mode) == ("official_python_2", LATEST)
+
 
 MODES = {
     "official_python_1": HANDSHAKES,
@@ -45,43 +51,70 @@ MODES = {
     "typescript_1": HANDSHAKES,
     "typescript_2": (*HANDSHAKES, LATEST, "auto"),
 }
-PEERS = [Peer(client, mode) for client, modes in MODES.items() for mode in modes]
+OLD = {"official_python_1": ("2024-11-05", "2025-11-25"), "typescript_1": ("2024-11-05",)}
+"""Who speaks HTTP+SSE as well; any revision may be negotiated over it (SSE-8)."""
+
+PEERS = [
+    *(Peer(client, mode, "stdio") for client, modes in MODES.items() for mode in modes),
+    *(Peer(client, mode, "http") for client, modes in MODES.items() for mode in modes),
+    *(Peer(client, mode, "sse") for client, modes in OLD.items() for mode in modes),
+]
 
 pytestmark = [
     pytest.mark.peers,
-    pytest.mark.parametrize("peer", PEERS, ids=lambda peer: f"{peer.client}-{peer.mode}"),
+    pytest.mark.parametrize("peer", PEERS, ids="-".join),
 ]
 
 
-@functools.cache
+@contextmanager
+def reachable(transport: str) -> Iterator[list[str]]:
+    """What a client is told of a new server: a command, or a URL."""
+    if transport == "stdio":
+        yield [*RUN, str(SERVER)]
+        return
+    with serving(str(SERVER), "--transport", transport, cwd=ROOT) as server:
+        yield [server.url if transport == "http" else server.url.replace("/mcp", "/sse")]
+
+
+def command_of(client: str) -> list[str]:
+    if client.startswith("typescript"):
+        return node(NODE / f"{client}.mjs")
+    folder = client.replace("official_python_", "python-")
+    return [str(INSTALLED / folder / "bin" / "python"), str(HERE / f"{client}.py")]
+
+
 def report_of(peer: Peer) -> dict[str, Any]:
     """What a client saw, when it tried everything once."""
-    server = [sys.executable, "-m", "mcpkit", "run", str(HERE / "server.py")]
-    if peer.client.startswith("typescript"):
-        # Node looks for packages beside the script only.
-        for script in HERE.glob("*.mjs"):
-            shutil.copy(script, NODE)
-        run = [str(NODE / "node_modules" / ".bin" / "node"), str(NODE / f"{peer.client}.mjs")]
-    else:
-        folder = peer.client.replace("official_python_", "python-")
-        python = INSTALLED / folder / "bin" / "python"
-        run = [str(python), str(HERE / f"{peer.client}.py")]
-    done = subprocess.run(
-        [*run, peer.mode, *server], cwd=ROOT, capture_output=True, text=True, timeout=50
-    )
+    with reachable(peer.transport) as server:
+        done = subprocess.run(
+            [*command_of(peer.client), peer.mode, *server],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=50,
+        )
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     return report
 
 
+@pytest.fixture(scope="module")
+def reports(request: pytest.FixtureRequest) -> Iterator[dict[Peer, Future[dict[str, Any]]]]:
+    """The reports of all clients that tests ask for, two at a time."""
+    require(*FOLDERS)
+    copy_scripts()
+    wanted: dict[Peer, None] = {}
+    for item in request.session.items:
+        if isinstance(item, pytest.Function) and item.path == request.path:
+            wanted[item.callspec.params["peer"]] = None
+    pool = ThreadPoolExecutor(2)
+    yield {peer: pool.submit(report_of, peer) for peer in wanted}
+    pool.shutdown(cancel_futures=True)
+
+
 @pytest.fixture
-def report(peer: Peer) -> dict[str, Any]:
-    if not all((folder / "installed-from").is_file() for folder in FOLDERS):
-        reason = "other people's clients are not installed; run .ci/peers"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return report_of(peer)
+def report(peer: Peer, reports: dict[Peer, Future[dict[str, Any]]]) -> dict[str, Any]:
+    return reports[peer].result()
 
 
 def answer(text: str, structured: Any = None, *, is_error: bool = False) -> dict[str, Any]:
@@ -107,17 +140,15 @@ def test_revision_is_the_one_the_client_asks_for(peer: Peer, report: dict[str, A
 
 
 def test_server_introduces_itself(peer: Peer, report: dict[str, Any]) -> None:
-    # A client that is told the revision need not ask who the server is.
-    unasked = peer == Peer("official_python_2", LATEST)
-    assert report["server"] == (None if unasked else ["peers", "1.2.3"])
-    assert report["instructions"] == (None if unasked else "Try everything.")
+    assert report["server"] == (None if peer.unasked else ["peers", "1.2.3"])
+    assert report["instructions"] == (None if peer.unasked else "Try everything.")
 
 
 def test_capabilities_are_those_of_the_revision(peer: Peer, report: dict[str, Any]) -> None:
     expected = ["completions", "logging", "prompts", "resources", "tools"]
     if peer.revision == "2024-11-05":
         expected.remove("completions")
-    if peer == Peer("official_python_2", LATEST):
+    if peer.unasked:
         expected = []
     assert report["capabilities"] == expected
 
@@ -136,6 +167,7 @@ def test_tools_are_listed_with_descriptions(report: dict[str, Any]) -> None:
         "explode": "Fail in a way nobody expected.",
         "count": "Count, tell how far it is, and wait for `go_on`.",
         "go_on": "Let `count` end.",
+        "hang_up": "Close the connection, and answer when the client has come back.",
         "write": "Write the note of today.",
         "learn": "Offer one more tool.",
         "decide": "Ask the user two things, one after the other.",
@@ -280,6 +312,11 @@ def test_roots_are_asked_for(report: dict[str, Any]) -> None:
 
 def test_call_ends_when_another_lets_it(report: dict[str, Any]) -> None:
     assert report["counted"] == answer("counted")
+
+
+def test_call_whose_connection_was_closed_is_answered(report: dict[str, Any]) -> None:
+    """On 2025-11-25 over HTTP clients come back by themselves (HTTPL-5, HTTPL-7)."""
+    assert report["resumed"] == answer("still here")
 
 
 def test_progress_arrives(peer: Peer, report: dict[str, Any]) -> None:

@@ -1,9 +1,13 @@
 // Drives a server with the official TypeScript client of the handshake era; prints JSON.
 //
-// Usage: typescript_1.mjs REVISION COMMAND [ARGUMENT ...]
+// Usage: typescript_1.mjs REVISION (URL | COMMAND [ARGUMENT ...])
+//
+// A URL that ends in /sse is spoken to over the transport of 2024-11-05.
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { SSEClientTransport } from "@modelcontextprotocol/sdk/client/sse.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import {
   CreateMessageRequestSchema,
   ElicitRequestSchema,
@@ -12,21 +16,30 @@ import {
   ResourceUpdatedNotificationSchema,
   ToolListChangedNotificationSchema,
 } from "@modelcontextprotocol/sdk/types.js";
-import { Inbox, answers, capabilities, drive } from "./drive.mjs";
+import { Inbox, answers, capabilities, comeBack, drive } from "./drive.mjs";
 
 const [revision, command, ...args] = process.argv.slice(2);
 
-/** The client offers its newest in every handshake; there is no setting for it. */
-class OfferingTransport extends StdioClientTransport {
-  send(message) {
-    if (message.method === "initialize") message.params.protocolVersion = revision;
-    return super.send(message);
-  }
-
-  setProtocolVersion(version) {
-    this.negotiated = version;
-  }
+function connection() {
+  if (command.endsWith("/sse")) return new SSEClientTransport(new URL(command));
+  if (command.startsWith("http:")) return new StreamableHTTPClientTransport(new URL(command));
+  return new StdioClientTransport({ command, args });
 }
+
+const transport = connection();
+let negotiated;
+
+// The client offers its newest in every handshake; there is no setting for it.
+const send = transport.send.bind(transport);
+transport.send = (message, options) => {
+  if (message.method === "initialize") message.params.protocolVersion = revision;
+  return send(message, options);
+};
+const setProtocolVersion = transport.setProtocolVersion?.bind(transport);
+transport.setProtocolVersion = (version) => {
+  negotiated = version;
+  setProtocolVersion?.(version);
+};
 
 const client = new Client({ name: "typescript", version: "1" }, { capabilities });
 client.setRequestHandler(ElicitRequestSchema, answers.elicit);
@@ -42,11 +55,7 @@ client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) =>
 client.setNotificationHandler(ToolListChangedNotificationSchema, () => {
   arrived.listed.put("tools");
 });
-const transport = new OfferingTransport({ command, args });
 await client.connect(transport);
-await drive(
-  client,
-  (params, options) => client.callTool(params, undefined, options),
-  arrived,
-  transport.negotiated,
-);
+const callTool = (params, options) => client.callTool(params, undefined, options);
+if (process.env.COME_BACK) await comeBack(client, callTool, arrived);
+else await drive(client, callTool, arrived, negotiated);

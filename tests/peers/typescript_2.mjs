@@ -1,10 +1,12 @@
 // Drives a server with the official TypeScript client of today; prints what it saw as JSON.
 //
-// Usage: typescript_2.mjs MODE COMMAND [ARGUMENT ...]     MODE is "auto" or a protocol revision.
+// Usage: typescript_2.mjs MODE (URL | COMMAND [ARGUMENT ...])
+//
+// MODE is "auto" or a protocol revision.
 
-import { Client } from "@modelcontextprotocol/client";
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
-import { Inbox, answers, capabilities, drive } from "./drive.mjs";
+import { Inbox, answers, capabilities, comeBack, drive } from "./drive.mjs";
 
 const [mode, command, ...args] = process.argv.slice(2);
 
@@ -28,10 +30,10 @@ client.setNotificationHandler("notifications/resources/updated", ({ params }) =>
 client.setNotificationHandler("notifications/tools/list_changed", () => {
   arrived.listed.put("tools");
 });
-await client.connect(new StdioClientTransport({ command, args }));
-await drive(
-  client,
-  (params, options) => client.callTool(params, options),
-  arrived,
-  client.getNegotiatedProtocolVersion(),
-);
+const transport = command.startsWith("http:")
+  ? new StreamableHTTPClientTransport(new URL(command))
+  : new StdioClientTransport({ command, args });
+await client.connect(transport);
+const callTool = (params, options) => client.callTool(params, options);
+if (process.env.COME_BACK) await comeBack(client, callTool, arrived);
+else await drive(client, callTool, arrived, client.getNegotiatedProtocolVersion());

@@ -1,0 +1,77 @@
+"""The command line of the official Inspector uses an example over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.peers.installed import NODE, ROOT, node, require
+from tests.transports.http.plain import serving
+
+EXAMPLE = ROOT / "examples" / "quickstart.py"
+INSPECTOR = NODE / "node_modules" / ".bin" / "mcp-inspector"
+
+pytestmark = pytest.mark.peers
+
+
+@pytest.fixture(scope="module", params=["http", "sse"])
+def target(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """What tells the Inspector where the example is."""
+    require(NODE)
+    transport: str = request.param
+    with serving(str(EXAMPLE), "--transport", transport, cwd=ROOT) as server:
+        url = server.url if transport == "http" else server.url.replace("/mcp", "/sse")
+        yield [url, "--transport", transport]
+
+
+def inspect(target: list[str], home: Path, method: str, *arguments: str) -> Any:
+    """What the Inspector prints."""
+    done = subprocess.run(
+        [*node(INSPECTOR), "--cli", *target, "--method", method, *arguments],
+        env={**os.environ, "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def test_tools_are_listed_without_complaint(target: list[str], tmp_path: Path) -> None:
+    """With ``--strict`` a schema that some client may not understand is an error."""
+    listed = inspect(target, tmp_path, "tools/list", "--strict")
+    assert [tool["name"] for tool in listed["tools"]] == ["add", "forecast", "travel"]
+
+
+def test_tool_is_called(target: list[str], tmp_path: Path) -> None:
+    arguments = ["--tool-name", "add", "--tool-arg", "a=2", "--tool-arg", "b=40"]
+    result = inspect(target, tmp_path, "tools/call", *arguments)
+    assert result["content"] == [{"type": "text", "text": "42"}]
+    assert result["structuredContent"] == {"result": 42}
+
+
+def test_tool_that_reports_progress_is_called(target: list[str], tmp_path: Path) -> None:
+    arguments = ["--tool-name", "forecast", "--tool-arg", "city=Oslo", "--tool-arg", "days=1"]
+    result = inspect(target, tmp_path, "tools/call", *arguments)
+    [forecast] = result["structuredContent"]["result"]
+    assert forecast == {"city": "Oslo", "day": 1, "celsius": 12.0}
+
+
+def test_resource_is_read(target: list[str], tmp_path: Path) -> None:
+    [contents] = inspect(target, tmp_path, "resources/read", "--uri", "weather://cities")[
+        "contents"
+    ]
+    assert json.loads(contents["text"]) == ["Lisbon", "Oslo", "Quito"]
+
+
+def test_prompt_is_got(target: list[str], tmp_path: Path) -> None:
+    arguments = ["--prompt-name", "pack", "--prompt-args", "city=Oslo"]
+    result = inspect(target, tmp_path, "prompts/get", *arguments)
+    text = "What should I pack for 3 days in Oslo? Look at the forecast first."
+    assert result["messages"] == [{"role": "user", "content": {"type": "text", "text": text}}]
