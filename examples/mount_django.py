@@ -1,0 +1,42 @@
+"""An app beside Django, as in a project's ``asgi.py``: ``uvicorn mount_django:application``."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.asgi import get_asgi_application
+from django.http import HttpRequest, HttpResponse
+from django.urls import path, reverse
+
+from mcpkit import MCPKit
+
+# In a project: os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["127.0.0.1", "localhost"])
+django = get_asgi_application()
+
+app = MCPKit("articles")
+endpoint = app.asgi(path="/mcp")
+
+
+@app.tool(read_only=True)
+def link(number: int) -> str:
+    """Tell where an article can be read. In a thread, so that it may use the ORM.
+
+    Args:
+        number: Of the article.
+    """
+    return str(reverse("article", args=[number]))
+
+
+def article(request: HttpRequest, number: int) -> HttpResponse:
+    """A page of the project, as ever."""
+    return HttpResponse(f"Article {number}")
+
+
+urlpatterns = [path("articles/<int:number>/", article, name="article")]
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    """One path, and the lifespan that Django does not know, for the app; the rest for Django."""
+    below = scope.get("path", "").removeprefix(scope.get("root_path", "")).rstrip("/")
+    for_app = scope["type"] == "lifespan" or below == "/mcp"
+    await (endpoint if for_app else django)(scope, receive, send)

@@ -1,0 +1,65 @@
+"""The app that the tests of servers start; it tells on stdout what a client cannot see."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import sniffio
+
+from mcpkit import Context, MCPKit
+
+
+def tell(text: str) -> None:
+    os.write(1, f"{text}\n".encode())
+
+
+@asynccontextmanager
+async def lifespan(app: Any) -> AsyncGenerator[None, None]:
+    tell(f"entered on {sniffio.current_async_library()}")
+    yield
+    await anyio.sleep(0)
+    tell("left")
+
+
+app: MCPKit[None] = MCPKit("served", lifespan=lifespan)
+
+
+@app.tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.tool
+def add_in_thread(a: int, b: int) -> int:
+    return a + b
+
+
+@app.tool
+async def count(to: int, ctx: Context) -> str:
+    """Stream."""
+    for number in range(to):
+        await ctx.progress(number, to)
+    return "counted"
+
+
+@app.tool
+async def wait() -> None:
+    """Never end."""
+    tell("begun")
+    try:
+        await anyio.sleep_forever()
+    finally:
+        tell("cancelled")
+
+
+@app.tool
+async def half_a_second() -> str:
+    """Take time, but not forever."""
+    tell("begun")
+    await anyio.sleep(0.5)
+    tell("done")
+    return "done"

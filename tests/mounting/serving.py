@@ -1,0 +1,157 @@
+"""Applications that mcpkit apps are parts of, served by a real uvicorn in a thread."""
+
+from __future__ import annotations
+
+import contextvars
+import socket
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import Any
+
+import uvicorn
+
+from mcpkit import Context, MCPKit, SyncContext
+from tests.transports.http.wire import PATIENCE, Host, Site, Stage
+
+__all__ = ["Address", "Diary", "make_app", "served", "variable"]
+
+variable = contextvars.ContextVar("variable", default="unset")
+
+
+class Diary:
+    """What has become of an app's lifespan.
+
+    Args:
+        failures: How often entering it fails before it works.
+    """
+
+    def __init__(self, failures: int = 0) -> None:
+        self.entries: list[str] = []
+        self._failures = failures
+
+    @property
+    def lifespan(self) -> Callable[[Any], AbstractAsyncContextManager[str]]:
+        """To be given to an app; what follows the ``yield`` is not in a ``finally``."""
+
+        @asynccontextmanager
+        async def live(app: Any) -> AsyncGenerator[str, None]:
+            if self._failures:
+                self._failures -= 1
+                self.entries.append("failed")
+                raise OSError("the secret database is away")
+            self.entries.append("entered")
+            yield "state"
+            self.entries.append("left")
+
+        return live
+
+
+def facts(ctx: Context | SyncContext) -> dict[str, Any]:
+    """What a handler sees of the request, as JSON."""
+    http = ctx.http
+    assert http is not None
+    return {
+        "path": http.path,
+        "client": http.client,
+        "agent": http.headers.get("X-Agent"),
+        "principal": http.principal,
+        "state": {key: value for key, value in dict(http.state).items() if key == "tenant"},
+        "variable": variable.get(),
+        "lifespan": ctx.state,
+    }
+
+
+def make_app(
+    name: str = "mounted", stage: Stage | None = None, diary: Diary | None = None, **options: Any
+) -> MCPKit[Any]:
+    """A new app; its handlers wait for what the stage says, and write into the diary."""
+    app: MCPKit[Any] = MCPKit(name, lifespan=None if diary is None else diary.lifespan, **options)
+
+    @app.tool
+    async def who() -> str:
+        return name
+
+    @app.tool
+    async def tell(ctx: Context) -> str:
+        """Stream."""
+        await ctx.info("hello")
+        return "told"
+
+    @app.tool
+    async def look(ctx: Context) -> dict[str, Any]:
+        return facts(ctx)
+
+    @app.tool
+    def look_in_thread(ctx: SyncContext) -> dict[str, Any]:
+        return facts(ctx)
+
+    @app.tool
+    async def wait(name: str) -> str:
+        """Wait until the test says that it is enough."""
+        assert stage is not None
+        try:
+            await stage.wait(name)
+        finally:
+            if diary is not None:
+                diary.entries.append("call ended")
+        return "waited"
+
+    return app
+
+
+class Address(Host):
+    """Where a host answers."""
+
+    @property
+    def url(self) -> str:
+        """Without a path."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def site(self, path: str) -> Site:
+        """What is at a path there."""
+        return Site(self, MCPKit("elsewhere"), Stage(), path)
+
+
+class _Announced(uvicorn.Server):
+    """A server that says when it has begun."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.began = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.began.set()
+
+
+@contextmanager
+def served(application: Any, *, lifespan: Any = "on", root_path: str = "") -> Iterator[Address]:
+    """Serve an ASGI application until the end of the block.
+
+    Args:
+        application: Of any kind.
+        lifespan: Whether lifespan events are sent: ``"on"`` or ``"off"``.
+        root_path: As a proxy would take it away: clients' paths begin without it.
+    """
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        address = Address(listener.getsockname()[1])
+        config = uvicorn.Config(
+            application,
+            lifespan=lifespan,
+            root_path=root_path,
+            ws="none",
+            log_level="critical",
+            timeout_graceful_shutdown=5,
+        )
+        server = _Announced(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            assert server.began.wait(PATIENCE)
+            yield address
+        finally:
+            address.close_all()
+            server.should_exit = True
+            thread.join(PATIENCE)
+            assert not thread.is_alive()

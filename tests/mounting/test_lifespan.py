@@ -1,0 +1,318 @@
+"""The lifespan of an app is entered once and left at the end, whoever serves it in whatever way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from mcpkit import MCPKit
+from tests.mounting.serving import Diary, make_app, served, variable
+from tests.transports.http.wire import JSON, PATIENCE, Stage, announced, called, initialize
+
+Build = Callable[[MCPKit[Any]], Any]
+
+
+def alone(app: MCPKit[Any]) -> Any:
+    return app
+
+
+def with_options(app: MCPKit[Any]) -> Any:
+    return app.asgi(path="/mcp")
+
+
+def routed(app: MCPKit[Any]) -> Any:
+    return Starlette(routes=[app.route("/mcp")])
+
+
+def attached(app: MCPKit[Any]) -> Any:
+    host = Starlette()
+    app.attach(host, "/mcp")
+    return host
+
+
+def attached_to_fastapi(app: MCPKit[Any]) -> Any:
+    host = FastAPI()
+    app.attach(host, "/mcp")
+    return host
+
+
+def attached_twice(app: MCPKit[Any]) -> Any:
+    host = Starlette()
+    app.attach(host, "/mcp")
+    app.attach(host, "/again")
+    return host
+
+
+def mounted(app: MCPKit[Any]) -> Any:
+    return Starlette(routes=[Mount("/", app)])
+
+
+def with_two_endpoints(app: MCPKit[Any]) -> Any:
+    return Starlette(routes=[app.route("/mcp"), app.route("/again"), Mount("/x", app)])
+
+
+EVERY_WAY = [
+    alone,
+    with_options,
+    routed,
+    attached,
+    attached_to_fastapi,
+    attached_twice,
+    mounted,
+    with_two_endpoints,
+]
+BEFORE_THE_FIRST_REQUEST = [alone, with_options, attached, attached_to_fastapi, attached_twice]
+
+
+# --- uvicorn --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lifespan", ["on", "off"])
+@pytest.mark.parametrize("build", EVERY_WAY)
+def test_it_is_entered_once_and_left_at_the_end(build: Build, lifespan: str) -> None:
+    diary = Diary()
+    with served(build(make_app(diary=diary)), lifespan=lifespan) as address:
+        site = address.site("/mcp")
+        again = address.site("/again" if build in (attached_twice, with_two_endpoints) else "/mcp")
+        for each in (site, again, site):
+            assert each.call("look").result["structuredContent"]["lifespan"] == "state"
+            assert each.begin().call("who").text == "mounted"
+        assert diary.entries == ["entered"]
+    assert diary.entries == ["entered", "left"]
+
+
+@pytest.mark.parametrize("build", BEFORE_THE_FIRST_REQUEST)
+def test_lifespan_events_enter_it_before_there_is_a_request(build: Build) -> None:
+    diary = Diary()
+    with served(build(make_app(diary=diary)), lifespan="on"):
+        assert diary.entries == ["entered"]
+    assert diary.entries == ["entered", "left"]
+
+
+def test_without_them_it_is_not_entered_until_there_is_a_request() -> None:
+    diary = Diary()
+    with served(make_app(diary=diary), lifespan="off"):
+        pass
+    assert diary.entries == []
+
+
+def test_many_first_requests_at_once_enter_it_once() -> None:
+    diary = Diary()
+    with served(make_app(diary=diary), lifespan="off") as address:
+        site = address.site("/mcp")
+        answers = [site.call("who") for _ in range(20)]
+        assert [each.text for each in answers] == ["mounted"] * 20
+    assert diary.entries == ["entered", "left"]
+
+
+@pytest.mark.parametrize("lifespan", ["on", "off"])
+@pytest.mark.parametrize("build", [alone, attached, mounted])
+def test_calls_in_flight_end_before_it_is_left(build: Build, lifespan: str) -> None:
+    stage, diary = Stage(), Diary()
+    with served(build(make_app(stage=stage, diary=diary)), lifespan=lifespan) as address:
+        # The client leaves, and a call of a handshake revision goes on without it.
+        call = address.site("/mcp").begin().call("wait", name="call")
+        stage.expect("begun", "call")
+        call.drop()
+    assert diary.entries == ["entered", "call ended", "left"]
+
+
+def test_the_lifespan_of_the_host_is_around_that_of_an_attached_app() -> None:
+    diary = Diary()
+
+    @asynccontextmanager
+    async def of_the_host(host: Any) -> AsyncGenerator[dict[str, str], None]:
+        diary.entries.append("host entered")
+        yield {"tenant": "acme"}
+        diary.entries.append("host left")
+
+    host = Starlette(lifespan=of_the_host)
+    make_app(diary=diary).attach(host, "/mcp")
+    with served(host) as address:
+        seen = address.site("/mcp").call("look").result["structuredContent"]
+        assert seen["state"] == {"tenant": "acme"}
+    assert sorted(diary.entries) == ["entered", "host entered", "host left", "left"]
+
+
+# --- when it fails --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("build", [alone, routed, mounted])
+def test_a_request_that_cannot_enter_it_is_answered_and_the_next_one_tries_again(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    diary = Diary(failures=1)
+    with served(build(make_app(diary=diary)), lifespan="off") as address:
+        site = address.site("/mcp")
+        refused = site.call("who")
+        assert (refused.kind, *refused.refusal) == (JSON, 500, -32603)
+        assert b"secret" not in refused.body
+        assert site.call("who").text == "mounted"
+    assert diary.entries == ["failed", "entered", "left"]
+    [record] = [each for each in caplog.records if each.name == "mcpkit"]
+    assert record.exc_info is not None
+    assert "the secret database is away" in str(record.exc_info[1])
+
+
+def test_the_old_endpoint_answers_so_too() -> None:
+    """SSE-1."""
+    app = make_app(diary=Diary(failures=1), http={"sse": True})
+    with served(app, lifespan="off") as address:
+        assert address.site("/sse").get().refusal == (500, -32603)
+        assert address.site("/sse").get().event().fields["event"] == "endpoint"
+
+
+def test_everybody_who_waits_for_it_is_told_that_it_failed() -> None:
+    gate = threading.Event()
+    tried: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncGenerator[None, None]:
+        tried.append("tried")
+        assert await asyncio.to_thread(gate.wait, PATIENCE)
+        raise OSError("away")
+        yield
+
+    app: MCPKit[Any] = MCPKit("late", lifespan=lifespan)
+    with served(app, lifespan="off") as address:
+        sent = [address.site("/mcp").call("who") for _ in range(3)]
+        gate.set()
+        assert [each.status for each in sent] == [500] * 3
+    assert 1 <= len(tried) <= 3
+
+
+@pytest.mark.parametrize("lifespan", ["on", "auto"])
+@pytest.mark.parametrize("build", [alone, attached, attached_to_fastapi])
+def test_with_lifespan_events_the_server_refuses_to_start(build: Build, lifespan: Any) -> None:
+    application = build(make_app(diary=Diary(failures=1)))
+    server = uvicorn.Server(
+        uvicorn.Config(application, port=0, lifespan=lifespan, log_level="critical")
+    )
+    with suppress(SystemExit):
+        server.run()
+    assert not server.started
+
+
+# --- clients in process ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("build", EVERY_WAY)
+def test_starlettes_test_client_enters_it_once(build: Build) -> None:
+    diary = Diary()
+    with TestClient(build(make_app(diary=diary))) as client:
+        for _ in range(3):
+            assert client.post("/mcp", json=initialize()).status_code == 200
+        assert diary.entries == ["entered"]
+    assert diary.entries == ["entered", "left"]
+
+
+def test_starlettes_test_client_has_an_event_loop_for_each_request_outside_of_a_with_block() -> (
+    None
+):
+    """What belongs to one event loop is of no use in the next."""
+    diary = Diary()
+    client = TestClient(make_app(diary=diary))
+    session = client.post("/mcp", json=initialize()).headers["mcp-session-id"]
+    assert diary.entries == ["entered", "left"]
+    again = client.post("/mcp", json=called_in(session), headers={"mcp-session-id": session})
+    assert again.json()["result"]["content"][0]["text"] == "mounted"
+    assert diary.entries == ["entered", "left"] * 2
+
+
+def called_in(session: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": called("who", {})}
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("build", EVERY_WAY)
+def test_httpx2_in_process_enters_it_once(build: Build, backend: str) -> None:
+    diary = Diary()
+    application = build(make_app(diary=diary))
+
+    async def main() -> None:
+        transport = httpx2.ASGITransport(application)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+            for _ in range(3):
+                message = announced(1, "tools/call", **called("who", {}))
+                headers = {"Mcp-Method": "tools/call", "Mcp-Name": "who"}
+                headers["MCP-Protocol-Version"] = "2026-07-28"
+                answer = await client.post("/mcp", json=message, headers=headers)
+                assert answer.json()["result"]["content"][0]["text"] == "mounted"
+        assert diary.entries == ["entered"]
+
+    anyio.run(main, backend=backend)
+    assert diary.entries == ["entered", "left"]
+
+
+# --- what a lifespan may do -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_it_may_wait_while_it_is_left_at_the_end_of_the_event_loop(backend: str) -> None:
+    entries: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncGenerator[None, None]:
+        async with anyio.create_task_group() as group:
+            yield
+            with anyio.move_on_after(0.01) as scope:
+                await anyio.sleep_forever()
+            entries.append(f"waited {scope.cancelled_caught}")
+            group.cancel_scope.cancel()
+        await anyio.sleep(0)
+        entries.append("left")
+
+    app: MCPKit[Any] = MCPKit("slow", lifespan=lifespan)
+
+    async def main() -> None:
+        transport = httpx2.ASGITransport(app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+            assert (await client.post("/mcp", json=initialize())).status_code == 200
+
+    anyio.run(main, backend=backend)
+    assert entries == ["waited True", "left"]
+
+
+def test_an_error_in_leaving_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncGenerator[None, None]:
+        yield
+        raise OSError("cannot be left")
+
+    with served(MCPKit("bad", lifespan=lifespan), lifespan="off") as address:
+        assert address.site("/mcp").post(initialize()).status == 200
+    [record] = [each for each in caplog.records if each.name == "mcpkit"]
+    assert record.exc_info is not None
+    assert "cannot be left" in str(record.exc_info[1])
+
+
+def test_it_runs_in_a_context_that_is_not_that_of_the_first_request() -> None:
+    """A context variable of one client must not reach the others."""
+    seen: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncGenerator[None, None]:
+        seen.append(variable.get())
+        yield
+
+    app: MCPKit[Any] = MCPKit("context", lifespan=lifespan)
+
+    async def host(scope: Any, receive: Any, send: Any) -> None:
+        variable.set("of a request")
+        await app(scope, receive, send)
+
+    with served(host, lifespan="off") as address:
+        assert address.site("/mcp").post(initialize()).status == 200
+    assert seen == ["unset"]

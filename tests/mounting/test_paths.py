@@ -1,0 +1,404 @@
+"""Where an app answers in a Starlette or FastAPI application, and that it never redirects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import APIRouter, FastAPI
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route, Router
+
+from mcpkit import MCPKit
+from tests.mounting.serving import make_app, served
+from tests.transports.http.wire import EVENTS, JSON, LEGACY, PATIENCE, Site, initialize
+
+Build = Callable[..., Any]
+
+
+def routed(app: MCPKit[Any], **options: Any) -> Any:
+    return Starlette(routes=[app.route("/x", **options)])
+
+
+def attached(app: MCPKit[Any], **options: Any) -> Any:
+    host = Starlette(routes=[Mount("/", _hello)])
+    app.attach(host, "/x", **options)
+    return host
+
+
+def attached_to_fastapi(app: MCPKit[Any], **options: Any) -> Any:
+    host = FastAPI()
+    app.attach(host, "/x", **options)
+    return host
+
+
+def routed_in_fastapi(app: MCPKit[Any], **options: Any) -> Any:
+    host = FastAPI()
+    host.router.routes.append(app.route("/x", **options))
+    return host
+
+
+async def _hello(scope: Any, receive: Any, send: Any) -> None:
+    await PlainTextResponse("hello")(scope, receive, send)
+
+
+EXACT = [routed, attached, attached_to_fastapi, routed_in_fastapi]
+
+
+def everything_works_at(site: Site) -> None:
+    """All three methods, JSON and streams, with a session and without; redirects would be 307."""
+    assert site.call("who").text == "mounted"
+    assert site.call("tell").text == "told"
+    talk = site.begin()
+    assert talk.call("who").text == "mounted"
+    stream = talk.get()
+    assert (stream.status, stream.kind) == (200, EVENTS)
+    assert talk.delete().status == 204
+    assert talk.call("who").status == 404
+
+
+# --- route and attach -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/x", "/x/"])
+@pytest.mark.parametrize("build", EXACT)
+def test_a_route_answers_with_and_without_a_slash(build: Build, path: str) -> None:
+    with served(build(make_app())) as address:
+        everything_works_at(address.site(path))
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_route_serves_every_revision_with_a_handshake(version: str) -> None:
+    with served(routed(make_app())) as address:
+        assert address.site("/x").begin(version).call("who").text == "mounted"
+
+
+@pytest.mark.parametrize("path", ["/xy", "/x/y", "//x", "/mcp"])
+def test_a_route_answers_nowhere_else(path: str) -> None:
+    with served(routed(make_app())) as address:
+        assert address.site(path).post(initialize()).status == 404
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "HEAD"])
+def test_other_methods_are_refused_by_the_endpoint_and_not_by_the_host(method: str) -> None:
+    with served(routed(make_app())) as address:
+        answer = address.site("/x").send(method)
+        assert (answer.status, answer.header("allow")) == (405, "GET, POST, DELETE")
+
+
+@pytest.mark.parametrize("path", ["/in/x", "/in/x/"])
+@pytest.mark.parametrize("wrap", [Router, Starlette])
+def test_a_route_in_a_mounted_router_is_below_its_prefix(wrap: Any, path: str) -> None:
+    inner = wrap(routes=[make_app().route("/x")])
+    with served(Starlette(routes=[Mount("/in", inner)])) as address:
+        everything_works_at(address.site(path))
+
+
+def test_a_route_may_be_deep_in_mounts_that_have_parameters() -> None:
+    inner = Mount("/b", routes=[make_app().route("/x")])
+    with served(Starlette(routes=[Mount("/{tenant}", routes=[inner])])) as address:
+        everything_works_at(address.site("/acme/b/x"))
+
+
+def test_a_route_may_be_at_the_root() -> None:
+    with served(Starlette(routes=[make_app().route("/")])) as address:
+        everything_works_at(address.site("/"))
+
+
+def test_the_routes_of_the_host_go_on_as_before() -> None:
+    async def hello(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(str(request.url_for("mcp")))
+
+    host = Starlette(routes=[Route("/hello", hello)])
+    make_app().attach(host, "/x")
+    with served(host) as address:
+        answer = address.site("/hello").get()
+        assert answer.body == f"http://127.0.0.1:{address.port}/x".encode()
+
+
+def test_attached_apps_come_before_routes_that_take_everything() -> None:
+    with served(attached(make_app())) as address:
+        assert address.site("/y").get().body == b"hello"
+        assert address.site("/x").call("who").text == "mounted"
+
+
+def test_what_has_no_routes_cannot_be_attached_to() -> None:
+    with pytest.raises(TypeError, match="has no router to attach to"):
+        make_app().attach(object(), "/x")
+
+
+# --- Mount ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/x/", "/x/mcp", "/x/mcp/"])
+def test_a_mounted_app_answers_below_its_prefix(path: str) -> None:
+    with served(Starlette(routes=[Mount("/x", make_app())])) as address:
+        everything_works_at(address.site(path))
+
+
+def test_an_app_mounted_at_the_root_answers_where_it_does_alone() -> None:
+    with served(Starlette(routes=[Mount("/", make_app())])) as address:
+        everything_works_at(address.site("/mcp"))
+
+
+def test_the_bare_prefix_of_a_mount_is_redirected_by_the_host() -> None:
+    """Nothing of mcpkit is asked: without the host's redirects there is nothing at all."""
+    app = make_app()
+    with served(Starlette(routes=[Mount("/x", app)])) as address:
+        answer = address.site("/x").post(initialize())
+        assert (answer.status, answer.header("location")) == (
+            307,
+            f"http://127.0.0.1:{address.port}/x/",
+        )
+    with served(Router(routes=[Mount("/x", app)], redirect_slashes=False)) as address:
+        assert address.site("/x").post(initialize()).status == 404
+
+
+def test_a_mount_in_a_mount_answers_below_both_prefixes() -> None:
+    inner = Starlette(routes=[Mount("/b", make_app())])
+    with served(FastAPI(routes=[Mount("/a", inner)])) as address:
+        everything_works_at(address.site("/a/b/"))
+
+
+def test_elsewhere_in_a_mounted_app_the_error_says_where_the_endpoint_is() -> None:
+    with served(Starlette(routes=[Mount("/x", make_app())])) as address:
+        answer = address.site("/x/y").post(initialize())
+        assert answer.refusal == (404, -32600)
+        assert answer.json["error"]["message"].endswith("the endpoint is /x/mcp")
+
+
+def begin_as(url: str, host: str) -> httpx2.Response:
+    return httpx2.post(url, json=initialize(), headers={"Host": host}, timeout=PATIENCE)
+
+
+def in_process(application: Any, url: str) -> httpx2.Response:
+    async def post() -> httpx2.Response:
+        transport = httpx2.ASGITransport(application)
+        async with httpx2.AsyncClient(transport=transport) as client:
+            answer: httpx2.Response = await client.post(url, json=initialize())
+            return answer
+
+    return asyncio.run(post())
+
+
+# --- proxies --------------------------------------------------------------------------------------
+
+BEHIND_A_PROXY: dict[str, tuple[Callable[[], Any], str]] = {
+    "alone": (make_app, "/mcp"),
+    "route": (lambda: routed(make_app()), "/x"),
+    "mount": (lambda: Starlette(routes=[Mount("/x", make_app())]), "/x/"),
+    "nested": (
+        lambda: Starlette(routes=[Mount("/a", routes=[Mount("/b", make_app())])]),
+        "/a/b/",
+    ),
+    "fastapi": (lambda: attached_to_fastapi(make_app()), "/x"),
+}
+
+
+@pytest.mark.parametrize("root_path", ["/api", "/x", "/mcp"])
+@pytest.mark.parametrize("place", BEHIND_A_PROXY)
+def test_a_prefix_that_a_proxy_takes_away_changes_nothing(place: str, root_path: str) -> None:
+    build, path = BEHIND_A_PROXY[place]
+    with served(build(), root_path=root_path) as address:
+        everything_works_at(address.site(path))
+
+
+def test_a_foreign_host_at_a_loopback_address_is_told_which_setting_allows_it() -> None:
+    """SEC-3."""
+    with served(routed(make_app())) as address:
+        answer = begin_as(f"{address.url}/x", "api.example.com")
+    assert answer.status_code == 403
+    assert answer.headers["content-type"] == JSON
+    assert "allowed_hosts=['api.example.com']" in answer.json()["error"]["message"]
+
+
+def test_a_host_that_is_allowed_needs_nothing_else() -> None:
+    with served(routed(make_app(), allowed_hosts=["api.example.com"])) as address:
+        assert begin_as(f"{address.url}/x", "api.example.com").status_code == 200
+
+
+def test_a_mounted_app_knows_its_host_by_the_connection_and_not_by_the_name_alone() -> None:
+    """In process there is no loopback address, and so nobody whom a rebound name could reach."""
+    answer = in_process(routed(make_app()), "https://api.example.com/x")
+    assert answer.status_code == 200
+
+
+# --- several --------------------------------------------------------------------------------------
+
+
+def test_two_apps_live_side_by_side() -> None:
+    one, two = make_app("one"), make_app("two")
+    host = Starlette(routes=[one.route("/one"), Mount("/two", two)])
+    with served(host) as address:
+        assert address.site("/one").call("who").text == "one"
+        assert address.site("/two/").call("who").text == "two"
+
+
+def test_a_session_of_one_app_is_unknown_to_the_other() -> None:
+    """SEC-6."""
+    host = Starlette(routes=[make_app("one").route("/one"), make_app("two").route("/two")])
+    with served(host) as address:
+        talk = address.site("/one").begin()
+        talk.site = address.site("/two")
+        assert talk.call("who").status == 404
+
+
+def test_one_app_may_have_two_endpoints_with_options_of_their_own() -> None:
+    app = make_app()
+    host = FastAPI(routes=[app.route("/x", max_body=200), app.route("/y")])
+    with served(host) as address:
+        assert address.site("/x").call("who", padding="x" * 300).status == 413
+        assert address.site("/y").call("who").text == "mounted"
+
+
+# --- beside the endpoint --------------------------------------------------------------------------
+
+
+def with_custom_route(**options: Any) -> MCPKit[Any]:
+    async def hello(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(f"hello {request.path_params['name']}")
+
+    app = make_app(**options)
+    app.routes.append(Route("/hello/{name}", hello))
+    return app
+
+
+def test_an_app_alone_has_routes_of_its_own() -> None:
+    with served(with_custom_route()) as address:
+        assert address.site("/hello/you").get().body == b"hello you"
+        everything_works_at(address.site("/mcp"))
+
+
+def test_the_routes_of_a_mounted_app_are_below_its_prefix() -> None:
+    with served(Starlette(routes=[Mount("/x", with_custom_route())])) as address:
+        assert address.site("/x/hello/you").get().body == b"hello you"
+        everything_works_at(address.site("/x/"))
+
+
+def test_health_is_below_the_prefix_wherever_the_app_is() -> None:
+    places = {
+        "": make_app(http={"health": True}),
+        "/x": Starlette(routes=[Mount("/x", make_app(http={"health": True}))]),
+        "/y": Starlette(routes=[make_app(http={"health": True}).route("/y")]),
+    }
+    for prefix, application in places.items():
+        with served(application) as address:
+            answer = address.site(f"{prefix}/health").get()
+            assert (answer.status, answer.json) == (200, {"status": "ok"}), prefix
+
+
+def test_the_health_of_a_host_is_its_own() -> None:
+    async def health(request: Request) -> PlainTextResponse:
+        return PlainTextResponse("mine")
+
+    host = Starlette(routes=[Route("/health", health)])
+    make_app(http={"health": True}).attach(host, "/x")
+    with served(host) as address:
+        assert address.site("/health").get().body == b"mine"
+
+
+# --- HTTP+SSE -------------------------------------------------------------------------------------
+
+OLD: dict[str, tuple[Callable[[], Any], str, str, str]] = {
+    "alone": (lambda: make_app(http={"sse": True}), "", "/sse", "/messages"),
+    "route": (lambda: routed(make_app(), sse=True), "", "/x/sse", "/x/messages"),
+    "route behind a proxy": (
+        lambda: routed(make_app(), sse=True),
+        "/api",
+        "/x/sse",
+        "/api/x/messages",
+    ),
+    "mount": (
+        lambda: Starlette(routes=[Mount("/x", make_app(http={"sse": True}))]),
+        "",
+        "/x/sse",
+        "/x/messages",
+    ),
+    "nested behind a proxy": (
+        lambda: Starlette(routes=[Mount("/a", routes=[Mount("/b", make_app(http={"sse": True}))])]),
+        "/api",
+        "/a/b/sse",
+        "/api/a/b/messages",
+    ),
+}
+
+
+@pytest.mark.parametrize("place", OLD)
+def test_the_endpoint_event_names_the_path_that_clients_see(place: str) -> None:
+    """SSE-2: what a proxy takes away is given back."""
+    build, root_path, sse, messages = OLD[place]
+    with served(build(), root_path=root_path) as address:
+        stream = address.site(sse).get()
+        event = stream.event()
+        assert event.fields["event"] == "endpoint"
+        path, _, query = event.fields["data"].partition("?")
+        assert path == messages
+        site = address.site(f"{path.removeprefix(root_path)}?{query}")
+        assert site.post(initialize("2024-11-05")).status == 202
+        assert stream.message()["result"]["protocolVersion"] == "2024-11-05"
+
+
+# --- CORS -----------------------------------------------------------------------------------------
+
+PAGE = "https://page.example.com"
+
+
+@pytest.mark.parametrize("build", EXACT)
+def test_the_preflight_of_a_browser_is_answered_at_the_route(build: Build) -> None:
+    asked = {
+        "Origin": PAGE,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "content-type, mcp-protocol-version",
+    }
+    with served(build(make_app(), cors=True, allowed_origins=[PAGE])) as address:
+        answer = address.site("/x").send("OPTIONS", asked)
+        assert answer.status == 200
+        assert answer.header("access-control-allow-origin") == PAGE
+
+
+def test_a_page_may_read_the_session_id() -> None:
+    with served(routed(make_app(), cors=True, allowed_origins=[PAGE])) as address:
+        answer = address.site("/x").post(initialize(), {"Origin": PAGE})
+        assert answer.status == 200
+        assert "Mcp-Session-Id" in (answer.header("access-control-expose-headers") or "")
+
+
+# --- FastAPI --------------------------------------------------------------------------------------
+
+
+def make_api() -> FastAPI:
+    router = APIRouter(prefix="/items")
+
+    @router.get("/{number}")
+    async def item(number: int) -> dict[str, int]:
+        return {"number": number}
+
+    api = FastAPI()
+    make_app().attach(api, "/x")
+    api.include_router(router)
+    return api
+
+
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/items/3"])
+def test_an_api_and_its_documentation_go_on_beside_an_app(path: str) -> None:
+    with served(make_api()) as address:
+        assert address.site(path).get({"Accept": "*/*"}).status == 200
+
+
+def test_an_app_is_no_part_of_the_documentation_of_an_api() -> None:
+    with served(make_api()) as address:
+        answer = address.site("/openapi.json").get({"Accept": JSON})
+        assert list(answer.json["paths"]) == ["/items/{number}"]
+
+
+def test_a_router_of_fastapi_can_have_the_route() -> None:
+    router = APIRouter()
+    router.routes.append(make_app().route("/x"))
+    api = FastAPI(routes=router.routes)
+    with served(api) as address:
+        everything_works_at(address.site("/x"))

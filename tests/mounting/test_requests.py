@@ -1,0 +1,295 @@
+"""What a handler sees of the host: its request, its middleware, its authentication."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+import pytest
+from fastapi import Depends, FastAPI, HTTPException
+from fastapi import Header as HeaderParameter
+from starlette.applications import Starlette
+from starlette.authentication import AuthCredentials, AuthenticationBackend, SimpleUser
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.routing import Mount
+
+from mcpkit import Context, MCPKit
+from mcpkit.http import HttpRequest
+from tests.mounting.serving import Diary, make_app, served, variable
+from tests.transports.http.wire import EVENTS, JSON, Site, Stage, initialize
+
+HANDLERS = ["look", "look_in_thread"]
+Next = Callable[[Request], Awaitable[Response]]
+
+
+def seen(site: Site, handler: str = "look", **headers: str) -> Any:
+    """What a handler sees, in a session and without one; the two must agree."""
+    talk = site.begin(headers=headers)
+    stateful = talk.post(
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": handler, "arguments": {}},
+        },
+        headers,
+    ).result["structuredContent"]
+    meta = {"name": handler, "arguments": {}}
+    modern = site.ask("tools/call", headers, **meta).result["structuredContent"]
+    for each in (stateful, modern):
+        each["client"] = each["client"][0]
+    assert stateful == modern
+    return modern
+
+
+def within(app: MCPKit[Any], *middleware: Any) -> Any:
+    return Starlette(routes=[app.route("/x"), Mount("/m", app)], middleware=middleware)
+
+
+# --- the request itself ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+@pytest.mark.parametrize("path", ["/x", "/m/"])
+def test_handlers_see_path_headers_and_the_address_of_the_client(path: str, handler: str) -> None:
+    with served(within(make_app())) as address:
+        found = seen(address.site(path), handler, **{"X-Agent": "tests"})
+    assert found["path"] == path
+    assert found["client"] == "127.0.0.1"
+    assert found["agent"] == "tests"
+
+
+def test_behind_a_proxy_that_is_trusted_the_address_is_that_of_its_client() -> None:
+    with served(within(make_app())) as address:
+        found = seen(address.site("/x"), **{"X-Forwarded-For": "203.0.113.7"})
+    assert found["client"] == "203.0.113.7"
+
+
+def test_each_request_has_headers_of_its_own_in_one_session() -> None:
+    with served(make_app()) as address:
+        talk = address.site("/mcp").begin()
+        call = {"name": "look", "arguments": {}}
+        for agent in ("one", "two"):
+            message = {"jsonrpc": "2.0", "id": agent, "method": "tools/call", "params": call}
+            answer = talk.post(message, {"X-Agent": agent})
+            assert answer.result["structuredContent"]["agent"] == agent
+
+
+# --- middleware -----------------------------------------------------------------------------------
+
+
+class Pure:
+    """Middleware without a class of Starlette's."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            variable.set("from middleware")
+            scope.setdefault("state", {})["tenant"] = "acme"
+        await self._app(scope, receive, send)
+
+
+class Based(BaseHTTPMiddleware):
+    async def dispatch(self, request: Request, call_next: Next) -> Response:
+        variable.set("from middleware")
+        request.state.tenant = "acme"
+        return await call_next(request)
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+@pytest.mark.parametrize("middleware", [Pure, Based])
+def test_handlers_see_state_and_context_variables_of_middleware(
+    middleware: Any, handler: str
+) -> None:
+    with served(within(make_app(), Middleware(middleware))) as address:
+        found = seen(address.site("/x"), handler)
+    assert found["state"] == {"tenant": "acme"}
+    assert found["variable"] == "from middleware"
+
+
+def test_what_one_request_has_set_is_not_seen_by_the_next() -> None:
+    class ForSome(Pure):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            some = (b"x-agent", b"some") in scope.get("headers", ())
+            await (super().__call__ if some else self._app)(scope, receive, send)
+
+    with served(within(make_app(), Middleware(ForSome))) as address:
+        site = address.site("/x")
+        assert seen(site, **{"X-Agent": "some"})["variable"] == "from middleware"
+        assert seen(site)["variable"] == "unset"
+        assert seen(site)["state"] == {}
+
+
+@pytest.mark.parametrize("middleware", [Pure, Based])
+def test_streams_pass_through_middleware(middleware: Any) -> None:
+    with served(within(make_app(), Middleware(middleware))) as address:
+        site = address.site("/x")
+        assert site.call("tell").text == "told"
+        stream = site.begin().get()
+        assert (stream.status, stream.kind) == (200, EVENTS)
+
+
+@pytest.mark.parametrize("middleware", [Pure, Based])
+def test_a_client_that_leaves_cancels_its_call_through_middleware(middleware: Any) -> None:
+    """CANC-5."""
+    stage = Stage()
+    app = make_app(stage=stage)
+    with served(within(app, Middleware(middleware))) as address:
+        call = address.site("/x").call("wait", name="call")
+        stage.expect("begun", "call")
+        call.drop()
+        stage.expect("been cancelled", "call")
+
+
+@pytest.mark.parametrize("middleware", [Pure, Based])
+def test_a_body_that_does_not_come_is_given_up_through_middleware(middleware: Any) -> None:
+    """SEC-17."""
+    with served(within(make_app(http={"body_timeout": 0.2}), Middleware(middleware))) as address:
+        announced = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}", "Content-Length": "100"}
+        answer = address.site("/x").send("POST", announced)
+        assert answer.refusal == (408, -32600)
+
+
+def test_middleware_may_refuse_before_the_app_is_asked() -> None:
+    class Closed(BaseHTTPMiddleware):
+        async def dispatch(self, request: Request, call_next: Next) -> Response:
+            return Response(status_code=401)
+
+    diary = Diary()
+    with served(within(make_app(diary=diary), Middleware(Closed)), lifespan="off") as address:
+        assert address.site("/x").post(initialize()).status == 401
+    assert diary.entries == []
+
+
+# --- authentication -------------------------------------------------------------------------------
+
+
+class Named(AuthenticationBackend):
+    """Believes a header."""
+
+    async def authenticate(self, conn: HTTPConnection) -> Any:
+        name = conn.headers.get("X-User")
+        return None if name is None else (AuthCredentials(), SimpleUser(name))
+
+
+def authenticated(**options: Any) -> Any:
+    return within(make_app(**options), Middleware(AuthenticationMiddleware, backend=Named()))
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+@pytest.mark.parametrize("path", ["/x", "/m/"])
+def test_whom_the_host_has_found_is_the_principal(path: str, handler: str) -> None:
+    with served(authenticated()) as address:
+        found = seen(address.site(path), handler, **{"X-User": "ada"})
+    assert found["principal"] == "ada"
+
+
+def test_nobody_is_the_principal_of_who_has_not_authenticated() -> None:
+    with served(authenticated()) as address:
+        assert seen(address.site("/x"))["principal"] is None
+
+
+@pytest.mark.parametrize("user", [{"X-User": "bob"}, {}])
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+def test_the_session_of_another_user_is_not_found(method: str, user: dict[str, str]) -> None:
+    """SEC-6."""
+    with served(authenticated()) as address:
+        site = address.site("/x")
+        session = site.begin(headers={"X-User": "ada"}).headers
+        if method == "POST":
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+            answer = site.post(message, {**session, **user})
+        else:
+            answer = site.send(method, {"Accept": EVENTS, **session, **user})
+        assert answer.refusal == (404, -32600)
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        assert site.post(message, {**session, "X-User": "ada"}).status == 200
+
+
+def test_the_principal_may_be_told_otherwise() -> None:
+    def principal(http: HttpRequest) -> str | None:
+        return http.headers.get("X-Key")
+
+    with served(make_app(http={"principal": principal})) as address:
+        assert seen(address.site("/mcp"), **{"X-Key": "k1"})["principal"] == "k1"
+
+
+# --- dependencies of FastAPI ----------------------------------------------------------------------
+
+
+class Answer(Response):
+    """Lets an ASGI application answer a request that a FastAPI route has taken."""
+
+    def __init__(self, application: Any) -> None:
+        super().__init__()
+        self._application = application
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._application(scope, receive, send)
+
+
+def with_dependencies(app: MCPKit[Any]) -> FastAPI:
+    async def tenant(request: Request, x_tenant: Annotated[str, HeaderParameter()]) -> str:
+        if x_tenant != "acme":
+            raise HTTPException(403, "not yours")
+        request.state.tenant = x_tenant
+        return x_tenant
+
+    endpoint = app.asgi(path="/x")
+    api = FastAPI()
+
+    @api.api_route("/x", methods=["GET", "POST", "DELETE"], dependencies=[Depends(tenant)])
+    async def mcp() -> Response:
+        return Answer(endpoint)
+
+    return api
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_what_dependencies_put_into_the_state_is_seen(handler: str) -> None:
+    with served(with_dependencies(make_app())) as address:
+        site = address.site("/x")
+        found = seen(site, handler, **{"X-Tenant": "acme"})
+        assert found["state"] == {"tenant": "acme"}
+
+
+def test_dependencies_may_refuse() -> None:
+    with served(with_dependencies(make_app())) as address:
+        assert address.site("/x").post(initialize(), {"X-Tenant": "other"}).status == 403
+
+
+def test_streams_and_disconnects_work_behind_dependencies() -> None:
+    """CANC-5."""
+    stage = Stage()
+    with served(with_dependencies(make_app(stage=stage))) as address:
+        site = address.site("/x")
+        tenant = {"X-Tenant": "acme"}
+        call = {"name": "tell", "arguments": {}}
+        assert site.ask("tools/call", tenant, **call).text == "told"
+        waiting = {"name": "wait", "arguments": {"name": "call"}}
+        exchange = site.ask("tools/call", tenant, **waiting)
+        stage.expect("begun", "call")
+        exchange.drop()
+        stage.expect("been cancelled", "call")
+
+
+def test_what_the_application_keeps_is_reached_through_the_scope() -> None:
+    app = make_app()
+
+    @app.tool
+    async def motto(ctx: Context) -> str:
+        assert ctx.http is not None
+        found: str = ctx.http.scope["app"].state.motto
+        return found
+
+    api = FastAPI()
+    api.state.motto = "onwards"
+    app.attach(api, "/x")
+    with served(api) as address:
+        assert address.site("/x").call("motto").text == "onwards"
