@@ -10,9 +10,14 @@ import time
 from pathlib import Path
 
 from benchmarks import contenders
-from benchmarks.cases import CASES, QUICK, QUICK_CASES, Bench, Effort
+from benchmarks.cases import QUICK, STDIO_CASES, Bench, Effort
+from benchmarks.http_cases import HTTP_CASES
 from benchmarks.measure import Comparison, table, verdict
 from benchmarks.peers import DEFAULT_DIRECTORY
+
+CASES = STDIO_CASES | HTTP_CASES
+# These have no budget and take a while.
+QUICK_CASES = [name for name in CASES if name not in ("modern", "http-progress")]
 
 
 def main() -> int:
@@ -20,15 +25,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=list(CASES))
     parser.add_argument(
-        "--quick", action="store_true", help="fewer rounds and calls, and not the modern wire"
+        "--quick", action="store_true", help="fewer rounds and calls, and only what has a budget"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every round's figures")
     parser.add_argument("--peers", type=Path, metavar="DIR", default=DEFAULT_DIRECTORY)
     options = parser.parse_args()
 
     found = contenders.find(options.peers.resolve())
-    bench = Bench(found, QUICK if options.quick else Effort())
-    pinned = _pin()
+    client_cpu, server_cpu = _pin()
+    bench = Bench(found, QUICK if options.quick else Effort(), client_cpu, server_cpu)
+    pinned = (
+        "not pinned (latencies depend on where processes happen to run)"
+        if client_cpu is None
+        else f"all on CPU {client_cpu}, servers with 32 connections on CPU {server_cpu}"
+    )
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {pinned}{_load()}"
     print(machine + (", quick run" if options.quick else ""))
     for contender in found.values():
@@ -40,31 +50,30 @@ def main() -> int:
         comparisons[name] = CASES[name](bench)
         for comparison in comparisons[name]:
             print("\n" + table(comparison), flush=True)
-    verdicts = [
-        verdict(comparison, budget)
-        for group in comparisons.values()
-        for comparison in group
-        for budget in comparison.budgets
-    ]
     print(f"\nbudgets, in {time.perf_counter() - started:.0f} s")
-    for line, _ in verdicts:
-        print("  " + line)
+    for comparison in (c for group in comparisons.values() for c in group if c.budgets):
+        print(f"  {comparison.title}")
+        for budget in comparison.budgets:
+            print(f"    {verdict(comparison, budget)[0]}")
     if options.json:
         options.json.write_text(json.dumps(_report(machine, found, comparisons), indent=1))
     return 0
 
 
-def _pin() -> str:
+def _pin() -> tuple[int, int] | tuple[None, None]:
     """Keep this process, and with it all its children, on one CPU, where the system can.
 
     Left alone, identical servers differ by a factor of two and more, for as long as they live,
     according to whether the scheduler put them on the client's CPU or on another.
+
+    Returns:
+        That CPU, and another one if there is any, else the same.
     """
     if not hasattr(os, "sched_setaffinity"):
-        return "not pinned (latencies depend on where processes happen to run)"
-    cpu = max(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cpu})
-    return f"all on CPU {cpu}"
+        return None, None
+    cpus = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cpus[-1]})
+    return cpus[-1], cpus[0]
 
 
 def _load() -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
-from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from benchmarks.client import IN_FLIGHT, LEGACY, MODERN, Process, ServerFailed, StdioServer
+from benchmarks.client import IN_FLIGHT, LEGACY, MODERN, Process, StdioServer
 from benchmarks.contenders import Contender, environment
+from benchmarks.entrants import failures_drop_out, labels_of, missing, present
 from benchmarks.measure import (
     BARE,
     CONTROL,
@@ -26,7 +27,6 @@ from benchmarks.measure import (
 )
 from benchmarks.peers import ROOT
 
-NOT_INSTALLED = "not installed"
 _PYDANTIC, _PYDANTIC_USED, _MCPKIT_USED = "pydantic", "pydantic used", "mcpkit used"
 _DIRECT = "mcpkit direct"
 _TOOLS = 500
@@ -43,11 +43,18 @@ class Effort:
     sequential_calls: int = 300
     pipelined_seconds: float = 0.25
     pipelined_windows: int = 8
+    http_rounds: int = 15
+    http_seconds: float = 0.15
+    memory_rounds: int = 3
 
     def calls(self, rate: float) -> int:
         """Calls for a pipelined round at this rate: whole windows, not too few, not too many."""
         calls = min(int(rate * self.pipelined_seconds), _MAXIMUM_CALLS)
         return max(calls // IN_FLIGHT, self.pipelined_windows) * IN_FLIGHT
+
+    def http_calls(self, rate: float, at_first: int = 320) -> int:
+        """Calls for an HTTP round at this rate; `at_first`, while the rate is 0."""
+        return min(int(rate * self.http_seconds), _MAXIMUM_CALLS) or at_first
 
 
 QUICK = Effort(
@@ -57,19 +64,28 @@ QUICK = Effort(
     sequential_calls=100,
     pipelined_seconds=0.1,
     pipelined_windows=3,
+    http_rounds=5,
+    http_seconds=0.1,
+    memory_rounds=1,
 )
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A run: its contenders and its effort. Each public method is one benchmark, as tables."""
+    """A run: its contenders and its effort. Each public method is one benchmark, as tables.
+
+    This process and its children are kept on `client_cpu`, unless it is None. `server_cpu` is
+    another one, or the same if there is no other.
+    """
 
     contenders: dict[str, Contender]
     effort: Effort
+    client_cpu: int | None = None
+    server_cpu: int | None = None
 
     def warm_up(self) -> None:
         """Start every server once, so that all that follows finds its files compiled and cached."""
-        for name in _present(self.contenders, _absent(self.contenders)):
+        for name in present(self.contenders, missing(self.contenders)):
             with suppress(Dropout):
                 _open(self.contenders[name].cold_start()).close()
 
@@ -86,12 +102,12 @@ class Bench:
             OFFICIAL: (official, "from mcp.server import MCPServer", ""),
             FASTMCP: (fastmcp, "from fastmcp import FastMCP", ""),
         }
-        absent = _absent({target: contender for target, (contender, _, _) in targets.items()})
+        absent = missing({target: contender for target, (contender, _, _) in targets.items()})
 
         def measure(target: str, number: int) -> dict[str, float]:
             return {"import": _import_seconds(*targets[target])}
 
-        figures = interleave(_present(targets, absent), self.effort.spawn_rounds, measure, absent)
+        figures = interleave(present(targets, absent), self.effort.spawn_rounds, measure, absent)
         return [
             Comparison(
                 "import time (fresh interpreter, files cached)",
@@ -108,18 +124,18 @@ class Bench:
         """From before the spawn to the answer to initialize."""
         commands = {name: c.cold_start() for name, c in self.contenders.items()}
         commands[_DIRECT] = self.contenders[MCPKIT].program("add")
-        labels = _labels(self.contenders) | {
+        labels = labels_of(self.contenders) | {
             MCPKIT: "mcpkit run server.py",
             _DIRECT: "mcpkit, python server.py",
         }
-        absent = _absent({**self.contenders, _DIRECT: self.contenders[MCPKIT]})
+        absent = missing({**self.contenders, _DIRECT: self.contenders[MCPKIT]})
 
         def measure(name: str, number: int) -> dict[str, float]:
             server = _open(commands[name])
             server.close()
             return {"start": server.started_s}
 
-        figures = interleave(_present(commands, absent), self.effort.spawn_rounds, measure, absent)
+        figures = interleave(present(commands, absent), self.effort.spawn_rounds, measure, absent)
         return [
             Comparison(
                 "cold start (spawn to the answer to initialize, stdio)",
@@ -154,11 +170,11 @@ class Bench:
             LOWLEVEL: self.contenders[OFFICIAL].low_level(),
             CONTROL: self.contenders[BARE].control(),
         }
-        effort, labels, absent = self.effort, _labels(contenders), _absent(contenders)
+        effort, labels, absent = self.effort, labels_of(contenders), missing(contenders)
         rates: dict[str, float] = {}
         with ExitStack() as stack:
             servers: dict[str, StdioServer] = {}
-            for name in _present(contenders, absent):
+            for name in present(contenders, absent):
                 try:
                     servers[name] = _open(contenders[name].program("add"), revision)
                 except Dropout as reason:
@@ -167,20 +183,20 @@ class Bench:
                     stack.callback(servers[name].close)
 
             def measure_sequential(name: str, number: int) -> dict[str, float]:
-                with _failures_drop_out():
+                with failures_drop_out():
                     latencies = servers[name].sequential(effort.sequential_calls)
                 return {"latency": statistics.median(latencies)}
 
             def measure_pipelined(name: str, number: int) -> dict[str, float]:
-                with _failures_drop_out():
+                with failures_drop_out():
                     rate = servers[name].pipelined(effort.calls(rates.get(name, 0)))
                 rates.setdefault(name, rate)
                 return {"rate": rate}
 
-            present = _present(contenders, absent)
-            one = interleave(present, effort.rounds, measure_sequential, absent, warm_up=True)
-            present = _present(contenders, absent)
-            many = interleave(present, effort.rounds, measure_pipelined, absent, warm_up=True)
+            running = present(contenders, absent)
+            one = interleave(running, effort.rounds, measure_sequential, absent, warm_up=True)
+            running = present(contenders, absent)
+            many = interleave(running, effort.rounds, measure_pipelined, absent, warm_up=True)
         return [
             Comparison(
                 f"stdio, {revision}: sequential tools/call"
@@ -204,11 +220,11 @@ class Bench:
     def memory(self) -> list[Comparison]:
         """Sequential and concurrent calls through each framework's own in-memory client."""
         contenders = self.contenders
-        effort, labels, absent = self.effort, _labels(contenders), _absent(contenders)
+        effort, labels, absent = self.effort, labels_of(contenders), missing(contenders)
         rates: dict[str, float] = {}
         with ExitStack() as stack:
             programs = {
-                name: contenders[name].program("memory") for name in _present(contenders, absent)
+                name: contenders[name].program("memory") for name in present(contenders, absent)
             }
             workers = _start_workers(stack, programs, absent)
 
@@ -218,8 +234,8 @@ class Bench:
                 rates.setdefault(name, many["per_second"])
                 return {"latency": one["latency_s"], "rate": many["per_second"]}
 
-            present = _present(contenders, absent)
-            figures = interleave(present, effort.rounds, measure, absent, warm_up=True)
+            running = present(contenders, absent)
+            figures = interleave(running, effort.rounds, measure, absent, warm_up=True)
         return [
             Comparison(
                 "in memory: sequential tools/call"
@@ -277,16 +293,16 @@ class Bench:
     def many_tools(self) -> list[Comparison]:
         """A server with 500 tools: what it takes to make, to list first, and to list again."""
         contenders = self.contenders
-        labels, absent = _labels(contenders), _absent(contenders)
+        labels, absent = labels_of(contenders), missing(contenders)
 
         def measure(name: str, number: int) -> dict[str, float]:
             server = _open(contenders[name].program("500"))
-            with ExitStack() as stack, _failures_drop_out():
+            with ExitStack() as stack, failures_drop_out():
                 stack.callback(server.close)
                 return _measure_many_tools(server)
 
-        present = _present(contenders, absent)
-        figures = interleave(present, self.effort.registry_rounds, measure, absent)
+        running = present(contenders, absent)
+        figures = interleave(running, self.effort.registry_rounds, measure, absent)
         at_first, later = Budget(MCPKIT, OFFICIAL, 0.5), Budget(MCPKIT, OFFICIAL, 0.05)
         tables: tuple[tuple[str, str, Unit, tuple[Budget, ...]], ...] = (
             ("both", "registration plus first tools/list", "s", (at_first,)),
@@ -305,7 +321,7 @@ class Bench:
         ]
 
 
-CASES: dict[str, Callable[[Bench], list[Comparison]]] = {
+STDIO_CASES: dict[str, Callable[[Bench], list[Comparison]]] = {
     "import": Bench.imports,
     "start": Bench.cold_start,
     "stdio": Bench.stdio,
@@ -314,7 +330,6 @@ CASES: dict[str, Callable[[Bench], list[Comparison]]] = {
     "asking": Bench.asking,
     "tools": Bench.many_tools,
 }
-QUICK_CASES = [name for name in CASES if name != "modern"]  # it has no budget and takes a while
 
 
 def _start_workers(
@@ -326,7 +341,7 @@ def _start_workers(
         worker = Process(program, environment=environment(), directory=str(ROOT))
         stack.callback(worker.close)
         try:
-            with _failures_drop_out(), worker.watchdog():
+            with failures_drop_out(), worker.watchdog():
                 worker.read_line()
         except Dropout as reason:
             absent[name] = str(reason)
@@ -337,34 +352,13 @@ def _start_workers(
 
 def _order(worker: Process, calls: int, concurrency: int) -> dict[str, float]:
     line = json.dumps({"calls": calls, "concurrency": concurrency}) + "\n"
-    with _failures_drop_out():
+    with failures_drop_out():
         report: dict[str, float] = worker.ask(line.encode())
     return report
 
 
-def _labels(contenders: Mapping[str, Contender]) -> dict[str, str]:
-    return {name: contender.label for name, contender in contenders.items()}
-
-
-def _absent(contenders: Mapping[str, Contender]) -> dict[str, str]:
-    return {name: NOT_INSTALLED for name, c in contenders.items() if not c.installed}
-
-
-def _present(names: Mapping[str, object], absent: Mapping[str, str]) -> list[str]:
-    return [name for name in names if name not in absent]
-
-
-@contextmanager
-def _failures_drop_out() -> Generator[None, None, None]:
-    """A contender whose server fails in the block leaves the benchmark, with the reason."""
-    try:
-        yield
-    except (ServerFailed, OSError, ValueError, LookupError) as error:
-        raise Dropout(f"failed: {type(error).__name__}: {error!s:.120}") from error
-
-
 def _open(command: list[str], revision: str = LEGACY) -> StdioServer:
-    with _failures_drop_out():
+    with failures_drop_out():
         return StdioServer(
             command, environment=environment(), directory=str(ROOT), revision=revision
         )

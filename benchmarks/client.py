@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Container, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,11 +26,12 @@ ENVELOPE = {
 }
 IN_FLIGHT = 64
 
-_ARGUMENTS = {"a": 17, "b": 25}
+ADD = {"name": "add", "arguments": {"a": 17, "b": 25}}
+PATIENCE_S = 30.0
+
 _SUM = 42
 _FIRST_ID = 1_000_000  # ids of one width make requests of one length
 _READ_SIZE = 1 << 16  # a larger buffer costs 10 µs: the allocator returns it to the system
-_PATIENCE_S = 30.0
 
 
 class ServerFailed(Exception):
@@ -43,12 +44,19 @@ def encode(message: Mapping[str, object]) -> bytes:
 
 
 def request(
-    request_id: int, method: str, params: Mapping[str, object], *, revision: str = LEGACY
+    request_id: int, method: str, params: Mapping[str, Any], *, revision: str = LEGACY
 ) -> bytes:
     """One request as one line; on the modern revision with its envelope in `_meta`."""
     if revision == MODERN:
-        params = {"_meta": ENVELOPE, **params}
+        params = {**params, "_meta": {**ENVELOPE, **params.get("_meta", {})}}
     return encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+
+
+def initialize(revision: str) -> bytes:
+    """The first request of a handshake, as one line."""
+    client = {"name": "bench", "version": "1"}
+    params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": client}
+    return request(1, "initialize", params, revision=revision)
 
 
 class Process:
@@ -78,6 +86,15 @@ class Process:
         assert self._process.stdout is not None
         self.stdin = self._process.stdin.fileno()
         self.stdout = self._process.stdout.fileno()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended by itself."""
+        return self._process.poll() is None
 
     def write(self, data: bytes | memoryview) -> None:
         """Write all of it."""
@@ -117,14 +134,14 @@ class Process:
         return os.pread(self._errors.fileno(), size, 0).decode(errors="replace")
 
     def failed(self, what: str) -> ServerFailed:
-        """An error that says what happened, with the last line of stderr."""
-        last = (self.stderr().strip().splitlines() or ["nothing on stderr"])[-1]
-        return ServerFailed(f"{what}: {last}")
+        """An error that says what happened, with the last line of stderr that says something."""
+        lines = [line for line in self.stderr().splitlines() if any(map(str.isalnum, line))]
+        return ServerFailed(f"{what}: {lines[-1].strip() if lines else 'nothing on stderr'}")
 
     @contextmanager
     def watchdog(self) -> Generator[None, None, None]:
         """Kill the child if the block takes too long, so that a blocking read in it returns."""
-        timer = threading.Timer(_PATIENCE_S, self._process.kill)
+        timer = threading.Timer(PATIENCE_S, self._process.kill)
         timer.daemon = True
         timer.start()
         try:
@@ -141,6 +158,25 @@ class Process:
         self._process.stdin.close()
         self._process.stdout.close()
         self._errors.close()
+
+
+def check_sum(server: Process, line: bytes, due: Container[int]) -> int:
+    """The id of an answer to `add`.
+
+    Raises:
+        ServerFailed: If the answer is wrong, or to none of the requests in `due`.
+    """
+    answer = json.loads(line)
+    result = answer.get("result", {})
+    if (
+        answer.get("id") not in due
+        or result.get("structuredContent") not in ({"result": _SUM}, _SUM)
+        or result["content"][0]["text"] != str(_SUM)
+        or result.get("isError", False)
+    ):
+        raise server.failed(f"answered {line[:200]!r}")
+    request_id: int = answer["id"]
+    return request_id
 
 
 class StdioServer(Process):
@@ -180,15 +216,7 @@ class StdioServer(Process):
     def _opening(self) -> bytes:
         if self.revision == MODERN:
             return request(1, "server/discover", {}, revision=MODERN)
-        return request(
-            1,
-            "initialize",
-            {
-                "protocolVersion": self.revision,
-                "capabilities": {},
-                "clientInfo": {"name": "bench", "version": "1"},
-            },
-        )
+        return initialize(self.revision)
 
     def _check_opening(self, answer: Any) -> None:
         result = answer.get("result", {})
@@ -276,8 +304,7 @@ class StdioServer(Process):
         """The first id, all requests in one block, and the length of each."""
         first_id = self._next_id + 1
         self._next_id += calls
-        params = {"name": "add", "arguments": _ARGUMENTS}
-        before, after = request(first_id, "tools/call", params, revision=self.revision).split(
+        before, after = request(first_id, "tools/call", ADD, revision=self.revision).split(
             str(first_id).encode()
         )
         block = b"".join(
@@ -290,15 +317,6 @@ class StdioServer(Process):
         """Every request has its answer, and every answer is right."""
         due = set(range(first_id, first_id + calls))
         for line in data.splitlines():
-            answer = json.loads(line)
-            result = answer.get("result", {})
-            if (
-                answer.get("id") not in due
-                or result.get("structuredContent") not in ({"result": _SUM}, _SUM)
-                or result["content"][0]["text"] != str(_SUM)
-                or result.get("isError", False)
-            ):
-                raise self.failed(f"answered {line[:200]!r}")
-            due.remove(answer["id"])
+            due.remove(check_sum(self, line, due))
         if due:
             raise self.failed(f"left {len(due)} of {calls} calls unanswered")

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.measure import BARE, CONTROL, FASTMCP, LOWLEVEL, MCPKIT, OFFICIAL
+from benchmarks.measure import BARE, CONTROL, FASTMCP, LOWLEVEL, MCPKIT, OFFICIAL, UVLOOP
 from benchmarks.peers import ROOT, python_of
 
 # FastMCP's documented switches for what a benchmark should not pay for.
@@ -23,8 +23,14 @@ _FASTMCP_SETTINGS = {
 }
 SERVERS = ROOT / "benchmarks" / "servers"
 NAMES = (BARE, MCPKIT, OFFICIAL, FASTMCP)
-_PROGRAM = {BARE: "bare_asyncio.py", CONTROL: "bare_again.py"}
-_DISTRIBUTION = {OFFICIAL: "mcp", LOWLEVEL: "mcp", FASTMCP: "fastmcp"}
+_PROGRAM = {
+    (BARE, "add"): "bare_asyncio.py",
+    (CONTROL, "add"): "bare_again.py",
+    (CONTROL, "http"): "bare_http_again.py",
+    (UVLOOP, "http"): "official_http.py",
+}
+_OURS = (BARE, CONTROL)
+_DISTRIBUTION = {OFFICIAL: "mcp", LOWLEVEL: "mcp", UVLOOP: "mcp", FASTMCP: "fastmcp"}
 _PROBE = """
 import importlib.metadata as metadata, importlib.util, json, platform, sys
 versions = {"python": platform.python_version()}
@@ -56,6 +62,8 @@ class Contender:
                 return "bare asyncio again (control)"
             case "official_lowlevel":
                 return f"{replace(self, name=OFFICIAL).label}, low-level"
+            case "official_uvloop":
+                return f"{replace(self, name=OFFICIAL).label}, on uvloop + httptools"
             case "official":
                 return f"official SDK {self.versions.get('mcp', '')}".strip()
             case "fastmcp":
@@ -65,11 +73,15 @@ class Contender:
 
     @property
     def installed(self) -> bool:
-        return _DISTRIBUTION.get(self.name, self.name) in self.versions or self.name in _PROGRAM
+        return _DISTRIBUTION.get(self.name, self.name) in self.versions or self.name in _OURS
 
     def low_level(self) -> Contender:
         """The same environment, with the program on the SDK's low-level server."""
         return replace(self, name=LOWLEVEL)
+
+    def on_uvloop(self) -> Contender:
+        """The same framework with uvloop and httptools beside it, which uvicorn then uses."""
+        return replace(self, name=UVLOOP)
 
     def control(self) -> Contender:
         """The same loop in another program, whose figures should come out the same."""
@@ -77,10 +89,22 @@ class Contender:
 
     def program(self, kind: str) -> list[str]:
         """The command of its `add`, `500` or `memory` program."""
-        file = f"{self.name}_{kind}.py"
-        if kind == "add":
-            file = _PROGRAM.get(self.name, file)
+        file = _PROGRAM.get((self.name, kind), f"{self.name}_{kind}.py")
         return [self.python, str(SERVERS / file)]
+
+    def http(self, *switches: str) -> list[str]:
+        """The command that serves over HTTP on `{port}`.
+
+        Args:
+            switches: Of `benchmarks.servers.options`. Only "memory" concerns all contenders.
+        """
+        memory = "memory" in switches
+        if self.name == MCPKIT:
+            file = str(SERVERS / ("mcpkit_http_memory.py" if memory else "mcpkit_http.py"))
+            return [self.python, "-m", "mcpkit", "run", file, "--http", "--port", "{port}"]
+        if self.name in _OURS:
+            return [*self.program("http_memory" if memory else "http"), "{port}"]
+        return [*self.program("http"), "{port}", *switches]
 
     def cold_start(self) -> list[str]:
         """How its user starts the `add` server: through the command line where it has one."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-Unit = Literal["s", "/s", "bytes"]
+Unit = Literal["s", "/s", "bytes", "blocks"]
 
 BARE, MCPKIT, OFFICIAL, FASTMCP = "bare", "mcpkit", "official", "fastmcp"
-LOWLEVEL, CONTROL = "official_lowlevel", "control"
+LOWLEVEL, UVLOOP, CONTROL = "official_lowlevel", "official_uvloop", "control"
 _CONTROL_TOLERANCE = 0.1
 
 
@@ -56,11 +56,20 @@ class Budget:
         return share >= 1 if self.at_least else share <= 1
 
 
+@dataclass(frozen=True)
+class Ceiling:
+    """A promise without a reference: the subject is at most this, in the comparison's unit."""
+
+    subject: str
+    most: float
+
+
 @dataclass
 class Comparison:
     """One figure for every contender, with the budgets that hang on it.
 
-    `absent` says, for a contender without figures, why there are none.
+    `absent` says, for a contender without figures, why there are none; `doubt`, if there is any,
+    why the figures should not be trusted.
     """
 
     title: str
@@ -68,12 +77,15 @@ class Comparison:
     labels: dict[str, str]
     series: dict[str, Series] = field(default_factory=dict[str, Series])
     absent: dict[str, str] = field(default_factory=dict[str, str])
-    budgets: tuple[Budget, ...] = ()
+    budgets: tuple[Budget | Ceiling, ...] = ()
     references: tuple[str, ...] = (BARE, OFFICIAL)
+    doubt: str = ""
 
-    @property
-    def unreliable(self) -> bool:
-        """Whether a second copy of the bare loop did not come out like the first."""
+    def __post_init__(self) -> None:
+        if not self.doubt and self._control_differs():
+            self.doubt = "the control differs from the bare server, though it is the same"
+
+    def _control_differs(self) -> bool:
         if CONTROL not in self.series or BARE not in self.series:
             return False
         return abs(self.series[CONTROL].over(self.series[BARE]).median - 1) > _CONTROL_TOLERANCE
@@ -131,8 +143,10 @@ def format_value(value: float, unit: Unit) -> str:
     """A value with its unit, to about three digits."""
     if unit == "/s":
         return f"{value:,.0f} /s"
+    if unit == "blocks":
+        return f"{value:,.2f}"
     if unit == "bytes":
-        return f"{value / 1000:,.1f} kB"
+        return f"{value / 1000:,.1f} kB" if abs(value) >= 1000 else f"{value:,.1f} B"
     return f"{value * 1e3:,.1f} ms" if value >= 1e-3 else f"{value * 1e6:,.1f} µs"
 
 
@@ -141,8 +155,10 @@ def format_ratio(value: float) -> str:
     return f"{value:.3g}" if value < 99.95 else f"{value:,.0f}"
 
 
-def verdict(comparison: Comparison, budget: Budget) -> tuple[str, bool | None]:
+def verdict(comparison: Comparison, budget: Budget | Ceiling) -> tuple[str, bool | None]:
     """What to print about a budget, and whether it is reached (None: could not be measured)."""
+    if isinstance(budget, Ceiling):
+        return _verdict_without_reference(comparison, budget)
     subject, reference = comparison.labels[budget.subject], comparison.labels[budget.reference]
     promise = (
         f"{subject} at {'least' if budget.at_least else 'most'} {budget.factor:g} × {reference}"
@@ -150,8 +166,7 @@ def verdict(comparison: Comparison, budget: Budget) -> tuple[str, bool | None]:
     )
     for contender in (budget.subject, budget.reference):
         if contender not in comparison.series:
-            why = comparison.absent.get(contender, "not measured").partition(":")[0]
-            return f"{promise}: not judged, {comparison.labels[contender]} {why}", None
+            return f"{promise}: {_why_not_judged(comparison, contender)}", None
     mine, theirs = comparison.series[budget.subject], comparison.series[budget.reference]
     ratio = mine.over(theirs)
     reached = budget.reached(mine, theirs)
@@ -163,9 +178,27 @@ def verdict(comparison: Comparison, budget: Budget) -> tuple[str, bool | None]:
         allowed = budget.allowance(theirs).median
         line += f", {format_value(allowed, comparison.unit)} allowed"
     line += f" → {'reached' if reached else 'MISSED'}"
-    if comparison.unreliable:
-        line += " (UNRELIABLE: the control differs from the bare loop, though it is the same)"
+    if comparison.doubt:
+        line += f" (UNRELIABLE: {comparison.doubt})"
     return line, reached
+
+
+def _verdict_without_reference(comparison: Comparison, budget: Ceiling) -> tuple[str, bool | None]:
+    most = format_value(budget.most, comparison.unit)
+    promise = f"{comparison.labels[budget.subject]} at most {most}"
+    series = comparison.series.get(budget.subject)
+    if series is None:
+        return f"{promise}: {_why_not_judged(comparison, budget.subject)}", None
+    median, low, high = (
+        format_value(value, comparison.unit) for value in (series.median, series.low, series.high)
+    )
+    reached = series.median <= budget.most
+    return f"{promise}: {median} ({low} … {high}) → {'reached' if reached else 'MISSED'}", reached
+
+
+def _why_not_judged(comparison: Comparison, contender: str) -> str:
+    why = comparison.absent.get(contender, "not measured").partition(":")[0]
+    return f"not judged, {comparison.labels[contender]} {why}"
 
 
 def table(comparison: Comparison) -> str:

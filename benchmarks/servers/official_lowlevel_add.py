@@ -14,18 +14,18 @@ from mcp.server.stdio import stdio_server  # type: ignore[import-not-found, unus
 from pydantic_core import SchemaValidator, core_schema, to_json
 
 _INTEGER = {"type": "integer"}
-_INPUT = {
+INPUT = {
     "type": "object",
     "properties": {"a": _INTEGER, "b": _INTEGER},
     "required": ["a", "b"],
 }
-_OUTPUT = {"type": "object", "properties": {"result": _INTEGER}, "required": ["result"]}
-_VALIDATOR = SchemaValidator(
+OUTPUT = {"type": "object", "properties": {"result": _INTEGER}, "required": ["result"]}
+validate = SchemaValidator(
     core_schema.typed_dict_schema(
         {name: core_schema.typed_dict_field(core_schema.int_schema()) for name in ("a", "b")},
         extra_behavior="forbid",
     )
-)
+).validate_python
 
 
 async def add(a: int, b: int) -> int:
@@ -34,14 +34,12 @@ async def add(a: int, b: int) -> int:
 
 
 async def _list_tools(_context: Any, _params: Any) -> Any:
-    tool = types.Tool(
-        name="add", description=add.__doc__, input_schema=_INPUT, output_schema=_OUTPUT
-    )
+    tool = types.Tool(name="add", description=add.__doc__, input_schema=INPUT, output_schema=OUTPUT)
     return types.ListToolsResult(tools=[tool])
 
 
 async def _call_tool(_context: Any, params: Any) -> Any:
-    value = await add(**_VALIDATOR.validate_python(params.arguments))
+    value = await add(**validate(params.arguments))
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=to_json(value).decode())],
         structured_content={"result": value},
