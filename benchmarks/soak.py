@@ -46,7 +46,7 @@ SETTINGS = {
 }
 MODERN = PER_REQUEST[-1].version
 LEGACY = [each.version for each in HANDSHAKE]
-PATIENCE = float(os.environ.get("PATIENCE", "60"))
+PATIENCE = 60.0
 """Seconds after which a client gives up, and the run has failed."""
 
 SAMPLE_EVERY = 5.0

@@ -210,7 +210,7 @@ class HttpSettings(NamedTuple):
     allowed_origins: Sequence[str] = ()
     allowed_hosts: Sequence[str] = ()
     principal: Principal | None = None
-    max_body: int = 16 * 1024 * 1024
+    max_body: int = 8 * 1024 * 1024
     body_timeout: float = 30
     max_batch: int = 100
     max_requests: int = 1000

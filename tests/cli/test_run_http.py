@@ -325,3 +325,17 @@ class TestWorkers:
             process.signal(signal.SIGKILL)
             # Their ends of its stdout are closed as well.
             assert process.line() is None
+
+
+@pytest.mark.skipif(not hasattr(os, "sysconf"), reason="no limit of descriptors there")
+def test_as_many_connections_are_possible_as_the_limits_allow(tmp_path: Path) -> None:
+    """A shell's usual 1,024 descriptors are fewer than requests and streams may be."""
+    limits = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (256, 4096))\n"
+    tool = (
+        "@app.tool\n"
+        "def descriptors() -> int:\n"
+        "    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]\n"
+    )
+    (tmp_path / "server.py").write_text(limits + SERVER + tool)
+    with serving("server.py", "--http", cwd=tmp_path) as server:
+        assert server.client("2025-06-18").call("descriptors") == "4096"

@@ -37,6 +37,7 @@ _CLOSING: Final = 0.5
 
 _CANNOT_START: Final = 3
 _BACKLOG: Final = 2048
+_DESCRIPTORS: Final = 65_536
 _HOSTS: Final = "choose 127.0.0.1 for this machine alone, 0.0.0.0 for all that can reach it"
 
 
@@ -205,6 +206,18 @@ def serve(served: Served, host: str, port: int, options: HttpOptions) -> None:
     serve_on(application, bound, announce)
 
 
+def allow_descriptors() -> None:
+    """Let this process have as many connections as the endpoint's limits allow."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def serve_on(
     application: Application,
     bound: socket.socket,
@@ -222,6 +235,7 @@ def serve_on(
     Raises:
         SystemExit: With 130 after SIGINT, 3 if the app could not be started.
     """
+    allow_descriptors()
     debug = log.isEnabledFor(logging.DEBUG)
     config = uvicorn.Config(
         application,
