@@ -49,7 +49,15 @@ from mcpkit.types import (
     is_object,
 )
 
-__all__ = ["OPERATIONS", "Reply", "capabilities", "is_result", "read"]
+__all__ = [
+    "OPERATIONS",
+    "Reply",
+    "capabilities",
+    "is_result",
+    "read",
+    "tool_failed",
+    "tool_members",
+]
 
 Params: TypeAlias = Mapping[str, Any]
 
@@ -161,8 +169,16 @@ async def call_tool(server: Server, params: Params, context: Context[Any]) -> Re
         result = await tool.plan.run(values, context)
         rendered = tool.output.render(result)
     except Exception as error:
-        rendered = _failed(tool, context, await _page_asked(unwrap(error), context))
-    return Reply(_tool_members(tool, rendered, context.request.revision), rendered.meta)
+        return await tool_failed(tool, context, error)
+    return Reply(tool_members(tool, rendered, context.request.revision), rendered.meta)
+
+
+async def tool_failed(tool: Tool, context: Context[Any], error: BaseException) -> Reply:
+    """The result of a tool that has raised; what is no result is raised again."""
+    if not isinstance(error, Exception):
+        raise error
+    rendered = _failed(tool, context, await _page_asked(unwrap(error), context))
+    return Reply(tool_members(tool, rendered, context.request.revision), rendered.meta)
 
 
 def _failed(tool: Tool, context: Context[Any], error: BaseException) -> Rendered:
@@ -216,7 +232,8 @@ def unwrap(error: BaseException) -> BaseException:
     return error
 
 
-def _tool_members(tool: Tool, rendered: Rendered, revision: Revision) -> bytes:
+def tool_members(tool: Tool, rendered: Rendered, revision: Revision) -> bytes:
+    """The members of a tool's result, as a revision has them."""
     content = rendered.content
     if isinstance(content, str):
         text = b'"content":[{"type":"text","text":' + encode(content) + b"}]"

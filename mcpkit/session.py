@@ -23,6 +23,7 @@ from mcpkit.errors import (
     ConnectionClosed,
     ElicitationError,
     InternalError,
+    InvalidArguments,
     InvalidParams,
     InvalidRequest,
     MethodNotFound,
@@ -30,6 +31,7 @@ from mcpkit.errors import (
     PublicError,
     ResourceNotFound,
 )
+from mcpkit.http import HttpRequest
 from mcpkit.operations import (
     EMPTY,
     OPERATIONS,
@@ -38,6 +40,8 @@ from mcpkit.operations import (
     is_result,
     not_found,
     read,
+    tool_failed,
+    tool_members,
     unwrap,
     uri_of,
 )
@@ -56,9 +60,10 @@ from mcpkit.protocol.connection import (
     State,
 )
 from mcpkit.protocol.headers import check_name
-from mcpkit.protocol.messages import Id, encode, members
+from mcpkit.protocol.messages import Id, encode, members, parse, result_text
 from mcpkit.protocol.revision import Notice, Revision
 from mcpkit.questions import Questions, RootsHandler
+from mcpkit.registry import Tool
 from mcpkit.replay import Replay, Step, Suspended
 from mcpkit.server import Server, log
 from mcpkit.tasks import Tasks
@@ -156,6 +161,33 @@ class _Running:
     def __init__(self, context: Context[Any], cancel: Callable[[], object]) -> None:
         self.context = context
         self.cancel = cancel
+
+
+class _Attempt:
+    """A plain call that may be over before it has to become a request."""
+
+    __slots__ = ("_context", "_make_origin", "_message", "_session", "members")
+
+    def __init__(
+        self, session: Session, message: Any, make_origin: Callable[[], Origin] | None
+    ) -> None:
+        self.members: bytes | None = None
+        self._session = session
+        self._message = message
+        self._make_origin = make_origin
+        self._context: Context[Any] | None = None
+
+    @property
+    def is_request(self) -> bool:
+        """Whether it has become one."""
+        return self._context is not None
+
+    @property
+    def context(self) -> Context[Any]:
+        """Of the request, which it becomes now at the latest."""
+        if self._context is None:
+            self._context = self._session.request_of(self._message, self._make_origin)
+        return self._context
 
 
 class _Place:
@@ -306,7 +338,85 @@ class Session:
 
     def receive(self, text: bytes | bytearray) -> None:
         """Take one message from the client. Never raises and never waits."""
-        self._handle(self._connection.receive(text))
+        try:
+            message = parse(text)
+        except ProtocolError:
+            self._handle(self._connection.receive(text))
+            return
+        answer = self.call_at_once(message)
+        if answer is None:
+            self._handle(self._connection.take(message))
+        elif type(answer) is bytes:
+            self._channel.send(answer)
+
+    def call_at_once(
+        self,
+        message: Any,
+        http: HttpRequest | None = None,
+        make_origin: Callable[[], Origin] | None = None,
+    ) -> bytes | Request | None:
+        """The short way of a message that calls a tool which wants nothing but its arguments.
+
+        Such a tool cannot report or ask anything. If it does not wait either, nobody can notice
+        that there was no request, no context and no reply.
+
+        Args:
+            message: A JSON value.
+            http: What it arrived in, if that was HTTP.
+            make_origin: Makes what the answer goes to, if it cannot be given at once.
+
+        Returns:
+            The answer; the request, if that is begun and answers through the channel; None if the
+            message has to be taken.
+        """
+        call = self._connection.plain_call(message, http)
+        if call is None:
+            return None
+        tool = self.server.registry.tools.get(call.name)
+        if tool is None or not tool.plan.is_plain or tool.headers or not self._has_room():
+            return None
+        try:
+            values = tool.arguments.validate(call.arguments)
+        except InvalidArguments:
+            return None
+        attempt = _Attempt(self, message, make_origin)
+        cancel = self._tasks.start(self._attempt(attempt, tool, values, call.revision))
+        if attempt.members is not None:
+            return result_text(call.id, attempt.members)
+        context = attempt.context
+        if self._connection.is_in_flight(context.request):
+            self._running[context.request] = _Running(context, cancel)
+        return context.request
+
+    async def _attempt(
+        self, attempt: _Attempt, tool: Tool, values: dict[str, Any], revision: Revision
+    ) -> None:
+        try:
+            rendered = tool.output.render(await tool.plan.fn(**values))
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            # From here on it is a request like any other.
+            context = attempt.context
+            await self._run(context.request, context, tool_failed(tool, context, error))
+            return
+        members = tool_members(tool, rendered, revision)
+        if attempt.is_request or rendered.meta is not None:
+            request = attempt.context.request
+            self._succeed(request, Reply(members, rendered.meta))
+            self._ended(request)
+        elif revision.stamped:
+            info = self.server.info_meta(revision)
+            attempt.members = b'%b,"resultType":"complete","_meta":{%b}' % (members, info)
+        else:
+            attempt.members = members
+
+    def request_of(self, message: Any, make_origin: Callable[[], Origin] | None) -> Context[Any]:
+        """The context of a plain call that is to be a request after all."""
+        origin = None if make_origin is None else make_origin()
+        [request] = self._connection.take(message, origin)
+        assert type(request) is Request
+        return Context(request, self, self.server.state)
 
     def take(self, message: Any, origin: Origin) -> None:
         """Take one message that was parsed already, and what it arrived in; see `receive`."""

@@ -38,6 +38,7 @@ __all__ = [
     "Event",
     "Notification",
     "Origin",
+    "PlainCall",
     "Refused",
     "Request",
     "State",
@@ -59,6 +60,9 @@ _MODERN_ONLY: Final = frozenset(
     for method in PER_REQUEST[-1].methods
     if not any(method in each.methods for each in HANDSHAKE)
 )
+
+
+_CALL: Final = "tools/call"
 
 
 class State(Enum):
@@ -211,6 +215,15 @@ class Dropped(NamedTuple):
     answers: Id | None = None
     error: ProtocolError | None = None
     refused: bool = False
+
+
+class PlainCall(NamedTuple):
+    """A ``tools/call`` that has a name and arguments, and asks for nothing else."""
+
+    id: Id
+    name: str
+    arguments: dict[str, Any]
+    revision: Revision
 
 
 Event: TypeAlias = Request | Notification | Cancelled | Answer | Refused | Dropped
@@ -463,6 +476,39 @@ class Connection:
             text = batch.settle(text)
         return Refused(error, id, text)
 
+    def plain_call(self, message: Any, http: HttpRequest | None = None) -> PlainCall | None:
+        """What to call, if a message is nothing but the call of a tool; None says nothing.
+
+        Most messages are, and for them a few looks replace what `take` finds out step by step. It
+        changes nothing here: whoever cannot answer at once gives the message to `take`.
+
+        Args:
+            message: A JSON value.
+            http: What it arrived in, if that was HTTP.
+        """
+        if type(message) is not dict:
+            return None
+        message = cast("dict[str, Any]", message)
+        if len(message) != 4:  # jsonrpc, id, method, params
+            return None
+        id, params = message.get("id"), message.get("params")
+        if message.get("method") != _CALL or message.get("jsonrpc") != "2.0":
+            return None
+        if type(params) is not dict or not messages.is_id(id) or id in self._in_flight:
+            return None
+        params = cast("dict[str, Any]", params)
+        name, arguments = params.get("name"), params.get("arguments")
+        if type(name) is not str or type(arguments) is not dict:
+            return None
+        revision = self.revision
+        if len(params) == 3:
+            revision = _announced_plainly(params.get("_meta"), name, http)
+        elif len(params) != 2 or self._announced_only:
+            return None
+        if revision is None:
+            return None
+        return PlainCall(id, name, cast("dict[str, Any]", arguments), revision)
+
     # --- what is sent -----------------------------------------------------------------------------
 
     def is_in_flight(self, request: Request) -> bool:
@@ -525,6 +571,22 @@ class Connection:
             self._ids = count(1)
         id = next(self._ids)
         return id, messages.request_text(id, method, params)
+
+
+def _announced_plainly(meta: Any, name: str, http: HttpRequest | None) -> Revision | None:
+    """The revision of a call, if its ``_meta`` says who calls and nothing else."""
+    if type(meta) is not dict:
+        return None
+    meta = cast("dict[str, Any]", meta)
+    version = meta.get(VERSION_KEY)
+    revision = BY_VERSION.get(version) if type(version) is str else None
+    if revision is None or revision.handshake or type(meta.get(CAPABILITIES_KEY)) is not dict:
+        return None
+    if len(meta) != 2 and (len(meta) != 3 or type(meta.get(CLIENT_INFO_KEY)) is not dict):
+        return None
+    if http is not None and not headers.repeat(http.raw, revision.version, _CALL, name):
+        return None
+    return revision
 
 
 def announces_itself(method: object, meta: Mapping[str, Any]) -> bool:

@@ -30,13 +30,13 @@ from mcpkit.errors import (
     ProtocolError,
 )
 from mcpkit.http import HttpRequest, HttpSettings, Scope
-from mcpkit.protocol.connection import Connection, announces_itself, wants_answer
+from mcpkit.protocol.connection import Connection, Request, announces_itself, wants_answer
 from mcpkit.protocol.messages import Id, check_envelope, encode, error_text, parse, readable_id
 from mcpkit.protocol.revisions import HANDSHAKE, PER_REQUEST
 from mcpkit.sealing import SealBroken
 from mcpkit.server import log
 from mcpkit.session import Session
-from mcpkit.transports.http.exchange import Exchange, Lanes
+from mcpkit.transports.http.exchange import LARGE, Exchange, Lanes, write_answer
 from mcpkit.transports.http.guard import Guard, RateLimit, principal_of
 from mcpkit.transports.http.hub import Conversation, Hub, LocalHub, Unknown
 from mcpkit.transports.http.ids import SessionId, SessionIds
@@ -408,16 +408,16 @@ class Serving:
         listens = message.get("method") == "subscriptions/listen"
         if listens:
             self.check_streams(id)
-        exchange = Exchange(
-            http,
-            session,
-            self.settings,
-            self._tasks,
-            1 if "id" in message else 0,
-            Stream,
-            modern=True,
-        )
-        session.take(message, exchange)
+        count = 1 if "id" in message else 0
+
+        def make() -> Exchange:
+            return Exchange(http, session, self.settings, self._tasks, count, Stream, modern=True)
+
+        answer = session.call_at_once(message, http, make)
+        if type(answer) is bytes and len(answer) < LARGE:
+            await write_answer(send, answer)
+            return
+        exchange = _begun(answer, session, message, make)
         self._listening += listens
         try:
             await self._answer(exchange, receive, send, [])
@@ -488,26 +488,34 @@ class Serving:
             conversation = self._open(known, token, readable_id(message))
         if self._workers > 1 and is_object(message):
             self._check_worker(message, conversation, readable_id(message))
-        exchange = Exchange(
-            http,
-            conversation.session,
-            self.settings,
-            self._tasks,
-            count,
-            conversation.open_stream,
-            modern=False,
-        )
+        talk = conversation
+
+        def make() -> Exchange:
+            return Exchange(
+                http,
+                talk.session,
+                self.settings,
+                self._tasks,
+                count,
+                talk.open_stream,
+                modern=False,
+            )
+
+        answer = conversation.session.call_at_once(message, http, make)
+        if type(answer) is bytes and len(answer) < LARGE:
+            self.hub.settle(conversation)
+            await write_answer(send, answer)
+            return
+        exchange = _begun(answer, conversation.session, message, make)
         try:
-            conversation.session.take(message, exchange)
             await self._answer(exchange, receive, send, [])
         finally:
             if exchange.done:
                 self._settle(conversation, exchange)
             else:
                 # The client has left; what it asked for goes on, and is kept for its return.
-                left = conversation
                 self.exchanges.add(exchange)
-                exchange.on_done = lambda: self._settle(left, exchange)
+                exchange.on_done = lambda: self._settle(talk, exchange)
 
     def _settle(self, conversation: Conversation, exchange: Exchange) -> None:
         self.exchanges.discard(exchange)
@@ -700,6 +708,21 @@ def parse_body(body: bytes) -> Any:
     finally:
         if pausing:
             gc.enable()
+
+
+def _begun(
+    answer: bytes | Request | None, session: Session, message: Any, make: Callable[[], Exchange]
+) -> Exchange:
+    """The exchange of a message that was not, or not only, answered at once."""
+    if answer is None:
+        exchange = make()
+        session.take(message, exchange)
+    elif isinstance(answer, Request):
+        exchange = cast("Exchange", answer.origin)
+    else:
+        exchange = make()
+        exchange.settle(answer, None)
+    return exchange
 
 
 async def accept(send: Send) -> None:

@@ -20,13 +20,13 @@ from mcpkit.tasks import Tasks
 from mcpkit.transports.http.streams import Connection, Receive, Send, Stream, write
 from mcpkit.types import UNSET
 
-__all__ = ["Exchange", "Lanes", "error_status"]
+__all__ = ["LARGE", "Exchange", "Lanes", "error_status", "write_answer"]
 
 _WATCH_AFTER: Final = 0.1
 """Seconds after which it is worth noticing that a client has gone away; most calls end before."""
 
 _PART: Final = 256 * 1024
-_LARGE: Final = 64 * 1024
+LARGE: Final = 64 * 1024
 """Bytes that no socket takes at once, so that a client may be slow to read them."""
 
 _JSON: Final = (b"content-type", b"application/json")
@@ -52,6 +52,13 @@ def error_status(error: ProtocolError, *, modern: bool, served: bool) -> int:
     if modern:
         return _MODERN_STATUS.get(error.code, 200 if served else 400)
     return 400 if error.code in _BROKEN and not served else 200
+
+
+async def write_answer(send: Send, body: bytes) -> None:
+    """Answer with a result that fits into one write."""
+    headers = [_JSON, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 class Lanes(Channel):
@@ -145,7 +152,7 @@ class Exchange:
     @property
     def is_large(self) -> bool:
         """Whether the client may take long to read the answer."""
-        return self.body is not None and len(self.body) >= _LARGE
+        return self.body is not None and len(self.body) >= LARGE
 
     def push(self, text: bytes) -> None:
         """Take a notification or a question: the answer becomes a stream."""
@@ -325,7 +332,7 @@ class Exchange:
         else:
             headers += (_JSON, (b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
-        if len(body) < _LARGE:
+        if len(body) < LARGE:
             await send({"type": "http.response.body", "body": body})
             return
         # Servers wait for the client before a part of a body, and not after the last one.
