@@ -810,6 +810,14 @@ async def test_a_session_that_cannot_be_ended_is_left(legacy: Site, status: int)
     assert legacy.methods()[-1] == "DELETE"
 
 
+async def test_what_is_sent_after_leaving_is_refused(legacy: Site) -> None:
+    """Such as the answer to a question that the server has put at the last moment."""
+    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+        link = client.link
+    with pytest.raises(ConnectionClosed, match="has left"):
+        await link.send_text(b'{"jsonrpc":"2.0","id":"late","result":{}}')
+
+
 async def test_leaving_waits_for_nobody(legacy: Site) -> None:
     """Neither for the end of the session, nor for the server's own stream."""
 

@@ -498,6 +498,8 @@ class HttpLink:
         Raises:
             ConnectionClosed: There is none.
         """
+        if self._client.is_closed:
+            raise ConnectionClosed("The client has left the server")
         merged = self._headers.copy()
         merged.update({_bytes(name): _bytes(value) for name, value in headers.items()})
         for _ in range(_DETOURS):

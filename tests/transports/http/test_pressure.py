@@ -349,7 +349,7 @@ def test_whoever_reads_slowly_but_steadily_gets_everything(victim: Victim) -> No
 
 def test_giant_bodies_in_parallel_take_bounded_memory(victim: Victim) -> None:
     before = victim.memory()
-    body = json.dumps(tool_call("length", value="x" * 12_000_000)).encode()
+    body = json.dumps(tool_call("length", value="x" * 7_000_000)).encode()
     message = tool_call("length", value="")
     statuses: Counter[int] = Counter()
 
