@@ -37,7 +37,6 @@ from mcpkit.errors import (
     ToolError,
     UrlElicitationRequired,
 )
-from mcpkit.http import HttpOptions, HttpRequest
 from mcpkit.markers import Complete, Depends, Header
 from mcpkit.types import (
     Annotations,
@@ -63,6 +62,7 @@ from mcpkit.types import (
 
 if TYPE_CHECKING:
     from mcpkit.client import Client
+    from mcpkit.http import HttpOptions, HttpRequest
 
 __all__ = [
     "Accepted",
@@ -131,4 +131,8 @@ def __getattr__(name: str) -> Any:
         from mcpkit.client import Client
 
         return Client
+    if name in ("HttpOptions", "HttpRequest"):  # nor, unless it is served so, what HTTP adds
+        import mcpkit.http
+
+        return getattr(mcpkit.http, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

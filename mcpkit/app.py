@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from typing_extensions import TypeVar, Unpack
 
@@ -13,12 +13,14 @@ from mcpkit import define
 from mcpkit.context import ListKind
 from mcpkit.define import PromptOptions, ResourceOptions, ToolOptions
 from mcpkit.errors import RegistrationError
-from mcpkit.http import HttpOptions
 from mcpkit.registry import Registry
 from mcpkit.sealing import secrets_from_environment
 from mcpkit.server import Server, Settings
 from mcpkit.transports import load
 from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
+
+if TYPE_CHECKING:
+    from mcpkit.http import HttpOptions
 
 __all__ = ["MCPKit", "prompt", "resource", "tool"]
 

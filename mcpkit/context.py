@@ -10,7 +10,7 @@ import inspect
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from math import isfinite
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, overload
 
 from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypeVar, Unpack
@@ -30,12 +30,14 @@ from mcpkit.asks import (
 )
 from mcpkit.elicitation import Elicitation
 from mcpkit.errors import InvalidAnswer
-from mcpkit.http import HttpRequest
 from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.wire import implementation_from_wire
 from mcpkit.replay import Replay, Step, typed
 from mcpkit.types import LOG_RANK, Implementation, LogLevel, ResourceContents, is_object
+
+if TYPE_CHECKING:
+    from mcpkit.http import HttpRequest
 
 __all__ = ["Client", "Context", "Delivery", "ListKind", "Peer", "SyncContext"]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import count
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from mcpkit.errors import (
     InvalidParams,
@@ -22,12 +22,14 @@ from mcpkit.errors import (
     ProtocolError,
     UnsupportedProtocolVersion,
 )
-from mcpkit.http import HttpRequest
 from mcpkit.protocol import headers, messages
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Method, Notice, Revision
 from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISIONS
 from mcpkit.types import LOG_RANK, UNSET, Unset, is_array, is_object
+
+if TYPE_CHECKING:
+    from mcpkit.http import HttpRequest
 
 __all__ = [
     "Answer",
