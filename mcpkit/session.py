@@ -55,13 +55,14 @@ from mcpkit.protocol.connection import (
     Event,
     Notification,
     Origin,
+    PlainCall,
     Refused,
     Request,
     State,
 )
 from mcpkit.protocol.headers import check_name
 from mcpkit.protocol.messages import Id, encode, members, parse, result_text
-from mcpkit.protocol.revision import Notice, Revision
+from mcpkit.protocol.revision import Method, Notice, Revision
 from mcpkit.questions import Questions, RootsHandler
 from mcpkit.registry import Tool
 from mcpkit.replay import Replay, Step, Suspended
@@ -380,7 +381,7 @@ class Session:
         except InvalidArguments:
             return None
         attempt = _Attempt(self, message, make_origin)
-        cancel = self._tasks.start(self._attempt(attempt, tool, values, call.revision))
+        cancel = self._tasks.start(self._attempt(attempt, tool, values, call))
         if attempt.members is not None:
             return result_text(call.id, attempt.members)
         context = attempt.context
@@ -389,7 +390,7 @@ class Session:
         return context.request
 
     async def _attempt(
-        self, attempt: _Attempt, tool: Tool, values: dict[str, Any], revision: Revision
+        self, attempt: _Attempt, tool: Tool, values: dict[str, Any], call: PlainCall
     ) -> None:
         try:
             rendered = tool.output.render(await tool.plan.fn(**values))
@@ -400,16 +401,13 @@ class Session:
             context = attempt.context
             await self._run(context.request, context, tool_failed(tool, context, error))
             return
-        members = tool_members(tool, rendered, revision)
-        if attempt.is_request or rendered.meta is not None:
+        reply = Reply(tool_members(tool, rendered, call.revision), rendered.meta)
+        if attempt.is_request:
             request = attempt.context.request
-            self._succeed(request, Reply(members, rendered.meta))
+            self._succeed(request, reply)
             self._ended(request)
-        elif revision.stamped:
-            info = self.server.info_meta(revision)
-            attempt.members = b'%b,"resultType":"complete","_meta":{%b}' % (members, info)
         else:
-            attempt.members = members
+            attempt.members = self._stamp(call.revision, call.known, reply)
 
     def request_of(self, message: Any, make_origin: Callable[[], Origin] | None) -> Context[Any]:
         """The context of a plain call that is to be a request after all."""
@@ -685,7 +683,8 @@ class Session:
 
     def _succeed(self, request: Request, reply: Reply) -> None:
         if self._connection.is_in_flight(request):
-            text = self._connection.send_result(request, self._stamp(request, reply))
+            stamped = self._stamp(request.revision, request.known, reply)
+            text = self._connection.send_result(request, stamped)
             self._channel.answer(request, text)
 
     def _fail(self, request: Request, error: ProtocolError) -> None:
@@ -696,16 +695,15 @@ class Session:
         if self._connection.is_in_flight(request):
             self._channel.answer(request, self._connection.forget(request))
 
-    def _stamp(self, request: Request, reply: Reply) -> bytes:
+    def _stamp(self, revision: Revision, known: Method, reply: Reply) -> bytes:
         """The members of a result, with those that its revision adds to every one."""
-        revision = request.revision
         text = reply.members
         if not revision.stamped:
             if reply.meta is None:
                 return text
             return (text + b"," if text else b"") + members({"_meta": reply.meta})
         stamp = b'"resultType":' + encode(reply.kind)
-        if request.known.cacheable and reply.kind == "complete":  # CACHE-2
+        if known.cacheable and reply.kind == "complete":  # CACHE-2
             settings = self.server.settings
             ttl = settings.ttl if reply.ttl is None else reply.ttl
             scope = encode(reply.cache_scope or settings.cache_scope)

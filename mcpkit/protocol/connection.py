@@ -226,6 +226,7 @@ class PlainCall(NamedTuple):
     name: str
     arguments: dict[str, Any]
     revision: Revision
+    known: Method
 
 
 Event: TypeAlias = Request | Notification | Cancelled | Answer | Refused | Dropped
@@ -509,7 +510,8 @@ class Connection:
             return None
         if revision is None:
             return None
-        return PlainCall(id, name, cast("dict[str, Any]", arguments), revision)
+        known = revision.methods[_CALL]
+        return PlainCall(id, name, cast("dict[str, Any]", arguments), revision, known)
 
     # --- what is sent -----------------------------------------------------------------------------
 

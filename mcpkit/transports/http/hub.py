@@ -140,12 +140,9 @@ class Conversation(Lanes):
 
     def retire(self, stream: Stream) -> None:
         """A request has been answered on its stream: keep that only for as long as it is of use."""
-        delivered = not stream.has_more
-        patience = (
-            min(_DELIVERED, self._settings.replay_time)
-            if delivered
-            else (self._settings.replay_time)
-        )
+        patience = self._settings.replay_time
+        if not stream.has_more:
+            patience = min(_DELIVERED, patience)
         self._hub.tasks.later(patience, lambda: self._drop(stream))
 
     def _drop(self, stream: Stream) -> None:
@@ -174,11 +171,6 @@ class Conversation(Lanes):
             self.standalone = None
             self.session.detach()
             self._hub.settle(self)
-
-    def end_streams(self) -> None:
-        """Let go of the stream that a GET has opened."""
-        if self.standalone is not None and self.standalone.connection is not None:
-            self.standalone.connection.let_go()
 
     def discard(self) -> None:
         """Keep nothing."""
