@@ -1,28 +1,44 @@
-"""The command line: one file for each command, joined here."""
+"""The command line: one file for each command, named in one table (`mcpkit.cli.commands`)."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from mcpkit.cli.run import run
+from mcpkit.cli.commands import SETTINGS, Commands
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="mcpkit",
-    help="MCP servers from decorated Python functions.",
+    cls=Commands,
+    context_settings=SETTINGS,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    epilog="mcpkit COMMAND --help explains a command, with examples.",
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"mcpkit {version('mcpkit')}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and leave.", callback=_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
     """MCP servers from decorated Python functions."""
-
-
-app.command()(run)
 
 
 def main() -> None:

@@ -7,11 +7,12 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from mcpkit.cli.target import TargetError, load_app
+from mcpkit.cli.terminal import fail
 from mcpkit.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit.server import log
 from mcpkit.transports import TRANSPORTS
@@ -203,9 +204,3 @@ def _folder_of(target: str) -> Path:
     while (folder / "__init__.py").is_file():
         folder = folder.parent
     return folder
-
-
-def fail(message: str) -> NoReturn:
-    """Say what is wrong in one line, and leave with exit code 2."""
-    typer.echo(f"mcpkit: {message}", err=True)
-    raise typer.Exit(2)

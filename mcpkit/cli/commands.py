@@ -1,0 +1,94 @@
+"""The table of commands, and how they are loaded and show their help.
+
+A command's module is imported when it is used: ``mcpkit --help`` needs none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+__all__ = ["COMMANDS", "Command", "Commands", "Listed"]
+
+SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Listed(NamedTuple):
+    """A command as the table has it.
+
+    Args:
+        module: Where the function of the same name is.
+        section: The heading it is listed under.
+        help: What it does, in one line.
+    """
+
+    module: str
+    section: str
+    help: str
+
+
+_MAKE, _LOOK, _SHARE = "Make and serve", "Look and try", "Hand over"
+
+COMMANDS: Final[dict[str, Listed]] = {
+    "new": Listed("mcpkit.cli.new", _MAKE, "Write a project to start from."),
+    "run": Listed("mcpkit.cli.run", _MAKE, "Serve an app on stdio or over HTTP."),
+    "inspect": Listed("mcpkit.cli.inspect", _LOOK, "Show what a server offers, and what it costs."),
+    "call": Listed("mcpkit.cli.call", _LOOK, "Call a tool."),
+    "read": Listed("mcpkit.cli.read", _LOOK, "Read a resource."),
+    "prompt": Listed("mcpkit.cli.prompt", _LOOK, "Get a prompt."),
+    "check": Listed("mcpkit.cli.check", _LOOK, "Find what hosts and models will stumble over."),
+    "install": Listed("mcpkit.cli.install", _SHARE, "Put a server into a host's configuration."),
+}
+"""Name → what is known of a command without loading it, in the order of the help."""
+
+
+class Command(TyperCommand):
+    """A command whose help shows its options in sections."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the sections: arguments, options, then those with a heading of their own."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            heading = getattr(parameter, "rich_help_panel", None) or kind
+            sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
+class Commands(TyperGroup):
+    """The commands of the table."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name, its module imported now; None if there is none."""
+        listed = COMMANDS.get(cmd_name)
+        if listed is None:
+            return None
+        function: Callable[..., Any] = getattr(import_module(listed.module), cmd_name)
+        alone = typer.Typer(
+            add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+        )
+        alone.command(cmd_name, cls=Command, context_settings=SETTINGS)(function)
+        return typer.main.get_command(alone)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the table, section by section."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, listed in COMMANDS.items():
+            sections.setdefault(listed.section, []).append((name, listed.help))
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)

@@ -1,0 +1,126 @@
+"""From what is written on the command line to a connected client.
+
+For the commands that look and try. A server is started as a host starts it: as a process, with
+its stdout kept for the protocol.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import typer
+
+from mcpkit.cli.terminal import fail
+from mcpkit.client import Client, is_url
+from mcpkit.errors import ConnectionClosed, MCPKitError
+
+__all__ = ["command_for", "connected", "headers_from", "is_python", "run_async"]
+
+T = TypeVar("T")
+
+
+def is_python(target: str) -> bool:
+    """Whether `mcpkit run` serves it: a file or module, rather than a command or URL."""
+    if is_url(target):
+        return False
+    place, _, name = target.rpartition(":")
+    for each in (target, place if name.isidentifier() else ""):
+        if each.endswith(".py"):
+            return True
+        if each and all(part.isidentifier() for part in each.split(".")):
+            return shutil.which(each) is None and _is_module(each)
+    return False
+
+
+def _is_module(name: str) -> bool:
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):  # of its parent, which says so when it is run
+        return find_spec(name.partition(".")[0]) is not None
+
+
+def command_for(target: str) -> list[str]:
+    """The command that serves a target on stdio.
+
+    Args:
+        target: ``server.py``, ``server.py:app``, ``package.module``, ``package.module:app``, or a
+            command line. Not a URL.
+
+    Raises:
+        typer.Exit: It is none of these; that has been said.
+    """
+    if is_python(target):
+        place = target.rpartition(":")[0] if not Path(target).exists() else target
+        if (place or target).endswith(".py") and not Path(place or target).is_file():
+            fail(f"there is no file {place or target}")
+        return [sys.executable, "-m", "mcpkit", "run", target]
+    try:
+        command = shlex.split(target)
+    except ValueError as error:
+        fail(f"{target!r} is no command line: {error}")
+    if not command or shutil.which(command[0]) is None:
+        fail(f"{target!r} is no file, module, command or URL")
+    return command
+
+
+def headers_from(lines: Sequence[str] | None) -> dict[str, str]:
+    """HTTP headers from ``--header "Name: value"``.
+
+    Raises:
+        typer.Exit: One has no colon; that has been said.
+    """
+    headers: dict[str, str] = {}
+    for line in lines or ():
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            fail(f"--header {line!r}: write it as 'Name: value'")
+        headers[name.strip()] = value.strip()
+    return headers
+
+
+@asynccontextmanager
+async def connected(target: str, **options: Any) -> AsyncGenerator[Client, None]:
+    """A client that is connected to a target.
+
+    Args:
+        target: A file, a module, a command line, or a URL.
+        options: Of `Client`.
+
+    Raises:
+        typer.Exit: There is no such server, it cannot be started or does not speak MCP, or it is
+            gone; that has been said, in one line, with exit code 2.
+    """
+    where = target if is_url(target) else command_for(target)
+    entered = False
+    try:
+        async with Client(where, name="mcpkit-cli", **options) as client:
+            entered = True
+            yield client
+    except ConnectionClosed as error:
+        if is_url(target):
+            fail(f"{target}: {error}")
+        fail("the server has ended" if entered else "the server ended before it answered")
+    except TimeoutError:
+        fail(f"{target} did not answer in time; --timeout allows more")
+    except (MCPKitError, OSError, ImportError, ValueError) as error:
+        if entered:
+            raise
+        fail(f"{target}: {error}")
+
+
+def run_async(main: Callable[[], Awaitable[T]]) -> T:
+    """Run a command's coroutine; Ctrl-C leaves with exit code 130 and without a traceback."""
+    try:
+        return anyio.run(main)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None

@@ -1,0 +1,49 @@
+"""How every command speaks: answers on stdout, everything else on stderr; colours on terminals.
+
+Exit codes, the same for all commands: 0 it worked; 1 it was done, and the answer is bad news (a
+tool that failed, a check that found something); 2 it could not be done (a wrong argument, no such
+server); 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["BAD_NEWS", "FAILED", "fail", "is_interactive", "on_stderr", "on_stdout"]
+
+BAD_NEWS: Final = 1
+FAILED: Final = 2
+
+
+@cache
+def on_stdout() -> Console:
+    """For answers. Knows NO_COLOR, and whether stdout is a terminal."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+@cache
+def on_stderr() -> Console:
+    """For what is said beside the answer: progress, logs, questions."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def is_interactive() -> bool:
+    """Whether somebody sits at the terminal who can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def fail(message: str) -> NoReturn:
+    """Say what is wrong in one line, and leave with exit code 2."""
+    typer.echo(f"mcpkit: {message}", err=True)
+    raise typer.Exit(FAILED)
