@@ -59,15 +59,21 @@ class HttpRequest:
         scope: Of the ASGI connection, as the server and the host's middleware have filled it.
         principal: Who sent it, as the host's authentication or the endpoint's ``principal`` says;
             None if nobody does.
+        raw: What `by_name` makes of the headers, if that is at hand.
     """
 
     __slots__ = ("_headers", "principal", "raw", "scope")
 
-    def __init__(self, scope: Scope, principal: str | None = None) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        principal: str | None = None,
+        raw: Mapping[bytes, bytes] | None = None,
+    ) -> None:
         self.scope = scope
         self.principal = principal
         self._headers: Headers | None = None
-        self.raw: Mapping[bytes, bytes] = by_name(scope["headers"])
+        self.raw: Mapping[bytes, bytes] = by_name(scope["headers"]) if raw is None else raw
         """The headers by lower-case name, as bytes."""
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol, TypeVar, cast
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import anyio
 import anyio.from_thread
@@ -31,7 +31,6 @@ from mcpkit.errors import (
     PublicError,
     ResourceNotFound,
 )
-from mcpkit.http import HttpRequest
 from mcpkit.operations import (
     EMPTY,
     OPERATIONS,
@@ -164,18 +163,21 @@ class _Running:
         self.cancel = cancel
 
 
+Become: TypeAlias = "Callable[[], tuple[Session, Origin]]"
+"""What a plain call is as a request: whose, and what its answer goes to."""
+
+
 class _Attempt:
     """A plain call that may be over before it has to become a request."""
 
-    __slots__ = ("_context", "_make_origin", "_message", "_session", "members")
+    __slots__ = ("_become", "_context", "_message", "members", "session")
 
-    def __init__(
-        self, session: Session, message: Any, make_origin: Callable[[], Origin] | None
-    ) -> None:
+    def __init__(self, session: Session, message: Any, become: Become | None) -> None:
         self.members: bytes | None = None
-        self._session = session
+        self.session = session
+        """Whose request it is, once it is one."""
         self._message = message
-        self._make_origin = make_origin
+        self._become = become
         self._context: Context[Any] | None = None
 
     @property
@@ -187,7 +189,10 @@ class _Attempt:
     def context(self) -> Context[Any]:
         """Of the request, which it becomes now at the latest."""
         if self._context is None:
-            self._context = self._session.request_of(self._message, self._make_origin)
+            origin = None
+            if self._become is not None:
+                self.session, origin = self._become()
+            self._context = self.session.request_of(self._message, origin)
         return self._context
 
 
@@ -353,8 +358,8 @@ class Session:
     def call_at_once(
         self,
         message: Any,
-        http: HttpRequest | None = None,
-        make_origin: Callable[[], Origin] | None = None,
+        headers: Mapping[bytes, bytes] | None = None,
+        become: Become | None = None,
     ) -> bytes | Request | None:
         """The short way of a message that calls a tool which wants nothing but its arguments.
 
@@ -363,14 +368,14 @@ class Session:
 
         Args:
             message: A JSON value.
-            http: What it arrived in, if that was HTTP.
-            make_origin: Makes what the answer goes to, if it cannot be given at once.
+            headers: By lower-case name, if it arrived over HTTP.
+            become: Called if it has to become a request, and is not one of this session.
 
         Returns:
             The answer; the request, if that is begun and answers through the channel; None if the
             message has to be taken.
         """
-        call = self._connection.plain_call(message, http)
+        call = self._connection.plain_call(message, headers)
         if call is None:
             return None
         tool = self.server.registry.tools.get(call.name)
@@ -380,13 +385,14 @@ class Session:
             values = tool.arguments.validate(call.arguments)
         except InvalidArguments:
             return None
-        attempt = _Attempt(self, message, make_origin)
+        attempt = _Attempt(self, message, become)
         cancel = self._tasks.start(self._attempt(attempt, tool, values, call))
         if attempt.members is not None:
             return result_text(call.id, attempt.members)
         context = attempt.context
-        if self._connection.is_in_flight(context.request):
-            self._running[context.request] = _Running(context, cancel)
+        owner = attempt.session
+        if owner._connection.is_in_flight(context.request):
+            owner._running[context.request] = _Running(context, cancel)
         return context.request
 
     async def _attempt(
@@ -399,19 +405,19 @@ class Session:
         except BaseException as error:
             # From here on it is a request like any other.
             context = attempt.context
-            await self._run(context.request, context, tool_failed(tool, context, error))
+            failed = tool_failed(tool, context, error)
+            await attempt.session._run(context.request, context, failed)
             return
         reply = Reply(tool_members(tool, rendered, call.revision), rendered.meta)
         if attempt.is_request:
-            request = attempt.context.request
-            self._succeed(request, reply)
-            self._ended(request)
+            request, owner = attempt.context.request, attempt.session
+            owner._succeed(request, reply)
+            owner._ended(request)
         else:
             attempt.members = self._stamp(call.revision, call.known, reply)
 
-    def request_of(self, message: Any, make_origin: Callable[[], Origin] | None) -> Context[Any]:
+    def request_of(self, message: Any, origin: Origin | None) -> Context[Any]:
         """The context of a plain call that is to be a request after all."""
-        origin = None if make_origin is None else make_origin()
         [request] = self._connection.take(message, origin)
         assert type(request) is Request
         return Context(request, self, self.server.state)

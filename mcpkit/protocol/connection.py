@@ -479,7 +479,7 @@ class Connection:
             text = batch.settle(text)
         return Refused(error, id, text)
 
-    def plain_call(self, message: Any, http: HttpRequest | None = None) -> PlainCall | None:
+    def plain_call(self, message: Any, repeated: headers.Headers | None = None) -> PlainCall | None:
         """What to call, if a message is nothing but the call of a tool; None says nothing.
 
         Most messages are, and for them a few looks replace what `take` finds out step by step. It
@@ -487,31 +487,32 @@ class Connection:
 
         Args:
             message: A JSON value.
-            http: What it arrived in, if that was HTTP.
+            repeated: The headers that it arrived with, if that was over HTTP.
         """
-        if type(message) is not dict:
+        fields: dict[str, Any] = message
+        if type(message) is not dict or len(fields) != 4:  # jsonrpc, id, method, params
             return None
-        message = cast("dict[str, Any]", message)
-        if len(message) != 4:  # jsonrpc, id, method, params
+        id, params = fields.get("id"), fields.get("params")
+        if fields.get("method") != _CALL or fields.get("jsonrpc") != "2.0":
             return None
-        id, params = message.get("id"), message.get("params")
-        if message.get("method") != _CALL or message.get("jsonrpc") != "2.0":
+        if type(params) is not dict or not (type(id) is int or type(id) is str):
             return None
-        if type(params) is not dict or not messages.is_id(id) or id in self._in_flight:
+        if id in self._in_flight:
             return None
-        params = cast("dict[str, Any]", params)
-        name, arguments = params.get("name"), params.get("arguments")
+        members = cast("dict[str, Any]", params)
+        name, arguments = members.get("name"), members.get("arguments")
         if type(name) is not str or type(arguments) is not dict:
             return None
         revision = self.revision
-        if len(params) == 3:
-            revision = _announced_plainly(params.get("_meta"), name, http)
-        elif len(params) != 2 or self._announced_only:
+        if len(members) == 3:
+            revision = _announced_plainly(members.get("_meta"), name, repeated)
+        elif len(members) != 2 or self._announced_only:
             return None
         if revision is None:
             return None
-        known = revision.methods[_CALL]
-        return PlainCall(id, name, cast("dict[str, Any]", arguments), revision, known)
+        return PlainCall(
+            id, name, cast("dict[str, Any]", arguments), revision, revision.methods[_CALL]
+        )
 
     # --- what is sent -----------------------------------------------------------------------------
 
@@ -577,7 +578,7 @@ class Connection:
         return id, messages.request_text(id, method, params)
 
 
-def _announced_plainly(meta: Any, name: str, http: HttpRequest | None) -> Revision | None:
+def _announced_plainly(meta: Any, name: str, repeated: headers.Headers | None) -> Revision | None:
     """The revision of a call, if its ``_meta`` says who calls and nothing else."""
     if type(meta) is not dict:
         return None
@@ -588,7 +589,7 @@ def _announced_plainly(meta: Any, name: str, http: HttpRequest | None) -> Revisi
         return None
     if len(meta) != 2 and (len(meta) != 3 or type(meta.get(CLIENT_INFO_KEY)) is not dict):
         return None
-    if http is not None and not headers.repeat(http.raw, revision.version, _CALL, name):
+    if repeated is not None and not headers.repeat(repeated, revision.version, _CALL, name):
         return None
     return revision
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from mcpkit.http import HttpSettings, Scope
 from mcpkit.server import log
-from mcpkit.transports.http.endpoint import Endpoint, Refusal, refuse
+from mcpkit.transports.http.endpoint import Endpoint
 from mcpkit.transports.http.guard import spelled
+from mcpkit.transports.http.refusal import Refusal, refuse
 from mcpkit.transports.http.runtime import Life, Runtime
+from mcpkit.transports.http.sockets import Shortcut
 from mcpkit.transports.http.streams import Receive, Send
 
 if TYPE_CHECKING:
@@ -29,7 +32,10 @@ _PREFLIGHT_AGE: Final = 600
 def route_path(scope: Scope) -> str:
     """The path of a request below whatever prefix the app is mounted at, or a proxy has."""
     path: str = scope["path"]
-    root: str = scope.get("root_path", "").rstrip("/")
+    root: str = scope.get("root_path", "")
+    if not root:
+        return path
+    root = root.rstrip("/")
     if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
         return path[len(root) :]
     return path
@@ -77,6 +83,13 @@ class Application:
         if health:
             self._places[(prefix or "").rstrip("/") + health] = _healthy
         self._mounted = None if prefix is not None else self._places[base]
+
+    @property
+    def shortcuts(self) -> Mapping[bytes, Shortcut]:
+        """How a server of our own may answer short calls; nothing if something is in between."""
+        if self.settings.cors:
+            return {}
+        return {quote(self._base or "/").encode(): self._endpoint.answer_at_once}
 
     @property
     def paths(self) -> Iterable[str]:

@@ -7,7 +7,7 @@ waiting ──last word──▶ JSON
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
@@ -20,7 +20,10 @@ from mcpkit.tasks import Tasks
 from mcpkit.transports.http.streams import Connection, Receive, Send, Stream, write
 from mcpkit.types import UNSET
 
-__all__ = ["LARGE", "Exchange", "Lanes", "error_status", "write_answer"]
+if TYPE_CHECKING:
+    from mcpkit.transports.http.hub import Conversation
+
+__all__ = ["JSON", "LARGE", "Exchange", "Lanes", "error_status", "write_answer"]
 
 _WATCH_AFTER: Final = 0.1
 """Seconds after which it is worth noticing that a client has gone away; most calls end before."""
@@ -29,7 +32,7 @@ _PART: Final = 256 * 1024
 LARGE: Final = 64 * 1024
 """Bytes that no socket takes at once, so that a client may be slow to read them."""
 
-_JSON: Final = (b"content-type", b"application/json")
+JSON: Final = (b"content-type", b"application/json")
 _BROKEN: Final = frozenset({-32700, -32600})
 _MODERN_STATUS: Final = {
     -32601: 404,
@@ -56,7 +59,7 @@ def error_status(error: ProtocolError, *, modern: bool, served: bool) -> int:
 
 async def write_answer(send: Send, body: bytes) -> None:
     """Answer with a result that fits into one write."""
-    headers = [_JSON, (b"content-length", b"%d" % len(body))]
+    headers = [JSON, (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
@@ -114,6 +117,8 @@ class Exchange:
     """
 
     # Most of these change in few exchanges only.
+    conversation: Conversation | None = None
+    """The session that it belongs to, if that outlives it."""
     body: bytes | None = None
     error: ProtocolError | None = None
     status = 202
@@ -330,7 +335,7 @@ class Exchange:
             body = b""
             headers.append((b"content-length", b"0"))
         else:
-            headers += (_JSON, (b"content-length", b"%d" % len(body)))
+            headers += (JSON, (b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         if len(body) < LARGE:
             await send({"type": "http.response.body", "body": body})

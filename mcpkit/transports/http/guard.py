@@ -6,7 +6,7 @@ import ipaddress
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -42,12 +42,19 @@ class Guard:
             OrderedDict()
         )
 
-    def refusal(self, http: HttpRequest) -> str | None:
-        """Why a request is refused; None if it is not."""
+    def refusal(
+        self, headers: Mapping[bytes, bytes], server: Sequence[object] | None
+    ) -> str | None:
+        """Why a request is refused; None if it is not.
+
+        Args:
+            headers: By lower-case name.
+            server: The address that it has arrived at, as the ASGI scope has it.
+        """
         loopback = self._loopback
         if loopback is None:
-            loopback = _is_loopback_server(http.scope.get("server"))
-        key = (http.raw.get(b"host"), http.raw.get(b"origin"), loopback)
+            loopback = _is_loopback_server(server)
+        key = (headers.get(b"host"), headers.get(b"origin"), loopback)
         try:
             return self._known[key]
         except KeyError:

@@ -251,6 +251,7 @@ def serve_on(
             read_timeout=application.settings.body_timeout,
             write_timeout=application.settings.write_timeout,
             grace=application.settings.grace,
+            shortcuts=application.shortcuts,
         ),
     )
     server = Server(config, announce, numbers)

@@ -18,7 +18,10 @@ from mcpkit.protocol.connection import Request
 from mcpkit.server import log
 from mcpkit.session import Channel, Session
 from mcpkit.transports import Served
-from mcpkit.transports.http.endpoint import Endpoint, Refusal, Serving, accept, parse_body, refuse
+from mcpkit.transports.http.bodies import parse_body
+from mcpkit.transports.http.endpoint import Endpoint, Serving, accept
+from mcpkit.transports.http.heads import TOO_LONG, is_too_long
+from mcpkit.transports.http.refusal import Refusal, refuse
 from mcpkit.transports.http.streams import Receive, Send, Stream, Unread
 
 __all__ = ["OldEndpoints", "run"]
@@ -170,7 +173,10 @@ class OldEndpoints:
             old = self._sessions.get(id)
             if old is None or old.principal != http.principal:  # SSE-6
                 raise Refusal(404, "Session not found: open the stream first")
-            body = await serving.read(http.raw, receive)
+            if is_too_long(http.raw, serving.settings.max_body):
+                raise Refusal(413, TOO_LONG % serving.settings.max_body)
+            serving.check_room()
+            body = await serving.bodies.read(receive)
             if body is None:
                 return
             message = parse_body(body)

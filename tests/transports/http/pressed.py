@@ -135,9 +135,9 @@ async def state(objects: bool = False) -> dict[str, int]:
                 "exchanges": len(each.exchanges),
                 "streams": len(each.streams),
                 "posted": len(each.posted),
-                "arriving": each._arriving,
+                "arriving": each.bodies.arriving,
                 "listening": each._listening,
-                "body bytes": each._body_bytes,
+                "body bytes": each.bodies.size,
             }
         elif type(each) is OldEndpoints:
             found["old sessions"] = len(each._sessions)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit.http import HttpRequest, HttpSettings
+from mcpkit.http import HttpSettings
 from mcpkit.transports.http import run
 from mcpkit.transports.http.guard import Guard
 from tests.transports.http.conftest import Serve
@@ -134,8 +134,7 @@ def refusal(
         for name, value in ((b"host", host), (b"origin", origin))
         if value is not None
     ]
-    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": headers, "server": server}
-    return guard.refusal(HttpRequest(scope))
+    return guard.refusal(dict(headers), server)
 
 
 # --- Host -----------------------------------------------------------------------------------------

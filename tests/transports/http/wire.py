@@ -24,6 +24,7 @@ import uvicorn
 from mcpkit import MCPKit
 from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
 from mcpkit.protocol.revisions import HANDSHAKE, PER_REQUEST, REVISIONS
+from mcpkit.transports.http.sockets import Shortcut, bounded
 
 __all__ = [
     "BATCHES",
@@ -445,15 +446,21 @@ class Host:
     def __init__(self, port: int) -> None:
         self.port = port
         self.opened: list[Exchange] = []
+        self.shortcuts: dict[bytes, Shortcut] = {}
+        self.applied = 0
+        """How many requests have come to the application."""
         self._sites: list[Any] = []
 
     def serve(self, app: MCPKit[Any], stage: Stage | None = None, **options: Any) -> Site:
         """Serve an app at an address that no other has."""
         path = f"/{len(self._sites)}/mcp"
-        self._sites.append(app.asgi(path=path, **options))
+        made = app.asgi(path=path, **options)
+        self._sites.append(made)
+        self.shortcuts.update(made.shortcuts)
         return Site(self, app, stage or Stage(), path)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.applied += 1
         path: str = scope["path"]
         await self._sites[int(path.split("/")[1])](scope, receive, send)
 
@@ -472,8 +479,16 @@ def hosting() -> Iterator[Host]:
     """Run a server in a thread."""
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
         host = Host(listener.getsockname()[1])
+        # As `mcpkit run` serves, but without its limits: they have tests of their own.
+        protocol = bounded(read_timeout=60, write_timeout=60, grace=5, shortcuts=host.shortcuts)
         config = uvicorn.Config(
-            host, lifespan="off", ws="none", log_level="critical", timeout_graceful_shutdown=1
+            host,
+            http=protocol,
+            lifespan="off",
+            ws="none",
+            log_level="critical",
+            access_log=False,
+            timeout_graceful_shutdown=1,
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

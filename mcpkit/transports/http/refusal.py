@@ -1,0 +1,60 @@
+"""Requests that are answered with a status and an error, and not served."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from mcpkit.errors import InternalError, InvalidRequest, ProtocolError
+from mcpkit.protocol.messages import Id, error_text
+from mcpkit.transports.http.streams import Send
+from mcpkit.types import UNSET, Unset
+
+__all__ = ["Pairs", "Refusal", "refuse", "retry_after"]
+
+Pairs: TypeAlias = list[tuple[bytes, bytes]]
+"""Headers of a response."""
+
+
+class Refusal(Exception):
+    """A request that is answered with a status and an error, and not served.
+
+    Args:
+        status: Of HTTP.
+        error: For the body.
+        id: Of the request, if it is known by then (ERR-5).
+        headers: Of the response, in addition.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        error: ProtocolError | str,
+        id: Id | Unset = UNSET,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:
+        if isinstance(error, str):
+            error = InvalidRequest(error) if status < 500 else InternalError(error)
+        super().__init__(str(error))
+        self.status = status
+        self.error = error
+        self.id = id
+        self.headers = headers
+
+
+async def refuse(send: Send, refusal: Refusal) -> None:
+    """Answer with a refusal: an error as JSON-RPC has it (MSG-8)."""
+    body = error_text(refusal.id, refusal.error)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        *refusal.headers,
+    ]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def retry_after(seconds: float) -> Pairs:
+    """The header that says when to come back."""
+    return [(b"retry-after", b"%d" % max(1, math.ceil(seconds)))]

@@ -1,0 +1,292 @@
+"""Short calls under mcpkit's own server: answered where they arrive, and nobody can tell."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mcpkit import MCPKit
+from mcpkit.http import Scope
+from tests.transports.http.attack import Raw, post_head
+from tests.transports.http.wire import (
+    LEGACY,
+    MODERN,
+    VERSIONS,
+    Host,
+    Site,
+    Stage,
+    announced,
+    called,
+    initialize,
+    request,
+)
+
+taken = pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="needs handlers that begin where they are called"
+)
+
+
+class Line:
+    """A connection on which one client calls again and again."""
+
+    def __init__(self, site: Site, version: str = MODERN) -> None:
+        self.site = site
+        self.raw = Raw(site.host.port)
+        self.version = version
+        self.session: dict[str, str] = {}
+        if version in LEGACY:
+            headers, _ = self.ask(initialize(version))
+            self.session = {
+                "Mcp-Session-Id": headers["mcp-session-id"],
+                "MCP-Protocol-Version": version,
+            }
+
+    def head(self, message: Any, **more: str) -> bytes:
+        body = json.dumps(message).encode()
+        headers = {**self.session, "Content-Length": str(len(body)), **more}
+        params = message.get("params", {})
+        if self.version == MODERN:
+            headers |= {"MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
+            if "name" in params:
+                headers["Mcp-Name"] = params["name"]
+        return post_head(self.site.path, headers)
+
+    def text(self, message: Any, **more: str) -> bytes:
+        return self.head(message, **more) + json.dumps(message).encode()
+
+    def answer(self) -> tuple[dict[str, str], Any]:
+        """The headers of the next answer in lower case, and what it says."""
+        lines = self.raw.until(b"\r\n\r\n").decode().split("\r\n")[:-2]
+        headers = {"status": lines[0].split(" ", 1)[1]}
+        for line in lines[1:]:
+            name, _, value = line.partition(": ")
+            headers[name.lower()] = value
+        body = b""
+        while missing := int(headers["content-length"]) - len(body):
+            part = self.raw.socket.recv(missing)
+            assert part
+            body += part
+        return headers, json.loads(body) if body else None
+
+    def ask(self, message: Any, **more: str) -> tuple[dict[str, str], Any]:
+        self.raw.send(self.text(message, **more))
+        return self.answer()
+
+    def message(self, tool: str, id: int = 7, **arguments: Any) -> dict[str, Any]:
+        if self.version == MODERN:
+            return announced(id, "tools/call", name=tool, arguments=arguments)
+        return request(id, "tools/call", called(tool, arguments))
+
+    def call(self, tool: str, id: int = 7, **arguments: Any) -> Any:
+        headers, answer = self.ask(self.message(tool, id, **arguments))
+        assert headers["status"] == "200 OK", (headers, answer)
+        assert answer["id"] == id
+        return answer["result"]
+
+
+class Served:
+    """An app whose calls are counted."""
+
+    def __init__(self, serve_on: Host) -> None:
+        self.stage = Stage()
+        self.begun: list[str] = []
+        app = MCPKit("short")
+
+        @app.tool
+        async def add(a: int, b: int) -> int:
+            self.begun.append("add")
+            return a + b
+
+        @app.tool
+        async def wait(name: str) -> str:
+            self.begun.append("wait")
+            await self.stage.wait(name)
+            return f"waited for {name}"
+
+        @app.tool
+        async def large(size: int) -> str:
+            return "x" * size
+
+        @app.tool
+        async def broken() -> str:
+            self.begun.append("broken")
+            raise RuntimeError("s3cret")
+
+        self.lines: list[Line] = []
+        self.site = serve_on.serve(app, self.stage)
+        self.line().call("add", a=0, b=0)  # the first request of all begins the app
+        self.begun.clear()
+
+    def line(self, version: str = MODERN) -> Line:
+        self.lines.append(Line(self.site, version))
+        return self.lines[-1]
+
+
+@pytest.fixture
+def served(host: Host) -> Iterator[Served]:
+    served = Served(host)
+    yield served
+    for line in served.lines:
+        line.raw.socket.close()
+
+
+@pytest.fixture(params=VERSIONS)
+def line(request: pytest.FixtureRequest, served: Served) -> Line:
+    line = served.line(request.param)
+    line.call("add", id=1, a=0, b=0)  # the first call of a session makes room for it
+    served.begun.clear()
+    return line
+
+
+# --- which requests take it -----------------------------------------------------------------------
+
+
+@taken
+def test_a_short_call_does_not_come_to_the_application(line: Line, host: Host) -> None:
+    before = host.applied
+    assert line.call("add", a=1, b=2)["content"] == [{"type": "text", "text": "3"}]
+    assert host.applied == before
+
+
+def test_what_is_no_call_of_a_plain_tool_comes_to_the_application(line: Line, host: Host) -> None:
+    before = host.applied
+    message = announced(8, "tools/list") if line.version == MODERN else request(8, "tools/list")
+    _, answer = line.ask(message)
+    assert [tool["name"] for tool in answer["result"]["tools"]] == [
+        "add",
+        "wait",
+        "large",
+        "broken",
+    ]
+    assert host.applied == before + 1
+
+
+@pytest.mark.parametrize("size", [10, 70_000, 1_000_000])
+def test_an_answer_of_any_length_arrives_whole(line: Line, size: int) -> None:
+    assert line.call("large", size=size)["content"][0]["text"] == "x" * size
+
+
+def test_both_ways_give_the_same_answer(line: Line, served: Served) -> None:
+    short, long = line.ask(line.message("add", a=1, b=2)), served.line(line.version)
+    message = long.message("add", a=1, b=2)
+    message["params"]["_meta"] = {**message["params"].get("_meta", {}), "other": 1}
+    headers, answer = long.ask(message)
+    assert short[1] == answer
+    assert {**short[0], "date": ""} == {**headers, "date": ""}
+
+
+def test_a_page_of_another_origin_is_refused_as_ever(line: Line) -> None:
+    """SEC-1."""
+    headers, answer = line.ask(line.message("add", a=1, b=2), Origin="https://evil.example")
+    assert headers["status"] == "403 Forbidden"
+    assert "https://evil.example" in answer["error"]["message"]
+
+
+def test_browsers_are_served_by_what_knows_their_rules() -> None:
+    app = MCPKit("a")
+    assert app.asgi(cors=True, allowed_origins=["https://a.example"]).shortcuts == {}
+    assert list(app.asgi(path="/ä").shortcuts) == [b"/%C3%A4"]
+    assert list(app.asgi(path="/").shortcuts) == [b"/"]
+
+
+# --- handlers -------------------------------------------------------------------------------------
+
+
+def test_a_handler_that_waits_is_begun_once_and_goes_on(line: Line, served: Served) -> None:
+    line.raw.send(line.text(line.message("wait", name="a")))
+    served.stage.expect("begun", "a")
+    served.stage.release("a")
+    assert line.answer()[1]["result"]["content"][0]["text"] == "waited for a"
+    assert served.begun == ["wait"]
+
+
+def test_a_handler_that_fails_is_begun_once(line: Line, served: Served) -> None:
+    result = line.call("broken")
+    assert result["isError"] is True
+    assert "s3cret" not in json.dumps(result)
+    assert served.begun == ["broken"]
+
+
+def test_a_wrong_argument_is_told_to_the_model(line: Line, served: Served) -> None:
+    result = line.call("add", a="x", b=2)
+    assert result["isError"] is True
+    assert 'a: expected an integer, got "x"' in result["content"][0]["text"]
+    assert served.begun == []
+
+
+def test_who_leaves_a_waiting_call_cancels_it(served: Served) -> None:
+    """CANC-5, of 2026-07-28."""
+    line = served.line()
+    line.raw.send(line.text(line.message("wait", name="left")))
+    served.stage.expect("begun", "left")
+    line.raw.socket.close()
+    served.stage.expect("been cancelled", "left")
+
+
+# --- connections ----------------------------------------------------------------------------------
+
+
+def test_requests_that_are_sent_at_once_are_answered_in_their_order(
+    line: Line, served: Served
+) -> None:
+    messages = [
+        line.message("add", 1, a=1, b=0),
+        line.message("wait", 2, name="b"),
+        line.message("add", 3, a=3, b=0),
+    ]
+    line.raw.send(b"".join(map(line.text, messages)))
+    assert line.answer()[1]["id"] == 1
+    served.stage.expect("begun", "b")
+    served.stage.release("b")
+    assert [line.answer()[1]["id"] for _ in range(2)] == [2, 3]
+
+
+@pytest.mark.parametrize("cut", [1, 30])
+def test_a_body_may_come_later_than_its_head(line: Line, cut: int) -> None:
+    text = line.text(line.message("add", a=1, b=2))
+    body_at = text.index(b"\r\n\r\n") + 4
+    line.raw.send(text[: body_at + cut])
+    line.raw.send(text[body_at + cut :])
+    assert line.answer()[1]["result"]["content"][0]["text"] == "3"
+    assert line.call("add", a=2, b=2)["content"][0]["text"] == "4"
+
+
+def test_a_client_that_asks_whether_to_go_on_is_told_so(line: Line) -> None:
+    message = line.message("add", a=1, b=2)
+    line.raw.send(line.head(message, Expect="100-continue"))
+    assert line.raw.until(b"\r\n\r\n").startswith(b"HTTP/1.1 100 ")
+    line.raw.send(json.dumps(message).encode())
+    assert line.answer()[1]["result"]["content"][0]["text"] == "3"
+
+
+def test_a_client_that_wants_the_connection_closed_has_it_closed(line: Line) -> None:
+    headers, _ = line.ask(line.message("add", a=1, b=2), Connection="close")
+    assert headers["connection"] == "close"
+    assert line.raw.socket.recv(1) == b""
+
+
+def test_a_silent_connection_is_closed_in_the_end(served: Served) -> None:
+    """After the five seconds for which uvicorn keeps connections."""
+    line = served.line()
+    line.call("add", a=1, b=2)
+    assert line.raw.socket.recv(1) == b""
+
+
+def test_a_fault_of_the_shortcut_is_no_fault_of_the_client(
+    served: Served, host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(scope: Scope, body: bytes) -> None:
+        raise RuntimeError("out of order")
+
+    host.shortcuts[served.site.path.encode()] = fail
+    line = served.line()
+    if sys.version_info >= (3, 11):
+        headers, _ = line.ask(line.message("add", a=1, b=2))
+        assert headers["status"] == "500 Internal Server Error"
+        assert "out of order" in caplog.text
+    else:
+        assert line.call("add", a=1, b=2)["content"][0]["text"] == "3"
