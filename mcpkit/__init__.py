@@ -14,55 +14,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from mcpkit.app import MCPKit, prompt, resource, tool
-from mcpkit.asks import Elicit, Root, Roots, Sample, SampleMessage, SampleResult
-from mcpkit.context import Context, SyncContext
-from mcpkit.elicitation import Accepted, Choices, Declined, Dismissed, Elicitation
-from mcpkit.errors import (
-    AskError,
-    AskRefused,
-    AskTimeout,
-    ConnectionClosed,
-    ElicitationError,
-    InvalidAnswer,
-    MCPKitError,
-    MissingClientCapability,
-    PromptError,
-    ProtocolError,
-    RegistrationError,
-    ResourceError,
-    ResourceNotFound,
-    ToolError,
-    UrlElicitationRequired,
-)
-from mcpkit.markers import Complete, Depends, Header
-from mcpkit.types import (
-    Annotations,
-    AssistantMessage,
-    Audio,
-    AudioContent,
-    BlobResourceContents,
-    EmbeddedResource,
-    File,
-    Icon,
-    Image,
-    ImageContent,
-    Message,
-    PromptResult,
-    ResourceLink,
-    ResourceResult,
-    TextContent,
-    TextResourceContents,
-    ToolAnnotations,
-    ToolResult,
-    UserMessage,
-)
-
+TYPE_CHECKING = False  # Type checkers know the name; importing `typing` for it would take longer.
 if TYPE_CHECKING:
+    from typing import Any
+
+    from mcpkit.app import MCPKit, prompt, resource, tool
+    from mcpkit.asks import Elicit, Root, Roots, Sample, SampleMessage, SampleResult
     from mcpkit.client import Client
+    from mcpkit.context import Context, SyncContext
+    from mcpkit.elicitation import Accepted, Choices, Declined, Dismissed, Elicitation
+    from mcpkit.errors import (
+        AskError,
+        AskRefused,
+        AskTimeout,
+        ConnectionClosed,
+        ElicitationError,
+        InvalidAnswer,
+        MCPKitError,
+        MissingClientCapability,
+        PromptError,
+        ProtocolError,
+        RegistrationError,
+        ResourceError,
+        ResourceNotFound,
+        ToolError,
+        UrlElicitationRequired,
+    )
     from mcpkit.http import HttpOptions, HttpRequest
+    from mcpkit.markers import Complete, Depends, Header
+    from mcpkit.types import (
+        Annotations,
+        AssistantMessage,
+        Audio,
+        AudioContent,
+        BlobResourceContents,
+        EmbeddedResource,
+        File,
+        Icon,
+        Image,
+        ImageContent,
+        Message,
+        PromptResult,
+        ResourceLink,
+        ResourceResult,
+        TextContent,
+        TextResourceContents,
+        ToolAnnotations,
+        ToolResult,
+        UserMessage,
+    )
 
 __all__ = [
     "Accepted",
@@ -124,15 +124,72 @@ __all__ = [
     "tool",
 ]
 
+_HOMES = {
+    "mcpkit.app": ["MCPKit", "prompt", "resource", "tool"],
+    "mcpkit.asks": ["Elicit", "Root", "Roots", "Sample", "SampleMessage", "SampleResult"],
+    "mcpkit.client": ["Client"],
+    "mcpkit.context": ["Context", "SyncContext"],
+    "mcpkit.elicitation": ["Accepted", "Choices", "Declined", "Dismissed", "Elicitation"],
+    "mcpkit.errors": [
+        "AskError",
+        "AskRefused",
+        "AskTimeout",
+        "ConnectionClosed",
+        "ElicitationError",
+        "InvalidAnswer",
+        "MCPKitError",
+        "MissingClientCapability",
+        "PromptError",
+        "ProtocolError",
+        "RegistrationError",
+        "ResourceError",
+        "ResourceNotFound",
+        "ToolError",
+        "UrlElicitationRequired",
+    ],
+    "mcpkit.http": ["HttpOptions", "HttpRequest"],
+    "mcpkit.markers": ["Complete", "Depends", "Header"],
+    "mcpkit.types": [
+        "Annotations",
+        "AssistantMessage",
+        "Audio",
+        "AudioContent",
+        "BlobResourceContents",
+        "EmbeddedResource",
+        "File",
+        "Icon",
+        "Image",
+        "ImageContent",
+        "Message",
+        "PromptResult",
+        "ResourceLink",
+        "ResourceResult",
+        "TextContent",
+        "TextResourceContents",
+        "ToolAnnotations",
+        "ToolResult",
+        "UserMessage",
+    ],
+}
+"""Module → the public names that it has."""
+
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
 
 def __getattr__(name: str) -> Any:
-    # A server never needs the client, nor the event loop that comes with it, to be imported.
-    if name == "Client":
-        from mcpkit.client import Client
+    """A public name, its module imported when it is first asked for (PEP 562).
 
-        return Client
-    if name in ("HttpOptions", "HttpRequest"):  # nor, unless it is served so, what HTTP adds
-        import mcpkit.http
+    So nobody waits for what they do not use: a server not for the client and its event loop, the
+    command line's help and completion for none of it.
+    """
+    module = _HOME_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        return getattr(mcpkit.http, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(module), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

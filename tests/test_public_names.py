@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import types
@@ -45,6 +46,28 @@ def test_everything_that_is_there_is_listed() -> None:
         if not name.startswith("_") and not isinstance(value, types.ModuleType)
     }
     assert there - OWN <= set(mcpkit.__all__)
+
+
+def imported_for_type_checkers() -> dict[str, str]:
+    """Name → module, as type checkers see the root module."""
+    tree = ast.parse(Path(mcpkit.__file__).read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    return {
+        alias.name: node.module or ""
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if node.module != "typing"
+    }
+
+
+def test_type_checkers_and_the_interpreter_see_the_same_names() -> None:
+    assert imported_for_type_checkers() == mcpkit._HOME_OF
+    assert sorted(mcpkit._HOME_OF) == list(mcpkit.__all__)
+
+
+def test_all_names_are_shown_to_who_asks_for_them() -> None:
+    assert set(mcpkit.__all__) <= set(dir(mcpkit))
 
 
 def test_a_name_that_is_not_there_says_so() -> None:
