@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from mcpkit import Accepted, Context, Elicit, MCPKit, ToolError
 
-app = MCPKit("payments")
+app = MCPKit("payments", version="1.0", instructions="Pays and closes accounts, with consent.")
 
 LEDGER: list[tuple[str, int]] = []
 
@@ -26,7 +26,12 @@ def transfer(account: str, cents: int) -> int:
 
 @app.tool(destructive=True)
 async def pay(account: str, cents: int, ctx: Context) -> str:
-    """Pay an amount into an account, after the user has agreed."""
+    """Pay an amount into an account, after the user has agreed.
+
+    Args:
+        account: Its number.
+        cents: How much, in hundredths.
+    """
     answer = await ctx.elicit(f"Pay {cents / 100:.2f} into {account}?", Approval)
     if not isinstance(answer, Accepted) or not answer.data.approve:
         raise ToolError("The user did not approve the payment.")
@@ -43,7 +48,11 @@ def closing(account: str) -> str:
 
 @app.tool(destructive=True)
 async def close(account: str, sure: Annotated[Approval, Elicit(closing)]) -> str:
-    """Close an account, after the user has agreed."""
+    """Close an account, after the user has agreed.
+
+    Args:
+        account: Its number.
+    """
     return f"{account} is closed." if sure.approve else f"{account} stays open."
 
 
