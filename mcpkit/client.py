@@ -357,7 +357,7 @@ class Client:
             raise
 
     def _introduced(self, info: Params | None, result: Params) -> None:
-        self.server_info = None if info is None else wire.implementation_from_wire(info)
+        self.server_info = wire.implementation_from_wire(info) if is_object(info) else None
         self.server_capabilities = result.get("capabilities") or {}
         self.instructions = result.get("instructions")
 
@@ -853,6 +853,7 @@ def command_of(target: str | os.PathLike[str] | Sequence[str]) -> list[str]:
         return list(target)
     text = os.fspath(target)
     file = text.rpartition(":")[0] if not os.path.exists(text) and ":" in text else text
-    if file.endswith(".py"):
+    # A command line may end like a file: python server.py
+    if file.endswith(".py") and (len(file.split()) == 1 or os.path.isfile(file)):
         return [sys.executable, "-m", "mcpkit", "run", text]
     return shlex.split(text)

@@ -77,6 +77,10 @@ class Peer(Protocol):
         """Run an async function on the event loop, from a worker thread, and wait for it."""
         ...
 
+    def run_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run an async function on the event loop. From any thread."""
+        ...
+
     async def read_resource(self, uri: str, context: Context[Any]) -> Sequence[ResourceContents]:
         """Read one of the server's own resources."""
         ...
@@ -235,6 +239,8 @@ class Facts(Generic[StateT]):
     def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> Delivery:
         """Send a log message to the client, if it wants this level.
 
+        Where asking means running again, what comes before a question is logged once.
+
         Args:
             level: One of the eight levels of RFC 5424.
             data: Any JSON value, often a sentence. No secrets (LOG-7).
@@ -244,7 +250,7 @@ class Facts(Generic[StateT]):
             May be awaited, to wait for a client that does not keep up, or ignored.
         """
         threshold = self.peer.log_threshold(self.request)
-        if threshold is None or LOG_RANK[level] < threshold:
+        if threshold is None or LOG_RANK[level] < threshold or self._repeats():
             return _NOT_SENT
         params: dict[str, Any] = {"level": level}
         if logger is not None:
@@ -252,6 +258,10 @@ class Facts(Generic[StateT]):
         params["data"] = to_jsonable_python(data, bytes_mode="base64", fallback=str)
         self.peer.notify(self.request, "notifications/message", params)
         return Delivery(self.peer, self.request)
+
+    def _repeats(self) -> bool:
+        """Whether the handler does again what it has done in an earlier round."""
+        return False
 
     def debug(self, data: Any, *, logger: str | None = None) -> Delivery:
         """`log` at level debug."""
@@ -360,6 +370,9 @@ class Context(Facts[StateT]):
         self._last_progress = None
         self.cancelled = False
         self.replay = None
+
+    def _repeats(self) -> bool:
+        return self.replay is not None and self.replay.repeats
 
     async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
         """Read one of the server's own resources.
@@ -627,6 +640,9 @@ class SyncContext(Facts[StateT]):
     def __init__(self, context: Context[Any]) -> None:
         super().__init__(context.request, context.peer, context.state)
         self._context = context
+
+    def _repeats(self) -> bool:
+        return self._context._repeats()
 
     @property
     def cancelled(self) -> bool:

@@ -429,7 +429,11 @@ async def complete(server: Server, params: Params, context: Context[Any]) -> Rep
             others = filled.get("arguments") if is_object(filled) else None
             if others is not None and not _are_strings(others):
                 raise InvalidParams('"context.arguments" must be an object of strings')
-        found = [str(each) for each in await completer(typed, others, context)]
+        try:
+            found = [str(each) for each in await completer(typed, others, context)]
+        except AskError as error:
+            # A suggestion is no reason to fail, and on 2026-07-28 completers cannot ask.
+            log.debug("nothing is suggested for %s: %s", name, error)
     completion: dict[str, Any] = {"values": found[:_MOST_VALUES]}
     if len(found) > _MOST_VALUES:
         completion["total"] = len(found)

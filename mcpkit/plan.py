@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import (
     AsyncContextDecorator,
@@ -20,7 +22,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from mcpkit.context import Context, SyncContext
 from mcpkit.declared import DeclaredParameter
-from mcpkit.errors import RegistrationError
+from mcpkit.errors import ConnectionClosed, RegistrationError
 from mcpkit.markers import Depends
 from mcpkit.signature import Parameter, Signature, function_name, inspect_function
 from mcpkit.types import UNSET
@@ -166,9 +168,18 @@ class CallPlan:
                 )
                 resolved.append(await _enter(made, stack, context))
             injected = self._gather(self._injected, values, resolved, context)
-            return await self._call(
-                self.fn, self.is_async, {**values, **injected}, context, self.inline
-            )
+            every = {**values, **injected}
+            if self.is_async or self.inline:
+                return await self._call(self.fn, self.is_async, every, context, self.inline)
+            thread = _Thread(functools.partial(self.fn, **every))
+            try:
+                return await self._call(thread, False, {}, context, False)
+            except BaseException:
+                # Nobody waits for the thread any more, but it goes on with what it depends on.
+                kept = stack.pop_all()
+                if not thread.then(lambda: context.peer.run_later(lambda: _leave(kept))):
+                    stack.push_async_exit(kept)
+                raise
 
     @staticmethod
     def _gather(
@@ -207,16 +218,73 @@ def _injected_context(source: _Source, context: Context[Any]) -> Any:
     return SyncContext(context) if source.kind == "sync_context" else context
 
 
+class _Thread:
+    """A function for a thread, which may go on when nobody waits for it any more."""
+
+    __slots__ = ("_after", "_function", "_lock", "_runs", "returned")
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.returned = False
+        """Whether it has ended without an exception."""
+        self._function = function
+        self._after: Callable[[], object] | None = None
+        self._runs = False
+        self._lock = threading.Lock()
+
+    def __call__(self) -> Any:
+        with self._lock:
+            self._runs = True
+        try:
+            result = self._function()
+            self.returned = True
+            return result
+        finally:
+            with self._lock:
+                self._runs = False
+                after = self._after
+            if after is not None:
+                after()
+
+    def then(self, after: Callable[[], object]) -> bool:
+        """Call a function in the thread when it ends; False if it does not run, nor will."""
+        with self._lock:
+            if self._runs:
+                self._after = after
+            return self._runs
+
+
+async def _leave(kept: AsyncExitStack) -> None:
+    """Leave the dependencies of a call that was given up."""
+    error = ConnectionClosed("The call was given up")
+    try:
+        # Not with the cancellation itself, which belongs to another task.
+        await kept.__aexit__(type(error), error, None)
+    except Exception as found:
+        if found is not error:
+            logging.getLogger("mcpkit").exception("a dependency could not be left")
+
+
 async def _enter(made: Any, stack: AsyncExitStack, context: Context[Any]) -> Any:
     manager = made
     if isinstance(made, AsyncContextDecorator):
         return await stack.enter_async_context(manager)
     if isinstance(made, ContextDecorator):
+        from anyio import CancelScope  # importing an app should not load an event loop
 
         async def leave(*error: Any) -> bool | None:
-            return await context.peer.in_thread(lambda: manager.__exit__(*error))
+            swallows: bool | None = None
+            with CancelScope(shield=True):
+                swallows = await context.peer.in_thread(lambda: manager.__exit__(*error))
+            return swallows  # noqa: RET504 - to mypy the scope might swallow an exception
 
-        entered = await context.peer.in_thread(manager.__enter__)
+        enter = _Thread(manager.__enter__)
+        try:
+            entered = await context.peer.in_thread(enter)
+        except BaseException:
+            in_vain = not enter.then(lambda: enter.returned and manager.__exit__(None, None, None))
+            if in_vain and enter.returned:
+                await leave(None, None, None)
+            raise
         stack.push_async_exit(leave)
         return entered
     return made

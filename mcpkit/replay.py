@@ -195,8 +195,15 @@ class Replay:
         self._asks: set[str] = set()
         self._places: set[str] = set()
         self.pending: dict[str, Ask[Any]] = {}
-        self._memory = self._open(request.params.get("requestState"))
+        state = request.params.get("requestState")
+        self._memory = self._open(state)
         self._take(request.params.get("inputResponses"))
+        self._ahead = set(self._memory.answers) if state is not None else set[str]()
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the handler has not yet come to where the round before ended."""
+        return bool(self._ahead)
 
     # --- the state --------------------------------------------------------------------------------
 
@@ -300,7 +307,9 @@ class Replay:
             else:
                 # From now on it is an answer to this question, and to no other.
                 self._memory.answers[key] = (mark, recorded[1])
+                self._ahead.discard(key)
                 return True, answer
+        self._ahead.clear()
         self._memory.answers.pop(key, None)
         self.pending[key] = ask
         return False, None
@@ -318,6 +327,7 @@ class Replay:
         if place not in steps:
             done, value = await self._steps.begin(memory.call, place)
             if not done:
+                self._ahead.clear()
                 return Step(key, place, False, None, functools.partial(self._end_step, place))
             steps[place] = value
         return Step(key, place, True, steps[place], lambda result: None)

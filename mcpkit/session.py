@@ -1043,6 +1043,10 @@ class Session:
         finally:
             _thread_waits.reset(outer)
 
+    def run_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run an async function on the event loop. From any thread."""
+        self._tasks.soon(lambda: self._tasks.start(function()))
+
     async def read_resource(self, uri: str, context: Context[Any]) -> Sequence[ResourceContents]:
         """Read one of the server's own resources."""
         return (await read(self.server, uri, context))[1].contents

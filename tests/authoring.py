@@ -103,6 +103,9 @@ class RecordingPeer:
     def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         return anyio.from_thread.run(function, *args)
 
+    def run_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        raise NotImplementedError("this peer gives up nothing")
+
     async def read_resource(self, uri: str, context: Context[Any]) -> Sequence[ResourceContents]:
         return [TextResourceContents(uri, "contents")]
 

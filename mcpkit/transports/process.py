@@ -59,6 +59,8 @@ class ProcessLink:
             stderr=self._stderr,
             env=None if self._env is None else {**os.environ, **self._env},
             cwd=self._cwd,
+            # Ctrl-C in a terminal is for the client, which then leaves its server in good order.
+            start_new_session=True,
         )
 
     @property

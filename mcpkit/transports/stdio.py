@@ -48,6 +48,9 @@ _BATCH: Final = 256 * 1024
 _CLEAN_UP: Final = 2.0
 """Seconds that cancelled handlers have to clean up."""
 
+_LAST_LOOK: Final = 0.2
+"""Seconds that threads have to see that they are cancelled, and to end."""
+
 _PATIENCE: Final = 0.5
 """Seconds within which the client has to take some of what is left, once it has closed its side."""
 
@@ -169,6 +172,9 @@ async def serve(
         await output.finish(_PATIENCE)
         if session.busy and told is not None:
             _leave_at_once("a handler does not let itself be cancelled", told)
+        with anyio.move_on_after(_LAST_LOOK):
+            while session.busy_threads:
+                await anyio.sleep(_LAST_LOOK / 20)
     output.close()
     return session.busy_threads
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
+GUARDS_STDOUT = True
+"""Marks the modules that are between whoever prints and the descriptor."""
+
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 _STDOUT_IS_CLOSED = (
@@ -219,7 +222,7 @@ def _offender() -> str:
     nearest: FrameType | None = None
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        if frame.f_globals is not globals():
+        if "GUARDS_STDOUT" not in frame.f_globals:
             nearest = nearest or frame
             if not _is_standard_library(frame.f_code.co_filename):
                 return _place(frame)

@@ -1,0 +1,76 @@
+"""What a handler logs before a question, on every revision: once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, MCPKit, SyncContext, ToolError
+from mcpkit.testing import REVISIONS, AsyncTestClient
+
+pytestmark = pytest.mark.anyio
+
+ASKING = REVISIONS[2:]
+"""Those that have elicitation."""
+
+
+def write(ctx: Context) -> None:
+    ctx.info("in the step")
+
+
+def make() -> MCPKit[None]:
+    app: MCPKit[None] = MCPKit("a")
+
+    @app.tool
+    async def twice(ctx: Context) -> str:
+        ctx.info("before")
+        first = await ctx.elicit("First?", str)
+        ctx.info("between")
+        second = await ctx.elicit(f"Second, after {first.data}?", str)
+        ctx.info("after")
+        return f"{first.data} {second.data}"
+
+    @app.tool
+    def in_a_thread(ctx: SyncContext) -> str:
+        ctx.info("before")
+        answer = ctx.elicit("First?", str)
+        ctx.info("after")
+        return str(answer.data)
+
+    @app.tool
+    async def stepping(ctx: Context) -> str:
+        ctx.info("before")
+        await ctx.elicit("First?", str)
+        await ctx.step("write", write, ctx)
+        await ctx.elicit("Second?", str)
+        raise ToolError("enough")
+
+    return app
+
+
+def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"action": "accept", "content": {"value": params["message"][0]}}
+
+
+@pytest.mark.parametrize("revision", ASKING)
+@pytest.mark.parametrize(
+    ("tool", "logged"),
+    [
+        ("twice", ["before", "between", "after"]),
+        ("in_a_thread", ["before", "after"]),
+        ("stepping", ["before", "in the step"]),
+    ],
+)
+async def test_each_message_arrives_once(revision: str, tool: str, logged: list[str]) -> None:
+    """MRTR-2: on 2026-07-28 the handler runs again from its start with each answer."""
+    said: list[Any] = []
+    async with AsyncTestClient(
+        make(),
+        revision=revision,
+        elicitation=answer,
+        on_log=lambda level, data, logger: said.append(data),
+    ) as client:
+        await client.call_tool(tool, log_level="info")
+    assert said == logged
