@@ -237,16 +237,17 @@ class MCPKit(Generic[StateT]):
 
         Args:
             fn: A function, method, partial, or any callable with a signature.
-            options:
-                name, title, description: Taken from the function if left out.
-                annotations: A `ToolAnnotations`; or one of its hints by itself:
-                read_only, destructive, idempotent, open_world.
-                icons, meta, tags: Passed on; tags are for selecting, and are not sent.
-                structured_output: False for content only, True to insist on structured output;
-                None, the default, decides by the return annotation.
-                input_schema: A JSON Schema to advertise instead of the derived one. Arguments are
-                still validated by the signature.
-                inline: Run a plain ``def`` on the event loop, not in a thread.
+            options: As keywords:
+
+                - name, title, description: Taken from the function if left out.
+                - annotations: A `ToolAnnotations`; or its hints by themselves:
+                  read_only, destructive, idempotent, open_world.
+                - icons, meta, tags: Passed on; tags are for selecting, and are not sent.
+                - structured_output: False for content only, True to insist on structured output;
+                  None, the default, decides by the return annotation.
+                - input_schema: A JSON Schema to advertise instead of the derived one. Arguments
+                  are still validated by the signature.
+                - inline: Run a plain ``def`` on the event loop, not in a thread.
 
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
@@ -261,14 +262,15 @@ class MCPKit(Generic[StateT]):
         Args:
             fn: Returns text, bytes, a JSON value, an `Image` or `File`, or contents.
             uri: A URI or an RFC 6570 template.
-            options:
-                name, title, description: Taken from the function if left out.
-                mime_type: Taken from the return annotation if left out.
-                size: In bytes, if known.
-                annotations: An `Annotations`; or audience, priority by themselves.
-                icons, meta, tags: Passed on; tags are not sent.
-                ttl, cache_scope: For this resource, instead of the app's (2026-07-28).
-                inline: Run a plain ``def`` on the event loop, not in a thread.
+            options: As keywords:
+
+                - name, title, description: Taken from the function if left out.
+                - mime_type: Taken from the return annotation if left out.
+                - size: In bytes, if known.
+                - annotations: An `Annotations`; or audience, priority by themselves.
+                - icons, meta, tags: Passed on; tags are not sent.
+                - ttl, cache_scope: For this resource, instead of the app's (2026-07-28).
+                - inline: Run a plain ``def`` on the event loop, not in a thread.
 
         Raises:
             RegistrationError: The function and the URI do not fit together, or the URI is taken.
@@ -280,7 +282,7 @@ class MCPKit(Generic[StateT]):
 
         Args:
             fn: A function, method, partial, or any callable with a signature.
-            options: name, title, description, icons, meta, tags, inline: as for tools.
+            options: name, title, description, icons, meta, tags and inline, as for tools.
 
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.

@@ -6,6 +6,7 @@ its stdout kept for the protocol.
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import shutil
 import sys
@@ -34,7 +35,7 @@ def is_python(target: str) -> bool:
     place, _, name = target.rpartition(":")
     for each in (target, place if name.isidentifier() else ""):
         if each.endswith(".py"):
-            return True
+            return len(each.split()) == 1 or Path(each).is_file()  # not: python server.py
         if each and all(part.isidentifier() for part in each.split(".")):
             return shutil.which(each) is None and _is_module(each)
     return False
@@ -122,5 +123,5 @@ def run_async(main: Callable[[], Awaitable[T]]) -> T:
     """Run a command's coroutine; Ctrl-C leaves with exit code 130 and without a traceback."""
     try:
         return anyio.run(main)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):  # the latter on Python 3.10
         raise typer.Exit(130) from None

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from mcpkit.cli.relayed import follow_relay
+from mcpkit.cli.stderr import never_block
 from mcpkit.cli.target import TargetError, load_app
 from mcpkit.cli.terminal import fail
 from mcpkit.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit.server import log
 from mcpkit.transports import TRANSPORTS
-from mcpkit.transports.stdout_guard import take_over
+from mcpkit.transports.stdout_guard import ProtocolStreams, take_over
 
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit
@@ -56,7 +58,9 @@ def run(
     ] = 1,
     reload: Annotated[
         bool,
-        typer.Option("--reload", help="Start anew when a file changes", rich_help_panel=_HTTP),
+        typer.Option(
+            "--reload", help="Start anew when a file changes; the connection of a host lives on"
+        ),
     ] = False,
     sse: Annotated[
         bool | None,
@@ -115,14 +119,18 @@ def run(
     if transport == "stdio":
         named = {"allowed_origins": "allow-origin", "allowed_hosts": "allow-host"}
         said = [*(f"--{named.get(each, each)}" for each in options)]
-        said += ["--workers"] * (workers > 1) + ["--reload"] * reload
+        said += ["--workers"] * (workers > 1)
         if said:
             fail(f"{', '.join(said)}: over HTTP only; add --http")
         # Before the server's module is imported: what it prints then must not reach the client.
         try:
-            take_over()
+            streams = take_over()
         except RuntimeError as error:
             fail(str(error))
+        never_block()
+        follow_relay()
+        if reload:
+            raise typer.Exit(_serve_anew(target, streams, debug))
     # Two versions of a file may have the same size and be of the same second.
     sys.dont_write_bytecode = sys.dont_write_bytecode or reload
     app = _load(target, debug)
@@ -153,6 +161,23 @@ def _load(target: str, debug: bool) -> MCPKit[Any]:
         if debug and error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         fail(str(error))
+
+
+def _serve_anew(target: str, streams: ProtocolStreams, debug: bool) -> int:
+    """Serve on stdio by a process that is replaced when a file changes."""
+    from mcpkit.cli.reload import serve_anew
+    from mcpkit.cli.supervise import Watched
+
+    files = [Path(each) for each in (target, target.rpartition(":")[0]) if each.endswith(".py")]
+    if files and not any(each.is_file() for each in files):
+        fail(f"there is no file {files[-1]}")  # rather than wait for one that is misspelt
+    if os.isatty(streams.reader):
+        typer.echo(
+            f"{target} waits for a client on standard input, and starts anew when a file changes; "
+            f"Ctrl-C ends it.",
+            err=True,
+        )
+    return serve_anew(target, streams, Watched(_folder_of(target)), debug=debug)
 
 
 def _supervise(

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import typer
 
-__all__ = ["Supervisor", "Watched"]
+__all__ = ["Supervisor", "Watched", "listed"]
 
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
 _PAUSE: Final = 1.0
@@ -207,7 +207,7 @@ class Supervisor:
                         child = None
                     if not self._told:
                         # Not earlier: whoever connects from now on reaches the new one.
-                        _say(f"{_listed(list(map(watched.name, changes)))} changed: starting anew")
+                        _say(f"{listed(list(map(watched.name, changes)))} changed: starting anew")
                         child = self._start()
             finally:
                 if child is not None:
@@ -297,7 +297,8 @@ def _held_back() -> Generator[None, None, None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Some file names, not all of them if they are many."""
     if len(names) <= 3:
         return ", ".join(names)
     return f"{names[0]}, {names[1]} and {len(names) - 2} other files"

@@ -1,18 +1,43 @@
-"""A server in one file: `mcpkit run server.py`."""
+"""An MCP server in one file: `mcpkit run server.py`, or `uv run server.py`."""
+
+# /// script
+# requires-python = ">=3.10"
+# dependencies = ["mcpkit>=__MCPKIT__"]
+# ///
 
 from mcpkit import MCPKit
 
-app = MCPKit("minimal")
+app = MCPKit(
+    "__PROJECT__",
+    version="0.1.0",
+    description="__DESCRIPTION__",
+)
 
 
-@app.tool
+@app.tool(read_only=True, open_world=False)
 def greet(name: str) -> str:
-    """Greet somebody.
+    """Greet somebody by name, and return the greeting.
 
     Args:
         name: Whom to greet.
     """
     return f"Hello, {name}!"
+
+
+@app.resource("greetings://formal", mime_type="text/plain")
+def formal() -> str:
+    """How to greet people one does not know."""
+    return "Good day to you."
+
+
+@app.prompt
+def welcome(name: str) -> str:
+    """Have the model welcome somebody.
+
+    Args:
+        name: Whom to welcome.
+    """
+    return f"Greet {name} with the tool, then say something kind."
 
 
 if __name__ == "__main__":

@@ -1,0 +1,82 @@
+"""What handlers learn of their request."""
+
+# --8<-- [start:state]
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcpkit import Context, MCPKit, SyncContext
+
+
+@dataclass
+class State:
+    """What lives as long as the server."""
+
+    visits: list[str] = field(default_factory=list[str])
+
+
+@asynccontextmanager
+async def opened(app: MCPKit[Any]) -> AsyncGenerator[State, None]:
+    state = State()
+    yield state
+    state.visits.clear()
+
+
+app = MCPKit("context", lifespan=opened)
+
+
+@app.tool
+async def visit(ctx: Context[State]) -> int:
+    """Count a visit."""
+    client = ctx.client.info
+    ctx.state.visits.append(client.name if client else "somebody")
+    return len(ctx.state.visits)
+
+
+# --8<-- [end:state]
+# --8<-- [start:facts]
+@app.tool
+async def about(ctx: Context) -> dict[str, Any]:
+    """Say what is known of this request."""
+    return {
+        "revision": ctx.revision,
+        "method": ctx.method,
+        "can ask for forms": ctx.client.supports("elicitation", "form"),
+        "over HTTP": ctx.http is not None,
+    }
+
+
+# --8<-- [end:facts]
+# --8<-- [start:progress]
+@app.tool
+def crunch(rows: int, ctx: SyncContext) -> int:
+    """Go through rows, in a thread."""
+    done = 0
+    for number in range(1, rows + 1):
+        if ctx.cancelled:
+            break
+        done += 1
+        ctx.progress(number, rows, f"row {number}")
+    ctx.info(f"went through {done} rows")
+    return done
+
+
+# --8<-- [end:progress]
+# --8<-- [start:read]
+@app.resource("context://motto")
+def motto() -> str:
+    """A few words."""
+    return "Say it once."
+
+
+@app.tool
+async def shout(ctx: Context) -> str:
+    """Say the motto louder."""
+    (contents,) = await ctx.read_resource("context://motto")
+    return getattr(contents, "text", "").upper()
+
+
+# --8<-- [end:read]
+if __name__ == "__main__":
+    app.run()

@@ -1,0 +1,24 @@
+"""A server made for other people's networks."""
+
+import os
+
+from mcpkit import MCPKit
+
+app = MCPKit(
+    "trips",
+    version="1.4.0",
+    http={
+        "health": True,
+        "allowed_origins": os.environ.get("ORIGINS", "").split(),
+        "rate_limit": 20,
+        "max_body": 256 * 1024,
+        "request_timeout": 120,
+        "grace": 10,
+    },
+)
+
+
+@app.tool(read_only=True)
+def distance(start: str, end: str) -> float:
+    """Tell how far two towns are apart, in kilometres."""
+    return 12.5 if start != end else 0.0

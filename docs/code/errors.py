@@ -1,0 +1,41 @@
+"""Everything that can go wrong, on purpose."""
+
+# --8<-- [start:tool]
+from mcpkit import MCPKit, ProtocolError, ResourceNotFound, ToolError
+
+app = MCPKit("errors")
+
+
+@app.tool
+def withdraw(cents: int) -> str:
+    """Take money out."""
+    if cents > 10_000:
+        raise ToolError("At most 100 euros at once. Try a smaller amount.")
+    if cents < 0:
+        raise ValueError(f"secret details about account 12 and {cents}")
+    return f"Here are {cents / 100:.2f} euros."
+
+
+# --8<-- [end:tool]
+# --8<-- [start:resource]
+@app.resource("accounts://{number}")
+def account(number: int) -> str:
+    """The state of an account."""
+    if number != 12:
+        raise ResourceNotFound()
+    return "100.00"
+
+
+# --8<-- [end:resource]
+# --8<-- [start:protocol]
+@app.tool
+def vault() -> str:
+    """Open the vault."""
+    raise ProtocolError(
+        "The vault is closed on Sundays.", code=4001, data={"opens": "Monday"}
+    )
+
+
+# --8<-- [end:protocol]
+if __name__ == "__main__":
+    app.run()

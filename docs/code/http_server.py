@@ -1,0 +1,38 @@
+"""What a server over HTTP may say of itself and know of its requests."""
+
+from typing import Annotated
+
+# --8<-- [start:options]
+from mcpkit import Header, MCPKit, SyncContext
+
+app = MCPKit(
+    "trips",
+    http={
+        "allowed_origins": ["https://app.example.com"],
+        "cors": True,
+        "health": True,
+    },
+)
+# --8<-- [end:options]
+
+
+# --8<-- [start:whoami]
+@app.tool
+def whoami(ctx: SyncContext) -> str:
+    """Say who asks."""
+    assert ctx.http is not None
+    agent = ctx.http.headers.get("user-agent", "somebody")
+    return f"{agent} at {ctx.http.client}, known as {ctx.http.principal}"
+    # --8<-- [end:whoami]
+
+
+# --8<-- [start:header]
+@app.tool
+def stock(item: str, region: Annotated[str, Header("Region")] = "eu") -> str:
+    """Tell how much of an item is left in a region."""
+    return f"There is some {item} in {region}."
+    # --8<-- [end:header]
+
+
+if __name__ == "__main__":
+    app.run("http")

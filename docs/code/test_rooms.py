@@ -1,0 +1,67 @@
+# --8<-- [start:first]
+from typing import Any
+
+import pytest
+from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
+
+from server import app  # the file above
+
+
+def test_it_offers_one_tool() -> None:
+    with TestClient(app) as client:
+        (book,) = client.list_tools()
+    assert book.input_schema["required"] == ["room", "nights"]
+
+
+# --8<-- [end:first]
+# --8<-- [start:answers]
+def agree(question: dict[str, Any]) -> dict[str, Any]:
+    return {"action": "accept", "content": {}}
+
+
+@pytest.mark.parametrize(
+    "revision", REVISIONS[2:]
+)  # those that can ask the user
+def test_it_books_when_the_user_agrees(revision: str) -> None:
+    with TestClient(app, revision=revision, elicitation=agree) as client:
+        booked = client.call_tool("book", {"room": "12", "nights": 2})
+    assert booked.data == {"price": 160}
+
+
+def test_it_fails_when_the_user_declines() -> None:
+    with TestClient(
+        app, elicitation=lambda question: {"action": "decline"}
+    ) as client:
+        refused = client.call_tool("book", {"room": "12", "nights": 2})
+    assert refused.is_error
+    assert refused.text == "The user declined."
+
+
+# --8<-- [end:answers]
+# --8<-- [start:arguments]
+def test_wrong_arguments_are_explained(mcp_client: Any) -> None:
+    client = mcp_client(app)
+    refused = client.call_tool("book", {"room": "12", "nights": "two"})
+    assert refused.text == 'nights: expected an integer, got "two"'
+
+
+# --8<-- [end:arguments]
+# --8<-- [start:async]
+async def booked_with_progress() -> list[float]:
+    seen: list[float] = []
+    async with AsyncTestClient(app, elicitation=agree) as client:
+        await client.call_tool(
+            "book",
+            {"room": "12", "nights": 2},
+            on_progress=lambda done, total, message: seen.append(done),
+        )
+    return seen
+
+
+def test_it_reports_progress() -> None:
+    import asyncio
+
+    assert 2 in asyncio.run(booked_with_progress())
+
+
+# --8<-- [end:async]

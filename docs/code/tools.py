@@ -1,0 +1,195 @@
+"""The tools of a bookshop."""
+
+# --8<-- [start:first]
+from typing import Annotated, Literal
+
+from mcpkit import (
+    Depends,
+    Image,
+    MCPKit,
+    ResourceLink,
+    SyncContext,
+    ToolError,
+    ToolResult,
+    tool,
+)
+from pydantic import BaseModel, Field
+
+app = MCPKit("bookshop")
+
+
+@app.tool(read_only=True)
+def search(words: str, limit: int = 10) -> list[str]:
+    """Find books by words of their titles.
+
+    Args:
+        words: Words, separated by blanks; each must occur.
+        limit: How many titles at most.
+    """
+    wanted = words.casefold().split()
+    found = [
+        title
+        for title in STOCK
+        if all(each in title.casefold() for each in wanted)
+    ]
+    return found[:limit]
+    # --8<-- [end:first]
+
+
+class Book(BaseModel):
+    """What is known of a book."""
+
+    title: str
+    cents: int
+    copies: int
+
+
+STOCK = {
+    "The Left Hand of Darkness": Book(
+        title="The Left Hand of Darkness", cents=1250, copies=3
+    ),
+    "The Dispossessed": Book(title="The Dispossessed", cents=1400, copies=0),
+}
+
+
+# --8<-- [start:arguments]
+class Address(BaseModel):
+    """Where to send a parcel."""
+
+    street: str
+    town: str
+    country: Annotated[
+        str, Field(pattern="^[A-Z]{2}$", description="Two letters, as in PT")
+    ] = "PT"
+
+
+@app.tool(destructive=True, idempotent=False)
+def order(
+    title: str,
+    address: Address,
+    copies: Annotated[int, Field(ge=1, le=20)] = 1,
+    wrapping: Literal["none", "paper", "box"] = "none",
+    note: str | None = None,
+) -> str:
+    """Order copies of a book."""
+    return f"{copies} of {title} go to {address.town} ({address.country})."
+    # --8<-- [end:arguments]
+
+
+# --8<-- [start:results]
+@app.tool(read_only=True)
+def look_up(title: str) -> Book:
+    """Tell all that is known of a book."""
+    if title not in STOCK:
+        raise ToolError(f"There is no {title!r}. Use search to find titles.")
+    return STOCK[title]
+
+
+@app.tool
+def cover(title: str) -> Image:
+    """Show the cover of a book."""
+    return Image(png_of(title))
+
+
+@app.tool
+def shelf(title: str) -> ToolResult:
+    """Say where a book stands, and link to its shelf."""
+    return ToolResult(
+        [f"{title} is upstairs.", ResourceLink("shop://shelves/7", "shelf 7")],
+        structured_content={"floor": 1, "shelf": 7},
+        meta={"example.com/map": "m-7"},
+    )
+    # --8<-- [end:results]
+
+
+def png_of(title: str) -> bytes:
+    """A picture with nothing on it."""
+    import zlib
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        crc = zlib.crc32(name + data).to_bytes(4, "big")
+        return len(data).to_bytes(4, "big") + name + data + crc
+
+    size = (1).to_bytes(4, "big")
+    header = chunk(b"IHDR", size + size + b"\x08\x00\x00\x00\x00")
+    pixels = chunk(b"IDAT", zlib.compress(bytes([0, len(title) % 256])))
+    return b"\x89PNG\r\n\x1a\n" + header + pixels + chunk(b"IEND", b"")
+
+
+# --8<-- [start:depends]
+class Till:
+    """Where the money goes."""
+
+    def __init__(self) -> None:
+        self.cents = 0
+
+
+TILL = Till()
+
+
+def till() -> Till:
+    """The till, for whoever needs it."""
+    return TILL
+
+
+@app.tool
+def pay(cents: int, till: Annotated[Till, Depends(till)]) -> int:
+    """Take money; gives what is in the till now."""
+    till.cents += cents
+    return till.cents
+    # --8<-- [end:depends]
+
+
+# --8<-- [start:threads]
+@app.tool
+def count_stock(ctx: SyncContext) -> int:
+    """Count all copies."""
+    total = 0
+    for number, book in enumerate(STOCK.values(), 1):
+        if ctx.cancelled:
+            break
+        total += book.copies
+        ctx.progress(number, len(STOCK))
+    return total
+
+
+@app.tool(inline=True)
+def vat(cents: int) -> int:
+    """The tax in a price."""
+    return cents - round(cents / 1.06)
+    # --8<-- [end:threads]
+
+
+# --8<-- [start:classes]
+class Reviews:
+    """Tools with a state of their own."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, list[str]] = {}
+
+    @tool
+    def add(self, title: str, text: str) -> int:
+        """Add a review; gives how many there are."""
+        self.kept.setdefault(title, []).append(text)
+        return len(self.kept[title])
+
+
+app.include(Reviews(), prefix="reviews")  # offers reviews_add
+# --8<-- [end:classes]
+
+
+# --8<-- [start:runtime]
+def sell_out() -> str:
+    """Sell everything that is left at half the price."""
+    return "Sold."
+
+
+def end_of_season() -> None:
+    """Called by the shop, not by a client."""
+    app.add_tool(sell_out, title="Sell out")
+    app.remove_tool("order")
+    # --8<-- [end:runtime]
+
+
+if __name__ == "__main__":
+    app.run()

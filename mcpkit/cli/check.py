@@ -1,0 +1,165 @@
+"""``mcpkit check``: find what hosts and models will stumble over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from mcpkit.cli.checks.facts import with_facts
+from mcpkit.cli.checks.findings import SEVERITIES, Finding, Rule
+from mcpkit.cli.checks.gather import gather
+from mcpkit.cli.checks.report import as_json, print_findings, print_rules, rules_as_json
+from mcpkit.cli.checks.served import Served
+from mcpkit.cli.checks.settings import SettingsError, Wishes, wishes_for
+from mcpkit.cli.checks.table import check as apply
+from mcpkit.cli.checks.table import chosen, unknown
+from mcpkit.cli.connect import connected, headers_from, is_python, run_async
+from mcpkit.cli.terminal import BAD_NEWS, fail, on_stderr, on_stdout
+
+__all__ = ["check"]
+
+_WHICH, _REACH = "Which rules", "Reaching the server"
+_FAIL_ON: Final = (*SEVERITIES, "never")
+
+
+def check(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="server.py, server.py:app, a module, a command line, or a URL", metavar="TARGET"
+        ),
+    ] = None,
+    fail_on: Annotated[
+        str | None,
+        typer.Option(
+            help=f"The mildest finding that makes the exit code 1: {', '.join(_FAIL_ON)} "
+            f"(default: warning)",
+            metavar="SEVERITY",
+        ),
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Write one JSON document")] = False,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only these rules, by id or beginning: DESC, SCHEMA003; several by commas",
+            metavar="IDS",
+            rich_help_panel=_WHICH,
+        ),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(help="Not these rules", metavar="IDS", rich_help_panel=_WHICH),
+    ] = None,
+    rules: Annotated[
+        bool,
+        typer.Option("--rules", help="Explain the rules, and leave", rich_help_panel=_WHICH),
+    ] = False,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Sent with every HTTP request, as 'Name: value'",
+            metavar="HEADER",
+            rich_help_panel=_REACH,
+        ),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(help="Seconds to wait for an answer", rich_help_panel=_REACH),
+    ] = 30,
+) -> None:
+    """Find what hosts and models will stumble over.
+
+    The server is started and asked as a host would. What it lists is held against what hosts,
+    model APIs and the specification demand. Each finding has a rule; --rules says why it is one,
+    what to do, and where to read about it.
+
+    The exit code is 0 if nothing is worse than a note, 1 otherwise (--fail-on), and 2 if the
+    server cannot be asked.
+
+    To leave a rule out for one tool, write @app.tool(meta={"mcpkit/ignore": ["DESC004"]}). For a
+    project, write ignore = ["DESC004"] under [tool.mcpkit.check] in pyproject.toml.
+
+    \b
+    Examples:
+      mcpkit check server.py
+      mcpkit check server.py --ignore HINT,DESC004 --fail-on error
+      mcpkit check "npx -y @modelcontextprotocol/server-everything" --select SCHEMA
+      mcpkit check https://example.com/mcp --header "Authorization: Bearer …" --json
+    """
+    wishes = _wishes(target)
+    wanted = _ids(select) or wishes.select
+    unwanted = (*_ids(ignore), *wishes.ignore)
+    wrong = unknown((*wanted, *unwanted))
+    if wrong:
+        fail(f"no rule's id begins with {wrong[0]!r}; mcpkit check --rules lists them")
+    threshold = fail_on or wishes.fail_on or "warning"
+    if threshold not in _FAIL_ON:
+        fail(f"--fail-on {threshold}: use one of {', '.join(_FAIL_ON)}")
+    applied = chosen(wanted, unwanted)
+    if rules:
+        _explain(applied, json_)
+        return
+    if target is None:
+        fail("say what to check, as in mcpkit check server.py")
+    if wishes.unread is not None:
+        on_stderr().print(
+            f"mcpkit: {wishes.unread.name} is not read for settings; that needs Python 3.11",
+            markup=False,
+        )
+    served = run_async(lambda: _asked(target, headers_from(header), timeout))
+    if is_python(target):
+        served = with_facts(served, target)
+    findings, silenced = apply(served, applied)
+    if json_:
+        _write_json(as_json(target, served, findings, silenced))
+    else:
+        print_findings(on_stdout(), served, findings, silenced)
+    if _is_bad(findings, threshold):
+        raise typer.Exit(BAD_NEWS)
+
+
+async def _asked(target: str, headers: dict[str, str], timeout: float) -> Served:
+    async with connected(target, headers=headers or None, timeout=timeout) as client:
+        return await gather(client)
+
+
+def _ids(given: Sequence[str] | None) -> tuple[str, ...]:
+    """Ids from options that may have several each, in any letter case."""
+    parts = [each.strip().upper() for option in given or () for each in option.split(",")]
+    return tuple(each for each in parts if each)
+
+
+def _wishes(target: str | None) -> Wishes:
+    """What the project of a target wants: that of its file, or else of the working directory."""
+    folder = Path.cwd()
+    if target is not None:
+        for each in (target, target.rpartition(":")[0]):
+            if each.endswith(".py") and Path(each).is_file():
+                folder = Path(each).parent
+                break
+    try:
+        return wishes_for(folder)
+    except SettingsError as error:
+        fail(str(error))
+
+
+def _is_bad(findings: Sequence[Finding], threshold: str) -> bool:
+    if threshold == "never":
+        return False
+    bad = SEVERITIES[: _FAIL_ON.index(threshold) + 1]
+    return any(each.rule.severity in bad for each in findings)
+
+
+def _explain(rules: Sequence[Rule], json_: bool) -> None:
+    if json_:
+        _write_json(rules_as_json(rules))
+    else:
+        print_rules(on_stdout(), rules)
+
+
+def _write_json(document: Any) -> None:
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))

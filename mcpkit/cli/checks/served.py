@@ -1,0 +1,163 @@
+"""What a client has been told by a server, as rules look at it.
+
+Entries are kept as they were sent: a rule must not trip over what it is there to find. So every
+accessor gives something usable for a member that is missing or of another type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from mcpkit.protocol.revision import Revision
+from mcpkit.types import is_array, is_object
+
+__all__ = [
+    "IGNORE",
+    "Entry",
+    "Kind",
+    "Location",
+    "Raw",
+    "Served",
+    "text_of",
+    "vocabulary",
+    "words_of",
+]
+
+Kind: TypeAlias = Literal["server", "tool", "resource", "template", "prompt"]
+Raw: TypeAlias = Mapping[str, Any]
+
+IGNORE: Final = "mcpkit/ignore"
+"""The member of ``_meta`` in which an entry names the rules that shall not look at it."""
+
+
+class Location(NamedTuple):
+    """Where a function is: a file, relative to the working directory if it is below it."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def text_of(raw: Raw, member: str) -> str:
+    """A member that should be text, without white space around it; empty if there is none."""
+    found = raw.get(member)
+    return found.strip() if isinstance(found, str) else ""
+
+
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a name in any style, in small letters: ``getUser_by-id`` → get user by id."""
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def vocabulary(text: str) -> frozenset[str]:
+    """The words of a text that white space separates."""
+    return frozenset(text.split())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """Something that a server lists, or the server itself.
+
+    Args:
+        kind: What it is.
+        name: What it is known by: a name or a URI.
+        raw: As it was sent.
+        location: Of its function, if it is known.
+        untyped_data: Whether its function returns a dict or a list without an annotation; None
+            if that is not known.
+    """
+
+    kind: Kind
+    name: str
+    raw: Raw
+    location: Location | None = None
+    untyped_data: bool | None = None
+
+    @property
+    def description(self) -> str:
+        """What it says of itself; empty if it says nothing."""
+        return text_of(self.raw, "description")
+
+    @property
+    def hints(self) -> Raw:
+        """The annotations of a tool."""
+        found = self.raw.get("annotations")
+        return found if is_object(found) else {}
+
+    @property
+    def title(self) -> str:
+        """What people see instead of the name; empty if there is nothing."""
+        return text_of(self.raw, "title") or text_of(self.hints, "title")
+
+    @property
+    def schema(self) -> Raw:
+        """The input schema of a tool; empty if it is none."""
+        found = self.raw.get("inputSchema")
+        return found if is_object(found) else {}
+
+    @property
+    def properties(self) -> dict[str, Raw]:
+        """The parameters of a tool and their schemas."""
+        found = self.schema.get("properties")
+        if not is_object(found):
+            return {}
+        return {name: each if is_object(each) else {} for name, each in found.items()}
+
+    @property
+    def arguments(self) -> list[Raw]:
+        """The arguments of a prompt."""
+        found = self.raw.get("arguments")
+        return [each for each in found if is_object(each)] if is_array(found) else []
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The rules, or their beginnings, that the author has silenced here."""
+        meta = self.raw.get("_meta")
+        found: Any = meta.get(IGNORE) if is_object(meta) else None
+        if isinstance(found, str):
+            return (found,)
+        return tuple(each for each in found if isinstance(each, str)) if is_array(found) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Everything a server has said.
+
+    Args:
+        revision: Which one was spoken.
+        itself: Its ``serverInfo``, as an entry.
+        instructions: For the model.
+        capabilities: As declared.
+        tools, resources, templates, prompts: As listed.
+        troubles: Lists that could not be read, and why.
+    """
+
+    revision: Revision
+    itself: Entry
+    instructions: str = ""
+    capabilities: Raw = field(default_factory=dict[str, Any])
+    tools: Sequence[Entry] = ()
+    resources: Sequence[Entry] = ()
+    templates: Sequence[Entry] = ()
+    prompts: Sequence[Entry] = ()
+    troubles: Sequence[str] = ()
+
+    @property
+    def entries(self) -> Iterator[Entry]:
+        """The server, and everything it lists."""
+        yield self.itself
+        for each in (self.tools, self.resources, self.templates, self.prompts):
+            yield from each
+
+    def capability(self, name: str) -> Raw | None:
+        """What is declared under a name; None if nothing is."""
+        found = self.capabilities.get(name)
+        return found if is_object(found) else None

@@ -1,0 +1,160 @@
+"""The table of all rules, in the order in which they are reported and documented."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from mcpkit.cli.checks import (
+    behaviour,
+    constructs,
+    cost,
+    descriptions,
+    names,
+    offers,
+    safety,
+)
+from mcpkit.cli.checks.findings import Finding, Rule
+from mcpkit.cli.checks.served import Served
+
+__all__ = ["RULES", "THEMES", "check", "chosen", "unknown"]
+
+THEMES: Final = {
+    "NAME": "Names",
+    "DESC": "Descriptions",
+    "SCHEMA": "Input schemas",
+    "COST": "Cost",
+    "HINT": "Annotations",
+    "OUT": "Results",
+    "RES": "Resources",
+    "PROMPT": "Prompts",
+    "SERVER": "The server",
+    "CAP": "Capabilities",
+    "SAFE": "Safety",
+}
+"""The beginnings of ids, and what they are about."""
+
+RULES: Final[tuple[Rule, ...]] = (
+    names.unusable_characters,
+    names.dotted,
+    names.too_long,
+    names.long_with_prefix,
+    names.nearly_the_same,
+    names.duplicate,
+    names.common_name,
+    names.bad_start,
+    descriptions.missing,
+    descriptions.undescribed_parameters,
+    descriptions.only_the_name,
+    descriptions.too_short,
+    descriptions.too_long,
+    descriptions.placeholder,
+    descriptions.vague_parameters,
+    descriptions.same_description,
+    descriptions.similar_names,
+    descriptions.same_title,
+    constructs.no_object,
+    constructs.combined_at_the_root,
+    constructs.array_without_items,
+    constructs.tuples,
+    constructs.numbers_in_enum,
+    constructs.list_of_types,
+    constructs.references,
+    constructs.recursive,
+    constructs.open_reference,
+    constructs.string_format,
+    constructs.unsupported_keywords,
+    constructs.free_form,
+    constructs.bad_property_name,
+    constructs.deep,
+    constructs.without_type,
+    constructs.constant,
+    constructs.required_but_missing,
+    constructs.unions,
+    constructs.boolean_schema,
+    cost.heavy_tool,
+    cost.heavy_server,
+    cost.more_than_any,
+    cost.many_tools,
+    cost.repeated_titles,
+    cost.unused_definitions,
+    behaviour.undeclared_destruction,
+    behaviour.undeclared_reading,
+    behaviour.contradiction,
+    behaviour.unbounded,
+    behaviour.untyped_result,
+    behaviour.output_root,
+    offers.resource_undescribed,
+    offers.no_mime_type,
+    offers.bad_uri,
+    offers.web_uri,
+    offers.bad_template,
+    offers.template_among_resources,
+    offers.prompt_undescribed,
+    offers.prompt_arguments_undescribed,
+    offers.no_instructions,
+    offers.no_version,
+    offers.long_instructions,
+    offers.unreadable,
+    offers.empty_offer,
+    offers.nothing_to_complete,
+    offers.nothing_to_watch,
+    safety.orders,
+    safety.hidden_text,
+    safety.secret,
+    safety.secret_places,
+    safety.asks_for_secrets,
+)
+
+
+def unknown(beginnings: Iterable[str]) -> list[str]:
+    """Those with which no rule's id begins."""
+    return [
+        each for each in beginnings if not each or not any(r.id.startswith(each) for r in RULES)
+    ]
+
+
+def chosen(select: Sequence[str], ignore: Sequence[str]) -> list[Rule]:
+    """The rules to apply.
+
+    Args:
+        select: Ids or their beginnings; empty for all.
+        ignore: The same, taken away again.
+    """
+    return [
+        rule
+        for rule in RULES
+        if (not select or rule.id.startswith(tuple(select)))
+        and not (ignore and rule.id.startswith(tuple(ignore)))
+    ]
+
+
+def check(served: Served, rules: Iterable[Rule] = RULES) -> tuple[list[Finding], int]:
+    """Apply rules.
+
+    Returns:
+        What they found, entry by entry in the order of the lists, the worst first; and how much
+        the author has silenced in the entries themselves. Safety is never silenced like that, as
+        it would be for the server to say whom to trust.
+    """
+    findings = list(_findings(served, rules))
+    heard = [each for each in findings if not _silenced(each)]
+    order = {id(entry): number for number, entry in enumerate(served.entries)}
+    ranks = {"error": 0, "warning": 1, "note": 2}
+    heard.sort(key=lambda each: (order[id(each.subject)], ranks[each.rule.severity]))
+    return heard, len(findings) - len(heard)
+
+
+def _findings(served: Served, rules: Iterable[Rule]) -> Iterator[Finding]:
+    for rule in rules:
+        for found in rule.find(served):
+            yield Finding(rule, found.subject, found.message, found.path)
+
+
+def _silenced(finding: Finding) -> bool:
+    ignored = tuple(each for each in finding.subject.ignored if each)
+    return (
+        bool(ignored)
+        and not finding.rule.id.startswith("SAFE")
+        and finding.rule.id.startswith(ignored)
+    )

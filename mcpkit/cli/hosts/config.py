@@ -1,0 +1,226 @@
+"""A host's configuration as it is found, and how it is changed: in its file, or by its program."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import json
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from mcpkit.cli.hosts.host import Entry, Format, Host, Unfit
+from mcpkit.cli.hosts.writing import read, write
+from mcpkit.types import is_object
+
+__all__ = ["ByHand", "Change", "Config", "InFile", "ThroughProgram"]
+
+_PATIENCE: Final = 60.0
+"""Seconds that a host's own program may take."""
+
+
+class ByHand(Unfit):
+    """A change that has to be made by hand.
+
+    Args:
+        message: Why, as one line.
+        what: What to add, or to run.
+    """
+
+    def __init__(self, message: str, what: str) -> None:
+        super().__init__(message)
+        self.what = what
+
+
+class Change(NamedTuple):
+    """A change that has not been made yet.
+
+    Args:
+        difference: What it changes, as lines of a unified diff.
+        preview: What there is to see if it shall not be made.
+        make: Makes it, and gives the copy of what was there, if there is one. Raises `Unfit`.
+    """
+
+    difference: list[str]
+    preview: list[str]
+    make: Callable[[], Path | None]
+
+
+class Config(Protocol):
+    """What a host has been told so far."""
+
+    entries: Entry
+    """Name → entry."""
+
+    def change(self, name: str, entry: Entry | None) -> Change:
+        """Set an entry, or take it out if None.
+
+        Raises:
+            Unfit: That cannot be done.
+        """
+        ...
+
+
+class InFile:
+    """A configuration that is a file to be edited.
+
+    Args:
+        host: Whose file it is.
+        file: Where it is; it need not be there yet.
+        private: Whether a new one is for its owner only.
+
+    Raises:
+        Unfit: It cannot be read, or is broken.
+        ModuleNotFoundError: A library for its format is missing.
+    """
+
+    def __init__(self, host: Host, file: Path, *, private: bool) -> None:
+        self._host = host
+        self._file = file
+        self._private = private
+        self._before = _read(file)
+        self._data = _loaded(host.format.load, file, self._before or "")
+        self.entries = _entries(host, file, self._data)
+
+    def change(self, name: str, entry: Entry | None) -> Change:
+        """Set an entry, or take it out if None; all else stays as it is.
+
+        Raises:
+            Unfit: The file is too unusual for that.
+        """
+        before = self._before or ""
+        after = self._edited(before, name, entry)
+        difference = _difference(before, after, str(self._file))
+
+        def make() -> Path | None:
+            try:
+                return write(self._file, after, self._before, private=self._private)
+            except OSError as error:
+                raise Unfit(f"{self._file} was not written: {error.strerror}") from None
+            except ValueError as error:
+                raise Unfit(f"{self._file} was not written: {error}") from None
+
+        return Change(difference, difference, make)
+
+    def _edited(self, text: str, name: str, entry: Entry | None) -> str:
+        format, path = self._host.format, [self._host.key, name]
+        expected = copy.deepcopy(self._data)
+        entries = expected.setdefault(self._host.key, {})
+        try:
+            if entry is None:
+                after = format.drop(text, path)
+                del entries[name]
+            else:
+                after = _put(format, text, path, entries.get(name), entry)
+                entries[name] = entry
+            if format.load(after) == expected:
+                return after
+        except ValueError:
+            pass  # as below
+        if entry is None:
+            raise Unfit(f"{name} cannot be taken out of {self._file}; do so in an editor")
+        raise ByHand(
+            f"{self._file} cannot be edited; add this yourself:", format.snippet(path, entry)
+        )
+
+
+class ThroughProgram:
+    """A configuration that the host's own program keeps; the file is only read.
+
+    Args:
+        host: Whose program it is.
+        file: What it keeps.
+
+    Raises:
+        Unfit: The file cannot be read, or is broken.
+    """
+
+    def __init__(self, host: Host, file: Path) -> None:
+        self._program = str(host.command)
+        text = _read(file)
+        # The file has much else in it; the parser that keeps places would take its time.
+        data = _loaded(json.loads, file, text) if text and text.strip() else {}
+        self.entries = _entries(host, file, data)
+
+    def change(self, name: str, entry: Entry | None) -> Change:
+        """Set an entry, or take it out if None."""
+        old = self.entries.get(name)
+        mcp = [self._program, "mcp"]
+        commands = [] if old is None else [[*mcp, "remove", "--scope", "user", name]]
+        if entry is not None:
+            commands.append([*mcp, "add-json", "--scope", "user", name, json.dumps(entry)])
+        before, after = (
+            "" if each is None else json.dumps(each, indent=2) for each in (old, entry)
+        )
+        preview = [shlex.join(command) for command in commands]
+        return Change(_difference(before, after, name), preview, lambda: self._run(commands))
+
+    def _run(self, commands: list[list[str]]) -> None:
+        program = shutil.which(self._program)
+        # cmd.exe, which runs these, would take the quotes of the JSON for its own.
+        if program is None or program.lower().endswith((".cmd", ".bat")):
+            raise ByHand(
+                f"{self._program} cannot be run from here; run this yourself, or use --project:",
+                "\n".join(map(shlex.join, commands)),
+            )
+        for command in commands:
+            what = " ".join(command[:3])
+            try:
+                done = subprocess.run(
+                    [program, *command[1:]],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    encoding="utf-8",
+                    errors="replace",
+                    timeout=_PATIENCE,
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise Unfit(f"{what} failed: {error}") from None
+            if done.returncode:
+                said = done.stdout.strip().splitlines() or [f"exit code {done.returncode}"]
+                raise Unfit(f"{what} failed: {said[-1]}")
+
+
+def _read(file: Path) -> str | None:
+    try:
+        return read(file)
+    except OSError as error:
+        raise Unfit(f"{file} cannot be read, so nothing was changed: {error.strerror}") from None
+    except ValueError as error:
+        raise Unfit(f"{file} cannot be read, so nothing was changed: {error}") from None
+
+
+def _loaded(load: Callable[[str], Any], file: Path, text: str) -> Entry:
+    try:
+        data = load(text)
+    except ValueError as error:
+        raise Unfit(f"{file} is broken, so nothing was changed: {error}") from None
+    return data if is_object(data) else {}
+
+
+def _entries(host: Host, file: Path, data: Entry) -> Entry:
+    entries = data.get(host.key, {})
+    if not is_object(entries):
+        raise Unfit(f'{file} is broken, so nothing was changed: "{host.key}" is no object')
+    return entries
+
+
+def _put(format: Format, text: str, path: list[str], old: Any, new: Any) -> str:
+    """The text with a new value, changed only where it differs from the old one."""
+    if not (is_object(old) and is_object(new)):
+        return format.put(text, path, new)
+    for key in old.keys() - new.keys():
+        text = format.drop(text, [*path, key])
+    for key, value in new.items():
+        if key not in old or old[key] != value:
+            text = _put(format, text, [*path, key], old.get(key), value)
+    return text
+
+
+def _difference(before: str, after: str, title: str) -> list[str]:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), title, title, lineterm="")
+    return list(lines)

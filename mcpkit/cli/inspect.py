@@ -1,0 +1,435 @@
+"""``mcpkit inspect``: what a server offers, and what it costs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Annotated, Any, Final
+
+import typer
+from rich.cells import cell_len
+from rich.text import Text
+
+from mcpkit.cli.arguments import nothing_like
+from mcpkit.cli.connect import run_async
+from mcpkit.cli.options import (
+    AsJson,
+    Env,
+    Headers,
+    Reach,
+    Revision,
+    TargetArgument,
+    Timeout,
+)
+from mcpkit.cli.schemas import compact, in_words, properties_of, resolved
+from mcpkit.cli.show import clean, on_terminal, one_line, put_json, size
+from mcpkit.cli.terminal import fail, on_stdout
+from mcpkit.cli.tokens import estimate, tool_tokens
+from mcpkit.client import Client
+from mcpkit.errors import MethodNotFound
+from mcpkit.results import ListedPrompt, ListedResource, ListedTemplate, ListedTool
+from mcpkit.types import is_array, is_object
+
+__all__ = ["inspect"]
+
+_WIDTH: Final = 100
+"""Columns of what is no terminal and does not say how wide it is."""
+
+_WIDEST: Final = 120
+"""Columns that are used of a terminal: longer lines of prose are hard to read."""
+
+_NARROW: Final = 24
+"""Columns that a description needs to stand beside what it describes."""
+
+_LONGEST_NAME: Final = 28
+"""Columns that the names of arguments have at most."""
+
+_SHORT: Final = 6
+"""Lines of a description that are shown without being asked for."""
+
+
+@dataclass
+class Offer:
+    """What a server says of itself, and what it offers."""
+
+    info: Mapping[str, Any]
+    revision: str
+    instructions: str | None
+    capabilities: Mapping[str, Any]
+    tools: list[ListedTool] = field(default_factory=list[ListedTool])
+    resources: list[ListedResource] = field(default_factory=list[ListedResource])
+    templates: list[ListedTemplate] = field(default_factory=list[ListedTemplate])
+    prompts: list[ListedPrompt] = field(default_factory=list[ListedPrompt])
+
+    @property
+    def costs(self) -> dict[str, int]:
+        """The estimated tokens of each tool."""
+        return {tool.name: tool_tokens(tool.raw) for tool in self.tools}
+
+    @property
+    def instructions_cost(self) -> int:
+        """The estimated tokens of the instructions."""
+        return estimate(self.instructions or "")
+
+
+def inspect(
+    target: TargetArgument,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tool", metavar="NAME", help="Show all of this tool; several times for several"
+        ),
+    ] = None,
+    schemas: Annotated[
+        bool, typer.Option("--schemas", help="Show all of every tool, with its schemas")
+    ] = False,
+    as_json: AsJson = False,
+    revision: Revision = None,
+    header: Headers = None,
+    env: Env = None,
+    timeout: Timeout = None,
+) -> None:
+    """Show what a server offers: tools, resources, prompts, and what its tools cost a model.
+
+    Tokens are estimated; a model reads the name, description and input schema of every tool in
+    every conversation.
+
+    \b
+    Examples:
+      mcpkit inspect server.py
+      mcpkit inspect server.py --tool book
+      mcpkit inspect mypackage.server --revision 2025-06-18
+      mcpkit inspect "npx -y @example/server --verbose" --env API_KEY=secret
+      mcpkit inspect https://example.com/mcp -H "Authorization: Bearer $TOKEN" --json
+    """
+    reach = Reach(target, revision, header, env, timeout)
+
+    async def main() -> None:
+        async with reach.connected() as client:
+            offer = await _offer_of(client)
+        names = [each.name for each in offer.tools]
+        for name in tool or ():
+            if name not in names:
+                fail(nothing_like("tool", name, list(map(clean, names))))
+        if tool:
+            offer.tools = [each for each in offer.tools if each.name in tool]
+        if as_json:
+            put_json(_document(offer))
+            return
+        try:
+            if tool:
+                _Page().tools(offer, whole=True)
+            else:
+                _Page().show(offer, whole=schemas)
+        except (TypeError, AttributeError, KeyError) as error:
+            # Nothing holds what a server sends against the protocol's schema.
+            fail(f"{target}: the server describes something wrongly: {error}; see --json")
+
+    run_async(main)
+
+
+async def _offer_of(client: Client) -> Offer:
+    info = client.server_info
+    said = {} if info is None else {"name": info.name, "version": info.version}
+    if info is not None:
+        more = {
+            "title": info.title,
+            "description": info.description,
+            "websiteUrl": info.website_url,
+        }
+        said.update({name: value for name, value in more.items() if value})
+    capabilities = client.server_capabilities
+    offer = Offer(said, client.revision, client.instructions, capabilities)
+    if "tools" in capabilities:
+        offer.tools = await client.list_tools()
+    if "resources" in capabilities:
+        offer.resources = await client.list_resources()
+        try:
+            offer.templates = await client.list_resource_templates()
+        except MethodNotFound:  # some servers have resources, and do not know of templates
+            offer.templates = []
+    if "prompts" in capabilities:
+        offer.prompts = await client.list_prompts()
+    return offer
+
+
+def _document(offer: Offer) -> dict[str, Any]:
+    costs = offer.costs
+    return {
+        "server": offer.info,
+        "revision": offer.revision,
+        "instructions": offer.instructions,
+        "capabilities": offer.capabilities,
+        "tools": [each.raw for each in offer.tools],
+        "resources": [each.raw for each in offer.resources],
+        "resourceTemplates": [each.raw for each in offer.templates],
+        "prompts": [each.raw for each in offer.prompts],
+        "tokens": {
+            "total": sum(costs.values()) + offer.instructions_cost,
+            "instructions": offer.instructions_cost,
+            "tools": costs,
+        },
+    }
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+class _Page:
+    """Writes to stdout, as wide as is good to read."""
+
+    def __init__(self) -> None:
+        self._console = on_stdout()
+        if on_terminal():
+            self.width = min(self._console.width, _WIDEST)
+        else:
+            columns = os.environ.get("COLUMNS", "")
+            self.width = int(columns) if columns.isdigit() and int(columns) else _WIDTH
+
+    def put(self, what: Text | str, indent: int = 0) -> None:
+        """Write a text, wrapped, so many columns to the right."""
+        for line in self._wrapped(what, self.width - indent):
+            self._line(Text(" " * indent).append_text(line))
+
+    def _wrapped(self, what: Text | str, width: int) -> list[Text]:
+        text = Text(what) if isinstance(what, str) else what
+        lines = list(text.wrap(self._console, max(width, 8), overflow="fold")) or [Text()]
+        for line in lines:
+            line.rstrip()
+        return lines
+
+    def _line(self, line: Text) -> None:
+        line.rstrip()
+        self._console.print(line, soft_wrap=True)
+
+    def text(self, text: str, indent: int = 0) -> None:
+        """Write a text from the server: its own lines, each wrapped."""
+        for line in clean(text).strip().expandtabs(4).splitlines():
+            stripped = line.lstrip()
+            self.put(stripped, indent + min(len(line) - len(stripped), 8))
+
+    def json(self, value: Any, indent: int) -> None:
+        """Write a JSON document; its lines are not wrapped."""
+        for line in json.dumps(value, ensure_ascii=False, indent=2).splitlines():
+            self._line(Text(" " * indent + clean(line)))
+
+    def heading(self, name: str, about: str) -> None:
+        """Begin a section."""
+        self.put("")
+        self.put(Text.assemble((name, "bold cyan"), (f"  {about}", "dim")))
+
+    # --- sections -------------------------------------------------------------------------------
+
+    def show(self, offer: Offer, *, whole: bool) -> None:
+        """All that a server offers."""
+        self._server(offer)
+        if offer.tools:
+            self.put("")
+            self.tools(offer, whole=whole)
+        self._resources(offer.resources)
+        self._templates(offer.templates)
+        self._prompts(offer.prompts)
+        if not (offer.tools or offer.resources or offer.templates or offer.prompts):
+            self.heading("Nothing", "this server offers neither tools nor resources nor prompts")
+
+    def _server(self, offer: Offer) -> None:
+        info = {name: one_line(str(value)) for name, value in offer.info.items()}
+        title = Text(info.get("name") or "A server without a name", style="bold")
+        title.append(f" {info['version']}" if info.get("version") else "", style="not bold")
+        if info.get("title") and info["title"] != info.get("name"):
+            title.append(f"  {info['title']}", style="not bold")
+        self.put(title)
+        if "description" in info:
+            self.put(info["description"], 2)
+        if "websiteUrl" in info:
+            self.put(info["websiteUrl"], 2)
+        self.put(Text(f"speaks {offer.revision}", style="dim"), 2)
+        said = [_capability(name, value) for name, value in offer.capabilities.items()]
+        self.put(Text(f"capabilities: {', '.join(said) or 'none'}", style="dim"), 2)
+        if offer.instructions:
+            self.heading("Instructions", f"about {_tokens(offer.instructions_cost)}")
+            self.text(offer.instructions, 2)
+
+    def tools(self, offer: Offer, *, whole: bool) -> None:
+        """The tools: shortly, or all of them with their schemas."""
+        costs = offer.costs
+        if len(costs) > 1:
+            self.put(
+                Text.assemble(
+                    ("Tools", "bold cyan"),
+                    (f"  {len(costs)}, together about {_tokens(sum(costs.values()))}", "dim"),
+                )
+            )
+        elif not whole:
+            self.put(Text("Tools", style="bold cyan"))
+        for number, each in enumerate(offer.tools):
+            if number or not whole or len(costs) > 1:
+                self.put("")
+            self._tool(each, costs[each.name], whole=whole)
+
+    def _tool(self, tool: ListedTool, cost: int, *, whole: bool) -> None:
+        head = Text(one_line(tool.name), style="bold")
+        title = one_line(tool.title or (tool.annotations and tool.annotations.title) or "")
+        if title:
+            head.append(f"  {title}", style="not bold")
+        head.append(f"  about {_tokens(cost)}", style="not bold dim")
+        for word, style in _hints(tool):
+            head.append(f"  {word}", style=f"not bold {style}")
+        self.put(head, 2)
+        self._description(tool.description, whole=whole, where=f"--tool {tool.name}")
+        self._members(tool.input_schema)
+        if tool.output_schema is not None:
+            words = in_words(tool.output_schema, tool.output_schema)
+            self.put(Text.assemble(("gives ", "dim"), clean(words)), 4)
+        if whole:
+            self.put(Text("input schema", style="dim"), 4)
+            self.json(tool.input_schema, 4)
+            if tool.output_schema is not None:
+                self.put(Text("output schema", style="dim"), 4)
+                self.json(tool.output_schema, 4)
+            rest = {
+                name: value
+                for name, value in tool.raw.items()
+                if name not in ("name", "title", "description", "inputSchema", "outputSchema")
+            }
+            if rest:
+                self.put(Text("more", style="dim"), 4)
+                self.json(rest, 4)
+
+    def _description(self, text: str | None, *, whole: bool, where: str) -> None:
+        shown = clean(text or "").strip()
+        if not shown:
+            return
+        first, _, rest = shown.partition("\n\n")
+        count = len(shown.splitlines())
+        if whole or not rest.strip() or count <= _SHORT:
+            self.text(shown, 4)
+            return
+        self.text(first, 4)
+        left = count - len(first.splitlines())
+        self.put(Text(f"… {left} more lines: {where}", style="dim"), 4)
+
+    def _members(self, schema: Mapping[str, Any]) -> None:
+        """The members of an object: name, what it must be, and what it is for."""
+        required = resolved(schema, schema).get("required")
+        needed = set(required) if is_array(required) else set[Any]()
+        rows: list[tuple[str, str, str]] = []
+        for name, each in properties_of(schema, schema).items():
+            described = resolved(each, schema)
+            words = in_words(each, schema)
+            if "default" in described:
+                words += f", default {compact(described['default'])}"
+            elif name not in needed:
+                words += ", optional"
+            about = described.get("description")
+            rows.append((name, words, about if isinstance(about, str) else ""))
+        self._rows(rows, 4)
+
+    def _resources(self, resources: Sequence[ListedResource]) -> None:
+        if not resources:
+            return
+        self.heading("Resources", str(len(resources)))
+        for each in resources:
+            about = [each.mime_type or "", size(each.size) if isinstance(each.size, int) else ""]
+            self._place(each.uri, each.name, each.title, about, each.description)
+
+    def _templates(self, templates: Sequence[ListedTemplate]) -> None:
+        if not templates:
+            return
+        self.heading("Resource templates", str(len(templates)))
+        for each in templates:
+            about = [each.mime_type or ""]
+            self._place(each.uri_template, each.name, each.title, about, each.description)
+
+    def _place(
+        self,
+        uri: str,
+        name: str,
+        title: str | None,
+        about: Iterable[str],
+        description: str | None,
+    ) -> None:
+        head = Text(one_line(uri), style="bold")
+        called = title or name
+        for each in (called if called != uri else "", *about):
+            if each:
+                head.append(f"  {one_line(each)}", style="not bold dim")
+        self.put(head, 2)
+        self.text(description or "", 4)
+
+    def _prompts(self, prompts: Sequence[ListedPrompt]) -> None:
+        if not prompts:
+            return
+        self.heading("Prompts", str(len(prompts)))
+        for number, each in enumerate(prompts):
+            if number:
+                self.put("")
+            head = Text(one_line(each.name), style="bold")
+            if each.title:
+                head.append(f"  {one_line(each.title)}", style="not bold")
+            self.put(head, 2)
+            self.text(each.description or "", 4)
+            rows = [
+                (
+                    argument.name,
+                    "required" if argument.required else "optional",
+                    argument.description or argument.title or "",
+                )
+                for argument in each.arguments
+            ]
+            self._rows(rows, 4)
+
+    def _rows(self, rows: Sequence[tuple[str, str, str]], indent: int) -> None:
+        """Names, types and descriptions: side by side, or the latter two below each other."""
+        shown = [[one_line(cell) for cell in row] for row in rows]
+        if not shown:
+            return
+        names, types, abouts = (max(map(cell_len, column)) for column in zip(*shown, strict=True))
+        names = min(names, _LONGEST_NAME)
+        room = self.width - indent - names - 2
+        types = min(types, max(28, room * 2 // 5, room - 2 - abouts))
+        beside = room - 2 - types
+        for name, kind, about in shown:
+            dim = Text(kind, style="dim")
+            if beside >= _NARROW or not abouts:
+                columns = [self._wrapped(dim, types), self._wrapped(about, beside)]
+            else:
+                columns = [self._wrapped(dim, room), []]
+                columns[0] += self._wrapped(about, room) if about else []
+            cells = [self._wrapped(name, names), *columns]
+            for parts in zip_longest(*cells, fillvalue=Text()):
+                line = Text(" " * indent)
+                for part, width in zip(parts, (names, types, beside), strict=True):
+                    line.append_text(part).append(" " * (width + 2 - part.cell_len))
+                self._line(line)
+
+
+def _capability(name: str, value: object) -> str:
+    inner = [each for each, flag in value.items() if flag is not False] if is_object(value) else []
+    return one_line(f"{name} ({', '.join(inner)})" if inner else name)
+
+
+def _hints(tool: ListedTool) -> list[tuple[str, str]]:
+    """What a tool says that it does to the world; only what it says."""
+    hints = tool.annotations
+    if hints is None:
+        return []
+    found: list[tuple[str, str]] = []
+    if hints.read_only:
+        found.append(("read-only", "green"))
+    elif hints.destructive:
+        found.append(("destructive", "red"))
+    elif hints.destructive is False:
+        found.append(("not destructive", "green"))
+    if hints.idempotent:
+        found.append(("idempotent", "cyan"))
+    if hints.open_world is not None:
+        found.append(("open world" if hints.open_world else "closed world", "cyan"))
+    return found
+
+
+def _tokens(count: int) -> str:
+    return f"{count:,} tokens" if count != 1 else "1 token"

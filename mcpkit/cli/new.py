@@ -1,0 +1,496 @@
+"""``mcpkit new``: write a project to start from.
+
+A template is a folder of `TEMPLATES`; its files, over those that all projects share, become the
+project. In their text and in their paths ``__PACKAGE__`` and the like are filled in, so that a
+template of Python is Python; a path's ``dot_`` stands for a dot.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Final, NamedTuple
+from unicodedata import normalize
+
+import typer
+
+from mcpkit.cli.terminal import fail, is_interactive
+
+__all__ = ["TEMPLATES", "new", "package_of", "problem_of_name", "project", "write"]
+
+_WINDOWS: Final = sys.platform == "win32"
+_DEFAULT: Final = "minimal"
+_LONGEST_NAME: Final = 50
+_LONGEST_DESCRIPTION: Final = 200
+_NO_DESCRIPTION: Final = "An MCP server."
+_INTERRUPTED: Final = 130
+
+
+class Template(NamedTuple):
+    """A kind of project.
+
+    Args:
+        about: What it is, in one line.
+        install: What to give to ``pip install``.
+        steps: What to do once it is installed: a remark, and a command of the environment.
+    """
+
+    about: str
+    install: str
+    steps: tuple[tuple[str, str], ...]
+
+
+_DEVELOPED: Final = '-e ".[dev]"'
+_TESTED: Final = ("test it", "python -m pytest")
+
+
+def _server(target: str) -> tuple[tuple[str, str], ...]:
+    return (
+        ("serve it on stdio, as hosts do", f"mcpkit run {target}"),
+        (
+            "let Cursor use it (mcpkit install --list names other hosts)",
+            f"mcpkit install {target} --client cursor",
+        ),
+    )
+
+
+_PACKAGED: Final = (_TESTED, *_server("__PACKAGE__.server:app"))
+
+TEMPLATES: Final[dict[str, Template]] = {
+    "minimal": Template(
+        "one file, nothing else",
+        '"mcpkit>=__MCPKIT__"',
+        (("test it", "mcpkit check server.py"), *_server("server.py")),
+    ),
+    "package": Template(
+        "a package with tests, CI, Docker and client settings", _DEVELOPED, _PACKAGED
+    ),
+    "fastapi": Template(
+        "a web API and a server for models, over the same functions",
+        _DEVELOPED,
+        (_TESTED, ("serve it at http://127.0.0.1:8000", "python -m __PACKAGE__")),
+    ),
+    "agent": Template("asks the user and the model while it works", _DEVELOPED, _PACKAGED),
+    "database": Template("SQLite: tools, resources, and safe queries", _DEVELOPED, _PACKAGED),
+}
+"""Name → what is known of a template, in the order in which they are offered."""
+
+_WIDTH: Final = max(map(len, TEMPLATES))
+
+_SHARED: Final = "shared"
+"""The folder of what every template but minimal has."""
+
+
+def new(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Of the project: letters, digits, and - _ . between", metavar="NAME"),
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            "--template",
+            "-t",
+            help=f"One of {', '.join(TEMPLATES)} (default: {_DEFAULT})",
+            metavar="NAME",
+        ),
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--directory", "-d", help="Where to write it (default: ./NAME)", metavar="DIR"
+        ),
+    ] = None,
+    description: Annotated[
+        str | None,
+        typer.Option("--description", help="What the server is for, in a sentence", metavar="TEXT"),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Ask nothing, take the defaults")
+    ] = False,
+) -> None:
+    """Write a project to start from; nothing that exists is overwritten.
+
+    In a terminal it asks for what is not given. The templates:
+
+    \b
+      minimal   one file, nothing else
+      package   a package with tests, CI, Docker and client settings
+      fastapi   a web API and a server for models, over the same functions
+      agent     asks the user and the model while it works
+      database  SQLite: tools, resources, and safe queries
+
+    \b
+    Examples:
+      mcpkit new trips
+      mcpkit new trips --template package --description "Plans trips." --yes
+    """
+    try:
+        _new(name, template, directory, description, asking=is_interactive() and not yes)
+    except (KeyboardInterrupt, typer.Abort):
+        typer.echo("\nmcpkit: stopped, nothing was written", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
+
+
+def _new(
+    name: str | None,
+    template: str | None,
+    directory: Path | None,
+    description: str | None,
+    *,
+    asking: bool,
+) -> None:
+    problem = None
+    if name is not None:
+        problem = problem_of_name(name)
+    elif not asking:
+        problem = "a project needs a name: mcpkit new NAME"
+    if template is not None and template not in TEMPLATES:
+        problem = problem or f"there is no template {template!r}; there are {', '.join(TEMPLATES)}"
+    if description is not None:
+        problem = problem or _problem_of_description(description)
+    if problem is not None:
+        fail(problem)
+    chosen = name if name is not None else _ask_name(directory)
+    folder = Path(chosen) if directory is None else directory
+    _refuse_taken(folder)
+    if template is None:
+        template = _ask_template() if asking else _DEFAULT
+    if description is None:
+        description = _ask_description() if asking else _NO_DESCRIPTION
+    files = project(chosen, template, description)
+    report = _report(chosen, template, folder, list(files))
+    try:
+        write(folder, files)
+    except OSError as error:
+        fail(f"cannot write {error.filename or folder}: {error.strerror or error}")
+    typer.echo(report)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_.]+[A-Za-z0-9]+)*")
+_NEEDED: Final = frozenset(
+    [
+        "anyio",
+        "click",
+        "docstring_parser",
+        "fastapi",
+        "hatchling",
+        "httptools",
+        "httpx2",
+        "mcpkit",
+        "mypy",
+        "pip",
+        "pydantic",
+        "pydantic_core",
+        "pytest",
+        "rich",
+        "ruff",
+        "setuptools",
+        "starlette",
+        "trio",
+        "typer",
+        "typing_extensions",
+        "uvicorn",
+        "uvloop",
+    ]
+)
+_TAKEN: Final = frozenset(["docs", "src", "test", "tests", "venv"])
+_DEVICES: Final = frozenset(
+    ["con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))]
+)
+
+
+def package_of(name: str) -> str:
+    """The name of the package of a project: ``My-Server`` → ``my_server``."""
+    return re.sub(r"[-_.]+", "_", name).lower()
+
+
+def problem_of_name(name: str) -> str | None:
+    """Why a project cannot be called so; None if it can."""
+    if "/" in name or "\\" in name or name in (".", ".."):
+        last = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
+        example = last if _problem(last) is None else "trips"
+        place = _shown(name)
+        return f"{name!r} is a path; write: mcpkit new {example} --directory {place}"
+    problem = _problem(name)
+    if problem is None:
+        return None
+    plain = normalize("NFKD", name.casefold()).encode("ascii", "ignore").decode()
+    like_it = re.sub(r"^[^a-z]+|-$", "", re.sub(r"[^a-z0-9]+", "-", plain))
+    longer = f"{like_it[: _LONGEST_NAME - 10].rstrip('-')}-server"
+    example = next(each for each in (like_it, longer, "my-server") if _problem(each) is None)
+    return f"{problem}; for example {example}"
+
+
+def _problem(name: str) -> str | None:
+    package = package_of(name)
+    if not _NAME.fullmatch(name):
+        rule = "begin with a letter, then letters and digits, with - _ . between them"
+        return f"{name!r} cannot be the name of a project: {rule}"
+    if len(name) > _LONGEST_NAME:
+        return f"{name!r} is too long: at most {_LONGEST_NAME} characters"
+    if keyword.iskeyword(package):
+        return f"{name!r} is a word of Python, and nothing of that name can be imported"
+    if package in sys.stdlib_module_names:
+        return f"{name!r} would hide the module {package} of Python's standard library"
+    if package in _NEEDED:
+        return f"{name!r} would hide {package}, which projects need"
+    if package in _TAKEN or package in _DEVICES:
+        return f"{name!r} has a meaning of its own as the name of a folder"
+    return None
+
+
+def _problem_of_description(description: str) -> str | None:
+    tidy = _tidy(description)
+    if not tidy.isprintable():
+        return "the description has characters that cannot be printed"
+    if len(tidy) > _LONGEST_DESCRIPTION:
+        return f"the description is too long: {len(tidy)} characters of {_LONGEST_DESCRIPTION}"
+    return None
+
+
+def _tidy(description: str) -> str:
+    return " ".join(description.split())
+
+
+# --- questions ------------------------------------------------------------------------------------
+
+
+def _ask_name(directory: Path | None) -> str:
+    suggested = None if directory is None else directory.resolve().name
+    if suggested is not None and problem_of_name(suggested) is not None:
+        suggested = None
+    while True:
+        answer: str = typer.prompt("Name of the project", default=suggested, err=True).strip()
+        problem = problem_of_name(answer)
+        if problem is None:
+            return answer
+        typer.echo(f"  {problem}", err=True)
+
+
+def _ask_template() -> str:
+    names = list(TEMPLATES)
+    typer.echo("Templates:", err=True)
+    for number, (name, each) in enumerate(TEMPLATES.items(), 1):
+        typer.echo(f"  {number}  {name:{_WIDTH}}  {each.about}", err=True)
+    while True:
+        answer: str = typer.prompt("Which one, by number or name", default=_DEFAULT, err=True)
+        answer = answer.strip().lower()
+        if answer in TEMPLATES:
+            return answer
+        if answer.isdecimal() and 1 <= int(answer) <= len(names):
+            return names[int(answer) - 1]
+        typer.echo(f"  a number from 1 to {len(names)}, or {', '.join(names)}", err=True)
+
+
+def _ask_description() -> str:
+    while True:
+        answer: str = typer.prompt(
+            "What is the server for, in a sentence", default=_NO_DESCRIPTION, err=True
+        )
+        problem = _problem_of_description(answer)
+        if problem is None:
+            return answer
+        typer.echo(f"  {problem}", err=True)
+
+
+# --- rendering ------------------------------------------------------------------------------------
+
+_PLACEHOLDER: Final = re.compile(r"(\"?)__([A-Z]+(?:_[A-Z]+)*)__(\"?)")
+
+
+def project(name: str, template: str, description: str = _NO_DESCRIPTION) -> dict[str, str]:
+    """The files of a new project, by their paths with slashes.
+
+    Args:
+        name: One that is allowed; see `new`.
+        template: One of `TEMPLATES`.
+        description: A sentence; blank is as good as none.
+
+    Raises:
+        ValueError: A template has a placeholder that nobody knows.
+    """
+    values = {
+        "PROJECT": name,
+        "PACKAGE": package_of(name),
+        "DESCRIPTION": _tidy(description) or _NO_DESCRIPTION,
+        "MCPKIT": _least(version("mcpkit")),
+        "VENV_PYTHON": ".venv/Scripts/python.exe" if _WINDOWS else ".venv/bin/python",
+    }
+    folders = [template] if template == _DEFAULT else [_SHARED, template]
+    sources = {path: text for each in folders for path, text in _sources(each).items()}
+    return {
+        _renamed(path, values): _filled(text, values, str(path), path.suffix)
+        for path, text in sorted(sources.items())
+    }
+
+
+def _least(installed: str) -> str:
+    """The version a project depends on: the release series that wrote it."""
+    released = re.fullmatch(r"(\d+\.\d+)(?:\.\d+)*", installed)
+    return released[1] if released else installed
+
+
+def _sources(name: str) -> dict[PurePosixPath, str]:
+    """The files of a template as they are stored."""
+    package = Path(__file__).parent.parent
+    # An installed mcpkit has them inside, a checkout beside.
+    folder = next(
+        each / name
+        for each in (package / "templates", package.parent / "templates")
+        if (each / name).is_dir()
+    )
+    return {
+        PurePosixPath(path.relative_to(folder).as_posix()): path.read_text(encoding="utf-8")
+        for path in folder.rglob("*")
+        # Installers compile what is Python.
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def _renamed(path: PurePosixPath, values: Mapping[str, str]) -> str:
+    parts = [re.sub(r"^dot_", ".", part) for part in path.parts]
+    return _filled("/".join(parts), values, str(path))
+
+
+def _filled(text: str, values: Mapping[str, str], where: str, suffix: str = "") -> str:
+    """A text with its placeholders filled in; as the string that they are, where one is all of it.
+
+    Raises:
+        ValueError: There is no such placeholder.
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        before, name, after = match.groups()
+        if name not in values:
+            raise ValueError(f"{where}: there is no placeholder __{name}__")
+        if before and after and suffix:
+            return _quoted(values[name], suffix)
+        return before + values[name] + after
+
+    return _PLACEHOLDER.sub(fill, text)
+
+
+def _quoted(value: str, suffix: str) -> str:
+    """A string of printable characters, as Python, TOML and JSON have it."""
+    # Of Python's quotes formatters want those that need fewer backslashes.
+    if suffix == ".py" and value.count('"') > value.count("'"):
+        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{escaped}'"
+    return json.dumps(value, ensure_ascii=False)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def _refuse_taken(folder: Path) -> None:
+    if folder.is_dir():
+        try:
+            taken = any(folder.iterdir())
+        except OSError as error:
+            fail(f"cannot look into {folder}: {error.strerror}")
+        if taken:
+            fail(f"{folder} exists and is not empty; choose another folder with --directory")
+    elif os.path.lexists(folder):
+        fail(f"{folder} exists and is no folder; choose another one with --directory")
+
+
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files into a folder, all of them or none.
+
+    Args:
+        folder: Empty, or made here, with its parents.
+        files: Text by path, with slashes.
+
+    Raises:
+        OSError: It cannot be done; what was written is gone again.
+    """
+    made: list[Path] = []
+    try:
+        for relative, text in files.items():
+            path = folder / relative
+            for each in reversed(path.parents):
+                if not each.exists():
+                    made.append(each)
+                    each.mkdir(exist_ok=True)
+            made.append(path)
+            try:
+                file = path.open("x", encoding="utf-8", newline="\n")
+            except FileExistsError:
+                made.remove(path)  # it is somebody else's
+                raise
+            with file:
+                file.write(text)
+    except BaseException:
+        for each in reversed(made):
+            with suppress(OSError):
+                if each.is_dir():
+                    each.rmdir()
+                else:
+                    each.unlink()
+        raise
+
+
+# --- what to do next ------------------------------------------------------------------------------
+
+
+def _report(name: str, template: str, folder: Path, files: list[str]) -> str:
+    many = "1 file" if len(files) == 1 else f"{len(files)} files"
+    where = "this folder" if _is_here(folder) else _shown(folder)
+    lines = [f"Wrote {name} from the template {template}: {many} in {where}.", "", "Next:"]
+    lines += [f"  {command}" for command in _setup(template, folder)]
+    lines += ["", "Then, to"]
+    # A remark has a line of its own: not every shell takes one behind a command.
+    for remark, command in TEMPLATES[template].steps:
+        filled = _filled(command, {"PACKAGE": package_of(name)}, template)
+        lines += [f"  {remark}:", f"    {_in_environment(filled)}"]
+    if "README.md" in files:
+        lines += ["", "README.md has the rest."]
+    return "\n".join(lines)
+
+
+def _setup(template: str, folder: Path) -> list[str]:
+    # Here the quotes are the shell's.
+    install = TEMPLATES[template].install.replace("__MCPKIT__", _least(version("mcpkit")))
+    commands = [f"{_python()} -m venv .venv", _in_environment(f"pip install {install}")]
+    return commands if _is_here(folder) else [f"cd {_shown(folder)}", *commands]
+
+
+def _is_here(folder: Path) -> bool:
+    return folder.resolve() == Path.cwd()
+
+
+def _shown(path: Path | str) -> str:
+    """A path as a shell takes it."""
+    text = str(path)
+    if _WINDOWS:
+        return f'"{text}"' if " " in text else text
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
+
+
+def _in_environment(command: str) -> str:
+    return f".venv\\Scripts\\{command}" if _WINDOWS else f".venv/bin/{command}"
+
+
+def _python() -> str:
+    """The command of a Python that is new enough: the usual one if it is, else this one."""
+    usual = "py" if _WINDOWS else "python3"
+    if shutil.which(usual) is not None:
+        question = "import sys; sys.exit(sys.version_info < (3, 10))"
+        with suppress(OSError, subprocess.TimeoutExpired):
+            asked = subprocess.run([usual, "-c", question], capture_output=True, timeout=10)
+            if asked.returncode == 0:
+                return usual
+    return _shown(sys.executable)

@@ -1,0 +1,226 @@
+"""The options that the commands share which look and try, and how they reach a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from mcpkit.cli.connect import connected, headers_from
+from mcpkit.cli.show import one_line
+from mcpkit.cli.terminal import BAD_NEWS, FAILED, fail
+from mcpkit.client import Client, is_url
+from mcpkit.errors import InternalError, MissingClientCapability, ProtocolError
+from mcpkit.protocol.revisions import BY_VERSION
+from mcpkit.types import is_object
+
+__all__ = [
+    "Answers",
+    "AsJson",
+    "Env",
+    "Headers",
+    "Quiet",
+    "Reach",
+    "Refused",
+    "Revision",
+    "Roots",
+    "SamplingCommand",
+    "Save",
+    "TargetArgument",
+    "Timeout",
+    "roots_from",
+]
+
+_SERVER: Final = "The server"
+_ASKING: Final = "When the server asks"
+
+TargetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET", help="server.py, server.py:app, a module, a command line, or a URL"
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Show neither progress nor log messages")
+]
+Save = Annotated[
+    Path | None,
+    typer.Option("--save", metavar="DIR", help="Where to save what is no text"),
+]
+Revision = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REVISION",
+        help="Speak this revision of the protocol (default: the newest that the server speaks)",
+        rich_help_panel=_SERVER,
+    ),
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        "-H",
+        metavar="'NAME: VALUE'",
+        help="Sent to a URL with every request; several times for several",
+        rich_help_panel=_SERVER,
+    ),
+]
+Env = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        "-e",
+        metavar="NAME=VALUE",
+        help="A variable for a server that is started; several times for several",
+        rich_help_panel=_SERVER,
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        help="How long the server may take (default: 60 to connect, any time to work)",
+        rich_help_panel=_SERVER,
+    ),
+]
+Answers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--answer",
+        "-a",
+        metavar="KEY=VALUE",
+        help="Fill in a field of a form, instead of you; accept, decline or cancel: do so",
+        rich_help_panel=_ASKING,
+    ),
+]
+SamplingCommand = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND",
+        help="Answers for the model: gets the messages as text on stdin, answers on stdout",
+        rich_help_panel=_ASKING,
+    ),
+]
+Roots = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--roots",
+        metavar="PATH",
+        help="A folder that the server may look at; several times for several",
+        rich_help_panel=_ASKING,
+    ),
+]
+
+
+_MISSING: Final = {"roots": "--roots PATH", "sampling": "--sampling-command COMMAND"}
+"""What it takes for a capability to be declared."""
+
+
+class Refused(InternalError):
+    """A question of the server is refused here, and not by the server."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Which server, and how to reach it.
+
+    Args:
+        target, revision, headers, env, timeout: As on the command line.
+
+    Raises:
+        typer.Exit: Some of it makes no sense; that has been said.
+    """
+
+    target: str
+    revision: str | None = None
+    headers: Sequence[str] | None = None
+    env: Sequence[str] | None = None
+    timeout: float | None = None
+    _options: dict[str, Any] = field(init=False, default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        if self.revision is not None and self.revision not in BY_VERSION:
+            known = ", ".join(BY_VERSION)
+            fail(f"--revision {self.revision}: there is none of this name; known: {known}")
+        if self.timeout is not None and not self.timeout > 0:
+            fail(f"--timeout must be more than 0, not {self.timeout:g}")
+        if self.headers and not is_url(self.target):
+            fail(f"--header is for URLs, and {self.target!r} is none; see --env")
+        if self.env and is_url(self.target):
+            fail("--env is for servers that are started here; see --header")
+        self._options["revision"] = self.revision
+        if self.headers:
+            self._options["headers"] = headers_from(self.headers)
+        if self.env:
+            self._options["env"] = _environment(self.env)
+        if self.timeout is not None:
+            self._options["timeout"] = self.timeout
+            self._options["probe_timeout"] = min(self.timeout, 5)
+
+    @asynccontextmanager
+    async def connected(self, **options: Any) -> AsyncGenerator[Client, None]:
+        """A connected client; whatever goes wrong with the server is said in one line.
+
+        Args:
+            options: Of `Client`, in addition.
+
+        Raises:
+            typer.Exit: With 1 if the server answers a request with an error, with 2 if it is
+                gone, silent, or makes no sense.
+        """
+        try:
+            async with connected(self.target, **{**self._options, **options}) as client:
+                try:
+                    yield client
+                except ValueError as error:  # of what the server sent
+                    fail(one_line(f"{self.target}: {error}"))
+        except Refused as error:
+            typer.echo(f"mcpkit: {error}", err=True)
+            raise typer.Exit(BAD_NEWS) from None
+        except ProtocolError as error:
+            said = one_line(error.message) or "no message"
+            typer.echo(
+                f"mcpkit: the server answered with error {error.code}: {said}{_hint(error)}",
+                err=True,
+            )
+            raise typer.Exit(BAD_NEWS) from None
+        except ImportError as error:
+            typer.echo(f"mcpkit: {error}", err=True)
+            raise typer.Exit(FAILED) from None
+
+
+def _hint(error: ProtocolError) -> str:
+    """How to give the server what it misses; empty if it misses nothing."""
+    data = error.data if isinstance(error, MissingClientCapability) else None
+    wanted = data.get("requiredCapabilities") if is_object(data) else None
+    options = [_MISSING[each] for each in wanted if each in _MISSING] if is_object(wanted) else []
+    return f"; add {' '.join(options)}" if options else ""
+
+
+def _environment(lines: Sequence[str]) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for line in lines:
+        name, equals, value = line.partition("=")
+        if not equals or not name:
+            fail(f"--env {line!r}: write it as NAME=VALUE")
+        variables[name] = value
+    return variables
+
+
+def roots_from(paths: Sequence[str] | None) -> list[str] | None:
+    """The roots that ``--roots`` names; None if there are none.
+
+    Raises:
+        typer.Exit: One does not exist; that has been said.
+    """
+    if not paths:
+        return None
+    for path in paths:
+        if "://" not in path and not Path(path).expanduser().exists():
+            fail(f"--roots {path}: there is no such file or folder")
+    return [each if "://" in each else str(Path(each).expanduser()) for each in paths]

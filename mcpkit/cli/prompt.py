@@ -1,0 +1,119 @@
+"""``mcpkit prompt``: get a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from mcpkit.cli.arguments import given, nothing_like
+from mcpkit.cli.connect import run_async
+from mcpkit.cli.options import (
+    Answers,
+    AsJson,
+    Env,
+    Headers,
+    Quiet,
+    Reach,
+    Revision,
+    Roots,
+    SamplingCommand,
+    Save,
+    TargetArgument,
+    Timeout,
+)
+from mcpkit.cli.show import Saver, as_binary, clean, put, put_json, text_of
+from mcpkit.cli.talking import Talk
+from mcpkit.cli.terminal import fail, on_stdout
+from mcpkit.client import Client
+from mcpkit.results import ListedPrompt, PromptMessages
+
+__all__ = ["prompt"]
+
+
+def prompt(
+    target: TargetArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the prompt")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Its arguments, which are texts"),
+    ] = None,
+    as_json: AsJson = False,
+    save: Save = None,
+    quiet: Quiet = False,
+    answer: Answers = None,
+    sampling_command: SamplingCommand = None,
+    roots: Roots = None,
+    revision: Revision = None,
+    header: Headers = None,
+    env: Env = None,
+    timeout: Timeout = None,
+) -> None:
+    """Get a prompt and print its messages, each under the role that says it.
+
+    \b
+    Examples:
+      mcpkit prompt server.py plan city=Oslo days=3
+      mcpkit prompt server.py review code=@main.py
+      mcpkit prompt https://example.com/mcp greet --json
+    """
+    reach = Reach(target, revision, header, env, timeout)
+    talk = Talk(reach, answer, sampling_command, roots, quiet)
+
+    async def main() -> None:
+        async with talk.connected() as client:
+            found = await _find(client, name)
+            texts = _texts(arguments or (), found)
+            with talk.waiting(name):
+                result = await client.get_prompt(name, texts, timeout=float("inf"))
+            if as_json:
+                put_json(result.raw)
+            else:
+                _show(result, name, Saver(save))
+
+    run_async(main)
+
+
+async def _find(client: Client, name: str) -> ListedPrompt:
+    listed = await client.list_prompts() if "prompts" in client.server_capabilities else []
+    found = {each.name: each for each in listed}
+    if name not in found:
+        fail(nothing_like("prompt", name, list(map(clean, found))))
+    return found[name]
+
+
+def _texts(words: Sequence[str], prompt: ListedPrompt) -> dict[str, str]:
+    """The arguments of a prompt, if they are the ones it has."""
+    known = [clean(each.name) for each in prompt.arguments]
+    texts: dict[str, str] = {}
+    for word in words:
+        each = given(word)
+        if each.is_json:
+            fail(f"{word}: the arguments of a prompt are texts: write {each.name}=…")
+        if each.name not in known:
+            fail(f"{prompt.name}: {nothing_like('argument', each.name, known)}")
+        if each.name in texts:
+            fail(f"{word}: {each.name} has been given already")
+        texts[each.name] = each.text
+    missing = [each.name for each in prompt.arguments if each.required and each.name not in texts]
+    if missing:
+        fail(f"{prompt.name} needs {', '.join(f'{clean(each)}=…' for each in missing)}")
+    return texts
+
+
+def _show(result: PromptMessages, name: str, saver: Saver) -> None:
+    console = on_stdout()
+    for number, message in enumerate(result.messages):
+        if number:
+            put("")
+        console.print(Text(f"{clean(message.role)}:", style="bold cyan"), soft_wrap=True)
+        text = text_of(message.content)
+        if text is not None:
+            put(text)
+            continue
+        found = as_binary(message.content, name)
+        assert found is not None
+        put(f"[{found.mime_type}]")
+        saver.keep(found)

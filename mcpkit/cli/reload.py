@@ -1,0 +1,695 @@
+"""``mcpkit run --reload`` on stdio: the host keeps its pipe while the server behind it changes.
+
+This process owns the host's pipe and serves nothing itself. Each version of the server is a child
+process on pipes of its own. Threads read and write, as blocking pipes are the only ones that every
+platform has; what is passed on to whom is for `mcpkit.cli.relay` to know. The main thread looks
+after files, processes and signals, and never writes to anybody, so that nothing can hold it up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Any, Final, Literal, NamedTuple
+
+import typer
+from typing_extensions import ParamSpec
+
+from mcpkit.cli.relay import KINDS, Relay, Step, Version
+from mcpkit.cli.relayed import LIFELINE
+from mcpkit.cli.supervise import Watched, listed
+from mcpkit.protocol.messages import notification_text, request_text
+from mcpkit.sealing import SECRET, new_secret, secrets_from_environment
+from mcpkit.transports.stdio import MAX_LINE
+from mcpkit.transports.stdout_guard import ProtocolStreams
+from mcpkit.types import is_array, is_object
+
+__all__ = ["Reloader", "serve_anew"]
+
+_P = ParamSpec("_P")
+
+_CHUNK: Final = 64 * 1024
+_HIGH_WATER: Final = 1024 * 1024
+"""Bytes that may wait in an outlet before whoever fills it waits, too."""
+
+_HOLD: Final = 4.0
+"""Seconds for which a request waits for a version that is on its way, or not even that. Some hosts
+give a server no more than five to start."""
+
+_FINISH: Final = 3.0
+"""Seconds that calls have to finish on the version that began them."""
+
+_END: Final = 4.0
+"""Seconds that a version has to end once its stdin is at its end. It gives itself less."""
+
+_PAUSE: Final = 1.0
+"""Seconds between two starts that no file has asked for."""
+
+_AGAIN: Final = 10.0
+"""Seconds after which a request makes a version that could not be started be tried again."""
+
+_LISTING: Final = 2.0
+"""Seconds that a version has to say what it offers; else it may have changed."""
+
+_PAGES: Final = 100
+
+_LISTS: Final = {
+    "tools": (("tools/list", "tools"),),
+    "resources": (
+        ("resources/list", "resources"),
+        ("resources/templates/list", "resourceTemplates"),
+    ),
+    "prompts": (("prompts/list", "prompts"),),
+}
+
+_PATIENCE: Final = 0.5
+"""Seconds within which the host has to take some of what is left, once everything has ended."""
+
+_NONE: Final = "The server could not be started; its stderr says why. Mend it and try again"
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def serve_anew(
+    target: str, streams: ProtocolStreams, watched: Watched, *, debug: bool = False
+) -> int:
+    """Serve a target to one host, and start it anew when a file changes.
+
+    Args:
+        target: As on the command line.
+        streams: The host's.
+        watched: The files.
+        debug: Whether the server shows tracebacks.
+
+    Returns:
+        The exit code: that of the server, 130 after SIGINT.
+    """
+    # So that a request that is continued (2026-07-28) can be continued by the next version.
+    if not secrets_from_environment():
+        os.environ[SECRET] = new_secret()
+    flags: list[str] = getattr(subprocess, "_args_from_interpreter_flags")()  # noqa: B009
+    # -B: two versions of a file may have the same size and be of the same second.
+    command = [sys.executable, *flags, "-B", "-m", "mcpkit", "run", target]
+    return Reloader([*command, *["--debug"] * debug], streams, watched).run()
+
+
+class _Outlet:
+    """Lines that leave through a descriptor. Whoever comes first writes, for the others too.
+
+    Args:
+        fd: Blocks.
+        close: Closes it.
+        on_broken: Called once nobody reads any more.
+    """
+
+    def __init__(
+        self, fd: int, close: Callable[[], object], on_broken: Callable[[], object]
+    ) -> None:
+        self._fd = fd
+        self._close: Callable[[], object] | None = close
+        self._on_broken = on_broken
+        self._changed = threading.Condition()
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._writing = False
+        self._closed = False
+        self.written = 0
+
+    def put(self, line: bytes) -> bool:
+        """Take a line without waiting; False if it leads nowhere any more."""
+        with self._changed:
+            if self._closed:
+                return False
+            self._lines.append(line)
+            self._size += len(line)
+            return True
+
+    def drain(self) -> None:
+        """Write what was put, or leave that to the thread which writes already. Blocks."""
+        while True:
+            with self._changed:
+                if self._writing:
+                    while self._writing and self._size > _HIGH_WATER:
+                        self._changed.wait()
+                    return
+                if not self._lines:
+                    self._close_if_done()
+                    return
+                self._writing = True
+                lines, self._lines = self._lines, []
+            broken = not self._write(b"\n".join([*lines, b""]))
+            with self._changed:
+                self._writing = False
+                self._size = sum(map(len, self._lines))
+                if broken:
+                    self._closed = True
+                    self._lines.clear()
+                    self._size = 0
+                    self._close_if_done()
+                self._changed.notify_all()
+            if broken:
+                self._on_broken()
+                return
+
+    def _write(self, text: bytes) -> bool:
+        data = memoryview(text)
+        try:
+            while data:
+                try:
+                    count = os.write(self._fd, data)
+                except BlockingIOError:  # whoever shares the pipe has made it so
+                    select.select([], [self._fd], [])
+                    continue
+                self.written += count
+                data = data[count:]
+        except OSError:
+            return False
+        return True
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is to be written."""
+        with self._changed:
+            return self._writing or bool(self._lines)
+
+    def close(self) -> None:
+        """Take nothing more; the other side is at the end of it when all is written."""
+        with self._changed:
+            self._closed = True
+            if not self._writing and not self._lines:
+                self._close_if_done()
+
+    def _close_if_done(self) -> None:
+        if self._closed and self._close is not None:
+            close, self._close = self._close, None
+            with contextlib.suppress(OSError):
+                close()
+
+
+class _Lines:
+    """Cuts what is read into lines.
+
+    Args:
+        most: Bytes that are kept of a line at most; None: all.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that are complete now, without those that are empty."""
+        first, *rest = chunk.split(b"\n")
+        self._keep(first)
+        if not rest:
+            return []
+        lines = [self.rest()]
+        lines.extend(rest[:-1])
+        self._keep(rest[-1])
+        return [line for line in lines if line and not line.isspace()]
+
+    def rest(self) -> bytes:
+        """What there is of a line."""
+        line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        return line
+
+    def _keep(self, part: bytes) -> None:
+        if self._most is not None:
+            part = part[: max(self._most - self._size, 0)]
+        if part:
+            self._parts.append(part)
+            self._size += len(part)
+
+
+class _Ended(Exception):
+    """A version has ended that was asked something."""
+
+
+class _Child(Version):
+    """A version of the server, as a process."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], because: str) -> None:
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        self.popen = popen
+        self.because = because
+        """What it was started for, in words; empty for the first one."""
+        self.pipe = _Outlet(popen.stdin.fileno(), popen.stdin.close, _do_nothing)
+        self.lists: dict[str, list[Any]] | None = None
+        self.listed = threading.Event()
+        self.unfinished = ""
+        """What is said of the calls that it does not finish; empty if that is a surprise."""
+        super().__init__(self.pipe)
+
+    @property
+    def code(self) -> int:
+        """Its exit code, as a shell has it; 0 while it runs."""
+        code = self.popen.poll() or 0
+        return code if code >= 0 else 128 - code
+
+    @property
+    def how(self) -> str:
+        """How it has ended, in words."""
+        code = self.popen.poll() or 0
+        return f"by signal {-code}" if code < 0 else f"with exit code {code}"
+
+    def ask(self, id: str, text: bytes, timeout: float | None = None) -> dict[str, Any]:
+        """Its answer to a request.
+
+        Raises:
+            _Ended: It has ended.
+            TimeoutError: It did not answer in time.
+        """
+        answer: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        self.questions[id] = answer
+        if self.over or not self.pipe.put(text):
+            raise _Ended
+        self.pipe.drain()
+        try:
+            found = answer.get(timeout=timeout)
+        except Empty:
+            raise TimeoutError from None
+        if found is None:
+            raise _Ended
+        return found
+
+
+class _Event(NamedTuple):
+    """Something that the main thread has to know."""
+
+    kind: Literal["signal", "left", "waiting", "ready", "ended"]
+    child: _Child | None = None
+
+
+class Reloader:
+    """Serves one host by a process that is replaced when a file changes.
+
+    Args:
+        command: Starts the server.
+        streams: The host's.
+        watched: The files.
+    """
+
+    def __init__(self, command: Sequence[str], streams: ProtocolStreams, watched: Watched) -> None:
+        self._command = list(command)
+        self._watched = watched
+        self._reader = streams.reader
+        self._events: SimpleQueue[_Event] = SimpleQueue()
+        left = _Event("left")
+        self._host = _Outlet(streams.writer, _do_nothing, lambda: self._events.put(left))
+        self._relay = Relay(self._host, lambda: self._events.put(_Event("waiting")))
+        self._children: list[_Child] = []
+        self._current: _Child | None = None
+        self._next: _Child | None = None
+        self._told: list[int] = []
+        self._left = False
+        self._failed_at: float | None = None
+        self._not_before = 0.0
+        self._held_until = float("inf")
+        self._code = 0
+        self._lifeline = None if sys.platform == "win32" else os.pipe()
+
+    # --- the main thread --------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Serve until the host leaves, or SIGINT or SIGTERM.
+
+        Returns:
+            The exit code.
+        """
+        with self._hearing_signals():
+            self._start("")
+            self._in_thread(self._read_host)
+            look = time.monotonic() + self._watched.pause
+            while not (self._left or self._told):
+                self._take(max(look - time.monotonic(), 0))
+                if time.monotonic() >= look:
+                    if changes := self._watched.changes():
+                        self._renew(listed(list(map(self._watched.name, changes))))
+                    look = time.monotonic() + self._watched.pause
+                self._tend()
+            return self._end()
+
+    def _take(self, timeout: float) -> None:
+        """Take the events that there are, after waiting for one."""
+        with contextlib.suppress(Empty):
+            self._handle(self._events.get(timeout=timeout))
+            while True:
+                self._handle(self._events.get_nowait())
+
+    def _handle(self, event: _Event) -> None:
+        child = event.child
+        if event.kind == "left":
+            self._left = True
+        elif event.kind == "ready" and child is not None:
+            self._switched(child)
+        elif event.kind == "ended" and child is not None:
+            self._ended(child)
+
+    def _renew(self, what: str) -> None:
+        """A file has changed."""
+        self._relay.hold()
+        self._held_until = time.monotonic() + _HOLD
+        _say(f"{what} changed: starting anew")
+        self._start(f"{what} changed")
+
+    def _start(self, because: str) -> None:
+        if self._next is not None:
+            self._next.unfinished = "The server is started anew; try again"
+            self._next.popen.kill()
+        self._failed_at = None
+        self._not_before = time.monotonic() + _PAUSE
+        self._next = child = _Child(self._spawn(), because)
+        self._children.append(child)
+        before = self._current
+        if before is not None:
+            before.lists = None
+            if self._relay.has_audience:
+                before.listed.clear()
+                self._in_thread(self._list, before)
+            else:
+                before.listed.set()
+        self._in_thread(self._read_child, child)
+        self._in_thread(self._bring_up, child, before)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        env = dict(os.environ)
+        inherited: list[int] = []
+        if self._lifeline is not None:
+            inherited.append(self._lifeline[0])
+            env[LIFELINE] = str(self._lifeline[0])
+        # When it ends is for this process to say, also when Ctrl-C reaches a whole terminal.
+        apart: int = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
+        return subprocess.Popen(
+            self._command,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=env,
+            pass_fds=inherited,
+            creationflags=apart,
+            start_new_session=sys.platform != "win32",
+        )
+
+    def _tend(self) -> None:
+        """Do what is due."""
+        relay, now = self._relay, time.monotonic()
+        if self._next is not None:
+            if self._current is not None and now >= self._held_until:
+                self._release()
+            return
+        since = relay.waiting_since
+        if self._current is not None or since is None:
+            return
+        if self._failed_at is None or now - self._failed_at >= _AGAIN:
+            if now >= self._not_before:
+                self._start("")
+        elif now - since >= _HOLD:
+            relay.refuse_held(_NONE, now - _HOLD)
+            self._in_thread(self._drain)
+
+    def _release(self) -> None:
+        self._held_until = float("inf")
+        self._relay.release()
+        self._in_thread(self._drain)
+
+    def _switched(self, child: _Child) -> None:
+        """A version has taken over: end the one before it."""
+        before, self._current = self._current, None if child.over else child
+        if child is self._next:
+            self._next = None
+        if missing := self._relay.missing:
+            _say(
+                f"the server has {' and '.join(missing)} now, which its host was not told of; "
+                f"the host has to connect anew for that"
+            )
+        if before is not None:
+            before.unfinished = f"The server was started anew: {child.because}. Try again"
+            self._in_thread(self._retire, before)
+
+    def _ended(self, child: _Child) -> None:
+        """A process is over, and what it wrote is read."""
+        self._children.remove(child)
+        self._code = child.code
+        leaving = self._left or self._told
+        if child is self._next:
+            self._next = None
+            self._code = self._code or (0 if leaving else 1)
+            self._failed_at = time.monotonic()
+            if leaving:
+                return
+            if self._current is None:
+                _say(f"the server has ended {child.how}; it starts anew when a file changes")
+            else:
+                _say(f"this version has ended {child.how}; the one before it goes on")
+                self._release()
+        elif child is self._current:
+            self._current = None
+            if not leaving:
+                _say(
+                    f"the server has ended {child.how}; "
+                    f"it starts anew with the next request, or when a file changes"
+                )
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _end(self) -> int:
+        """Let what serves finish, as it would without a relay; the exit code."""
+        relay = self._relay
+        while not self._told and self._next is not None and relay.waiting_since is not None:
+            self._take(0.1)
+        last = self._current or self._next
+        deadline = float("inf")
+        if not self._told:
+            relay.release()
+            relay.refuse_held(_NONE, time.monotonic())
+            self._in_thread(self._drain)
+            for child in self._children:
+                if child is self._next and child is not last:
+                    child.popen.kill()
+                child.pipe.close()
+        while self._children and any(child.popen.poll() is None for child in self._children):
+            if self._told and deadline == float("inf"):
+                self._signal_children(self._told[0])
+                deadline = time.monotonic() + _END
+            again = len(self._told) > 1 and self._told[-1] == signal.SIGINT
+            if again or time.monotonic() >= deadline:
+                for child in self._children:
+                    child.popen.kill()
+            self._take(0.1)
+        self._pass_on_the_rest()
+        if self._told:
+            return 130 if signal.SIGINT in self._told else 0
+        return self._code if last is None else last.code
+
+    def _signal_children(self, number: int) -> None:
+        for child in self._children:
+            if sys.platform == "win32":
+                child.pipe.close()
+            elif child is self._next:
+                child.popen.kill()
+            else:
+                child.popen.send_signal(number)
+
+    def _pass_on_the_rest(self) -> None:
+        """Everything has ended: pass on what was written, as long as the host reads it."""
+        before = -1
+        while (self._children or self._host.is_busy) and self._host.written != before:
+            before = self._host.written
+            self._take(_PATIENCE)
+
+    # --- signals ----------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _hearing_signals(self) -> Generator[None, None, None]:
+        before = [signal.signal(number, self._hear) for number in _SIGNALS]
+        try:
+            yield
+        finally:
+            for number, found in zip(_SIGNALS, before, strict=True):
+                signal.signal(number, found)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self._told.append(number)
+        self._events.put(_Event("signal"))
+
+    # --- other threads ----------------------------------------------------------------------------
+
+    @staticmethod
+    def _in_thread(do: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> None:
+        threading.Thread(target=do, args=args, kwargs=kwargs, name="mcpkit", daemon=True).start()
+
+    def _drain(self) -> None:
+        """Write what the relay has put into outlets. Blocks."""
+        current = self._current
+        if current is not None:
+            current.pipe.drain()
+        for child in tuple(self._children):
+            if child.took_over:  # what it is told before may wait until it is imported
+                child.pipe.drain()
+        self._host.drain()
+
+    def _read_host(self) -> None:
+        # One byte more than a server takes, so that it says itself what is wrong with the line.
+        lines = _Lines(MAX_LINE + 1)
+        try:
+            while chunk := _read(self._reader):
+                for line in lines.feed(chunk):
+                    self._relay.from_host(line)
+                self._drain()
+                self._relay.wait_for_room()
+            if rest := lines.rest():
+                self._relay.from_host(rest)
+                self._drain()
+        finally:
+            self._events.put(_Event("left"))
+
+    def _read_child(self, child: _Child) -> None:
+        assert child.popen.stdout is not None
+        fd = child.popen.stdout.fileno()
+        lines = _Lines()
+        try:
+            while chunk := _read(fd):
+                for line in lines.feed(chunk):
+                    self._relay.from_version(child, line)
+                self._host.drain()
+        finally:
+            self._bury(child)
+
+    def _bury(self, child: _Child) -> None:
+        """A version writes no more: answer in its place."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.popen.wait(_END)
+        child.popen.kill()
+        child.popen.wait()
+        child.pipe.close()
+        surprise = f"The server has ended {child.how}; it is started again with the next request"
+        self._relay.lost(child, child.unfinished or surprise)
+        child.listed.set()
+        self._host.drain()
+        if child.popen.stdout is not None:
+            child.popen.stdout.close()
+        self._events.put(_Event("ended", child))
+
+    def _retire(self, child: _Child) -> None:
+        """End a version that another has taken over from."""
+        if not child.idle.wait(_FINISH):
+            self._relay.give_up(child, child.unfinished)
+            self._in_thread(self._host.drain)
+        child.pipe.close()
+        for end in (child.popen.terminate, child.popen.kill):
+            try:
+                child.popen.wait(_END)
+                return
+            except subprocess.TimeoutExpired:
+                end()
+
+    def _bring_up(self, child: _Child, before: _Child | None) -> None:
+        """Tell a version what was agreed on with those before it, and let it take over."""
+        relay = self._relay
+        try:
+            ping = relay.new_id()
+            child.ask(ping, request_text(ping, "ping"))
+            while steps := relay.lacks(child):
+                self._tell(child, steps)
+            changed: Sequence[str] = KINDS
+            if relay.has_audience:
+                self._list(child)
+                if before is not None:
+                    before.listed.wait(_LISTING)
+                    changed = _differences(before.lists, child.lists)
+            while steps := relay.switch(child, changed):
+                self._tell(child, steps)
+        except _Ended:
+            return
+        if not child.took_over:
+            return
+        # Before anything is written: it may block, and the version before must end nevertheless.
+        self._events.put(_Event("ready", child))
+        child.pipe.drain()
+        self._host.drain()
+
+    def _tell(self, child: _Child, steps: Sequence[Step]) -> None:
+        for step in steps:
+            if step.id is not None:
+                child.pipe.put(request_text(step.id, step.method, step.params))
+                child.pipe.drain()
+                first = child.listening[step.id]
+                first.put(said := first.get())
+                if said is None and child.over:
+                    raise _Ended
+            elif step.done is not None:
+                id = self._relay.new_id()
+                step.done(child.ask(id, request_text(id, step.method, step.params)).get("result"))
+            else:
+                child.pipe.put(notification_text(step.method, step.params))
+
+    def _list(self, child: _Child) -> None:
+        """Find out what a version offers."""
+        child.lists = None
+        deadline = time.monotonic() + _LISTING
+        with contextlib.suppress(_Ended, TimeoutError):
+            child.lists = {
+                kind: [
+                    item
+                    for method, member in requests
+                    for item in self._all(child, method, member, deadline)
+                ]
+                for kind, requests in _LISTS.items()
+            }
+        child.listed.set()
+
+    def _all(self, child: _Child, method: str, member: str, deadline: float) -> list[Any]:
+        """The entries of a list, whatever pages they are on; none if there is no such list."""
+        found: list[Any] = []
+        cursor: object = None
+        for _ in range(_PAGES):
+            id, text = self._relay.list_request(method, cursor)
+            answer = child.ask(id, text, max(deadline - time.monotonic(), 0.01))
+            result = answer.get("result")
+            if not is_object(result):
+                break
+            entries = result.get(member)
+            found.extend(entries if is_array(entries) else [])
+            cursor = result.get("nextCursor")
+            if cursor is None:
+                break
+        return found
+
+
+def _differences(
+    before: Mapping[str, list[Any]] | None, now: Mapping[str, list[Any]] | None
+) -> list[str]:
+    if before is None or now is None:
+        return list(KINDS)
+    return [kind for kind in KINDS if before[kind] != now[kind]]
+
+
+def _read(fd: int) -> bytes:
+    """What there is; empty at the end."""
+    while True:
+        try:
+            return os.read(fd, _CHUNK)
+        except BlockingIOError:  # whoever shares the pipe has made it so
+            select.select([fd], [], [])
+        except OSError:
+            return b""
+
+
+def _say(message: str) -> None:
+    typer.echo(f"mcpkit: {message}", err=True)
+
+
+def _do_nothing() -> None:
+    """Nobody needs to know."""

@@ -1,0 +1,259 @@
+"""What a server sends, on a terminal or into a pipe.
+
+All of it is data: what would steer a terminal is taken out before it gets there. A pipe gets it as
+it was sent.
+"""
+
+from __future__ import annotations
+
+import json
+import mimetypes
+import os
+import re
+import sys
+import tempfile
+from base64 import b64encode
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import typer
+
+from mcpkit.cli.terminal import fail
+from mcpkit.types import (
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    ImageContent,
+    ResourceContents,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    sniff,
+)
+
+__all__ = [
+    "Binary",
+    "Saver",
+    "as_binary",
+    "clean",
+    "note",
+    "on_terminal",
+    "one_line",
+    "put",
+    "put_bytes",
+    "put_json",
+    "size",
+    "text_of",
+]
+
+_STEERING: Final = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, movements
+    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # titles, clipboards, whole strings of commands
+    r"|\x1b[ -/]*[0-~]?"
+    r"|\r(?=\n)"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]",
+    re.DOTALL,
+)
+
+_ENDINGS: Final = {"audio/wav": ".wav", "image/webp": ".webp", "audio/mpeg": ".mp3"}
+"""What the tables of some systems lack."""
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def clean(text: str) -> str:
+    """Text without what would steer a terminal; lines and tabs stay."""
+    return _STEERING.sub("", str(text))  # a careless server may send something else
+
+
+def one_line(text: str) -> str:
+    """Text from a server as part of a message of one line."""
+    return " ".join(clean(text).split())
+
+
+def on_terminal() -> bool:
+    """Whether somebody reads stdout, rather than a program or a file."""
+    return sys.stdout.isatty()
+
+
+def put(text: str) -> None:
+    """Write text to stdout, with an end of line."""
+    if on_terminal():
+        typer.echo(clean(text))
+    else:
+        text = str(text)
+        put_bytes(text.encode("utf-8", "replace"))
+        if not text.endswith("\n"):
+            put_bytes(b"\n")
+
+
+def put_json(value: Any) -> None:
+    """Write a JSON document to stdout."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    # What steers a terminal is escaped in JSON, but for the second half of it.
+    put_bytes(re.sub(r"[\x7f-\x9f]", _escaped, text).encode("utf-8", "replace") + b"\n")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found.group()):04x}"
+
+
+def put_bytes(data: bytes) -> None:
+    """Write bytes to stdout as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def note(message: str) -> None:
+    """Say something beside the answer, on stderr."""
+    typer.echo(f"mcpkit: {message}", err=True)
+
+
+def size(count: int) -> str:
+    """A number of bytes for people."""
+    if count < 1000:
+        return f"{count} bytes" if count != 1 else "1 byte"
+    return f"{count / 1000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
+
+
+def text_of(block: ContentBlock) -> str | None:
+    """What a block has to read; None if it has bytes instead."""
+    if isinstance(block, TextContent):
+        return block.text
+    if isinstance(block, ResourceLink):
+        about = block.description or block.title or ""
+        return f"{block.uri}  {about}".rstrip()
+    if isinstance(block, (ImageContent, AudioContent)):
+        return None
+    return block.resource.text if isinstance(block.resource, TextResourceContents) else None
+
+
+# --- bytes ----------------------------------------------------------------------------------------
+
+
+class Binary:
+    """Bytes that a server has sent.
+
+    Args:
+        data: They themselves.
+        mime_type: As the server says, or what they look like.
+        name: A file's name without its ending, or with it.
+    """
+
+    def __init__(self, data: bytes, mime_type: str | None, name: str) -> None:
+        self.data = data
+        self.mime_type = mime_type or sniff(data[:32]) or "application/octet-stream"
+        self.name = _safe(name)
+        if not Path(self.name).suffix:
+            essence = self.mime_type.partition(";")[0].strip().lower()
+            ending = _ENDINGS.get(essence) or mimetypes.guess_extension(essence) or ".bin"
+            self.name += ending
+
+
+def as_binary(
+    found: ContentBlock | ResourceContents, name: str, *, text_too: bool = False
+) -> Binary | None:
+    """The bytes of a block or of contents; None if it is something to read.
+
+    Args:
+        found: As the server has sent it.
+        name: Of a file, where it has no URI to take one from.
+        text_too: Take the text of a resource for bytes as well.
+    """
+    if isinstance(found, (ImageContent, AudioContent)):
+        return Binary(found.data, found.mime_type, name)
+    if isinstance(found, (TextContent, ResourceLink)):
+        return None
+    contents = found
+    if not isinstance(contents, (TextResourceContents, BlobResourceContents)):
+        contents = contents.resource
+    if isinstance(contents, TextResourceContents):
+        if not text_too:
+            return None
+        data = contents.text.encode("utf-8", "replace")
+        return Binary(data, contents.mime_type or "text/plain", name_from(contents.uri) or name)
+    return Binary(contents.blob, contents.mime_type, name_from(contents.uri) or name)
+
+
+def name_from(uri: str) -> str:
+    """The name of a file that a URI ends with; empty if it ends with none."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return ""
+    return _safe(unquote(parts.path or parts.netloc).rstrip("/").rpartition("/")[2], "")
+
+
+def _safe(name: str, otherwise: str = "content") -> str:
+    """A name from outside as one that stays inside a folder, on every system."""
+    return re.sub(r"[^\w.-]+", "_", name).strip("._- ")[:100] or otherwise
+
+
+class Saver:
+    """Saves what a server sends.
+
+    Args:
+        folder: Where to; a new one among the temporary files, if None.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.wanted = folder is not None
+        self._folder = folder
+
+    def save(self, data: bytes, name: str) -> Path:
+        """Save bytes under a name, or one like it if there is such a file.
+
+        Raises:
+            typer.Exit: It cannot be saved; that has been said.
+        """
+        try:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="mcpkit-"))
+            self._folder.mkdir(parents=True, exist_ok=True)
+            number, stem, suffix = 1, Path(name).stem, Path(name).suffix
+            while True:
+                place = self._folder / (name if number == 1 else f"{stem}-{number}{suffix}")
+                try:
+                    with place.open("xb") as file:
+                        file.write(data)
+                except FileExistsError:
+                    number += 1
+                else:
+                    return place
+        except OSError as error:
+            fail(f"{self._folder}: {error.strerror or error}")
+
+    def keep(self, found: Binary) -> None:
+        """Save bytes, say where, and show them if the terminal can."""
+        place = self.save(found.data, found.name)
+        _show_picture(found)
+        note(f"{found.mime_type}, {size(len(found.data))}: saved as {place}")
+
+
+def _show_picture(found: Binary) -> None:
+    if not on_terminal() or not found.mime_type.startswith("image/"):
+        return
+    drawn = _drawn(found.data)
+    if drawn:
+        put_bytes(drawn + b"\n")
+
+
+def _drawn(data: bytes) -> bytes:
+    """A picture as commands for a terminal that is known to show pictures."""
+    program = os.environ.get("TERM_PROGRAM", "").lower()
+    coded = b64encode(data)
+    if program in ("iterm.app", "wezterm"):
+        return b"\x1b]1337;File=inline=1;size=%d:%s\x07" % (len(data), coded)
+    kitty = "kitty" in os.environ.get("TERM", "") or program == "ghostty"
+    if not kitty or sniff(data[:32]) != "image/png":
+        return b""
+    chunks: Sequence[bytes] = [coded[i : i + 4096] for i in range(0, len(coded), 4096)]
+    said: list[bytes] = []
+    for number, chunk in enumerate(chunks, 1):
+        first = b"a=T,f=100," if number == 1 else b""
+        said.append(b"\x1b_G%sm=%d;%s\x1b\\" % (first, number < len(chunks), chunk))
+    return b"".join(said)

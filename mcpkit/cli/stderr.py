@@ -1,0 +1,310 @@
+"""Keeps a host that does not read stderr from holding up a server.
+
+A pipe takes 64 KiB, and then whoever writes to it waits. For a server on stdio this means that a
+few hundred log records, or one traceback too many, stop its event loop for good. So what Python
+writes to stderr goes through here: it leaves at once as long as there is room, waits in memory when
+there is none, and is left out and counted when too much waits.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+import os
+import select
+import socket
+import stat
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TextIO
+
+from mcpkit.transports import stdout_guard
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+__all__ = ["MOST_WAITING", "never_block"]
+
+GUARDS_STDOUT = True  # see mcpkit.transports.stdout_guard
+
+MOST_WAITING: Final = 1024 * 1024
+"""Bytes that wait for a reader at most."""
+
+_STDERR: Final = 2
+_AT_ONCE: Final = 512
+"""Bytes that every system takes without waiting if a pipe has room at all (POSIX, PIPE_BUF)."""
+
+_FLUSH: Final = 0.1
+"""Seconds that a flush waits, where everything is written by a thread."""
+
+_LAST_FLUSH: Final = 0.5
+"""Seconds that the end of the process waits for what is left."""
+
+
+def never_block() -> None:
+    """Let `sys.stderr`, and `sys.stdout` after `take_over`, never wait for a reader.
+
+    Terminals and files are left alone, and so are streams that the program has replaced. What does
+    not go through these streams waits as ever: `os.write`, C libraries, other processes.
+    """
+    stream = sys.stderr
+    if not _can_be_full() or not _is_plain(stream):
+        return
+    raw = _Patient(_STDERR)
+    sys.stderr = sys.__stderr__ = io.TextIOWrapper(  # type: ignore[misc]
+        raw,
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=True,
+    )
+    _kept.append(stream)
+    guarded = sys.stdout
+    if isinstance(guarded, stdout_guard._GuardedText):
+        sys.stdout = sys.__stdout__ = _Prints(  # type: ignore[misc]
+            _PrintedBytes(raw),
+            encoding=guarded.encoding,
+            errors=guarded.errors,
+            line_buffering=True,
+        )
+        _kept.append(guarded)
+    atexit.register(raw.finish)
+
+
+# A wrapper that is collected closes the descriptor below it.
+_kept: list[TextIO] = []
+
+
+def _can_be_full() -> bool:
+    try:
+        mode = os.fstat(_STDERR).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _is_plain(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.fileno() == _STDERR
+    except (OSError, ValueError):
+        return False
+
+
+class _Patient(io.RawIOBase):
+    """A descriptor that takes everything at once.
+
+    Args:
+        fd: A pipe or socket.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._try: Callable[[memoryview], int] | None = _attempt_for(fd)
+        # Reentrant: a signal handler may print in the middle of a print.
+        self._changed = threading.Condition(threading.RLock())
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._left_out = 0
+        self._stuck = False
+        self._broken = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def name(self) -> str:
+        """As of `sys.stderr`."""
+        return "<stderr>"
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def fileno(self) -> int:
+        """For those who hand it to other processes."""
+        return self._fd
+
+    def isatty(self) -> bool:
+        """It is none."""
+        return False
+
+    def has_room(self) -> bool:
+        """Whether a line could be written to the descriptor without waiting, as far as is known."""
+        if self._waiting or self._try is None:
+            return False
+        return bool(select.select([], [self._fd], [], 0)[1])
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Take all of it, without waiting."""
+        view = memoryview(data).cast("B")
+        size = len(view)
+        with self._changed:
+            if not self._broken:
+                self._add(view if self._waiting or self._left_out else self._begin(view))
+        return size
+
+    def _begin(self, view: memoryview) -> memoryview:
+        """Write what goes at once; what is left."""
+        if self._try is None:
+            return view
+        try:
+            while view:
+                written = self._try(view)
+                if not written:
+                    self._stuck = True
+                    break
+                view = view[written:]
+        except OSError:
+            self._broken = True  # nobody will ever read it, and nobody needs to know
+            return view[:0]
+        return view
+
+    def _add(self, view: memoryview) -> None:
+        if not view:
+            return
+        if self._size + len(view) > MOST_WAITING:
+            self._left_out += bytes(view).count(b"\n") or 1
+            return
+        if self._left_out:
+            self._append(self._note())
+        self._append(bytes(view))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="mcpkit stderr", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # the interpreter is about to end
+                self._thread = None
+                self._waiting.clear()
+                self._size = 0
+                return
+        self._changed.notify_all()
+
+    def _append(self, data: bytes) -> None:
+        self._waiting.append(data)
+        self._size += len(data)
+
+    def _note(self) -> bytes:
+        count, self._left_out = self._left_out, 0
+        lines = "a line is" if count == 1 else f"{count} lines are"
+        return f"mcpkit: {lines} missing here, as nobody read them\n".encode()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting:
+                    if self._left_out:
+                        self._append(self._note())
+                        break
+                    self._stuck = False
+                    self._changed.notify_all()
+                    self._changed.wait()
+                data = self._waiting[0]
+            written = self._wait_and_write(data)
+            with self._changed:
+                if not written:
+                    self._broken = True
+                    self._waiting.clear()
+                    self._size = self._left_out = 0
+                    self._changed.notify_all()
+                    return
+                self._waiting.popleft()
+                self._size -= len(data)
+
+    def _wait_and_write(self, data: bytes) -> bool:
+        view = memoryview(data)
+        try:
+            while view:
+                if self._try is None:
+                    view = view[os.write(self._fd, view) :]
+                elif written := self._try(view):
+                    view = view[written:]
+                else:
+                    select.select([], [self._fd], [])
+        except OSError:
+            return False
+        return True
+
+    def flush(self) -> None:
+        """Wait a moment for what waits, unless nobody has read anything for longer."""
+        super().flush()
+        with self._changed:
+            if self._waiting and not self._stuck and not self._empty_within(_FLUSH):
+                self._stuck = True
+
+    def finish(self) -> None:
+        """Wait for what waits, but not for long: nothing follows."""
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        with self._changed:
+            self._empty_within(_LAST_FLUSH)
+
+    def _empty_within(self, seconds: float) -> bool:
+        return self._changed.wait_for(lambda: not (self._waiting or self._left_out), seconds)
+
+
+class _PrintedBytes(stdout_guard._GuardedBuffer):
+    def write(self, buffer: ReadableBuffer, /) -> int:
+        if memoryview(buffer).nbytes:
+            _name_printing(self.raw)
+        return super().write(buffer)
+
+
+class _Prints(stdout_guard._GuardedText):
+    def write(self, text: str, /) -> int:
+        if text:
+            _name_printing(getattr(self.buffer, "raw", None))
+        return super().write(text)
+
+
+def _name_printing(raw: object) -> None:
+    """Say that something prints, in the place of the guard if that would have to wait for it."""
+    if not isinstance(raw, _Patient) or stdout_guard._offender_named.locked() or raw.has_room():
+        return
+    if stdout_guard._offender_named.acquire(blocking=False):
+        raw.write(stdout_guard._NOTE.format(offender=stdout_guard._offender()).encode())
+
+
+def _attempt_for(fd: int) -> Callable[[memoryview], int] | None:
+    """A function that writes some bytes without waiting, or 0; None where there is no way.
+
+    O_NONBLOCK belongs to the open pipe, which other processes share; so it is opened once more.
+    """
+    if sys.platform == "win32":
+        return None
+    if stat.S_ISSOCK(os.fstat(fd).st_mode):
+        return _attempt_on_socket(socket.socket(fileno=os.dup(fd)))
+    try:
+        own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return _attempt_if_ready(fd)
+
+    def attempt(view: memoryview) -> int:
+        try:
+            return os.write(own, view)
+        except BlockingIOError:
+            return 0
+
+    return attempt
+
+
+def _attempt_on_socket(own: socket.socket) -> Callable[[memoryview], int]:
+    def attempt(view: memoryview) -> int:
+        try:
+            return own.send(view, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+
+    return attempt
+
+
+def _attempt_if_ready(fd: int) -> Callable[[memoryview], int]:
+    def attempt(view: memoryview) -> int:
+        if not select.select([], [fd], [], 0)[1]:
+            return 0
+        try:
+            return os.write(fd, view[:_AT_ONCE])
+        except BlockingIOError:
+            return 0
+
+    return attempt

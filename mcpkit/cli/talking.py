@@ -1,0 +1,70 @@
+"""A connection to a server that may ask, and tells what it does, while it is at work."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+from mcpkit.cli.asking import Asking
+from mcpkit.cli.options import Reach, roots_from
+from mcpkit.cli.telling import Patience, Telling
+from mcpkit.cli.terminal import fail
+from mcpkit.client import Client
+
+__all__ = ["Talk"]
+
+
+class Talk:
+    """All that stands between a request and its answer.
+
+    Args:
+        reach: Which server.
+        answers, command, roots, quiet: As on the command line.
+
+    Raises:
+        typer.Exit: Some of it makes no sense; that has been said.
+    """
+
+    def __init__(
+        self,
+        reach: Reach,
+        answers: Sequence[str] | None,
+        command: str | None,
+        roots: Sequence[str] | None,
+        quiet: bool,
+    ) -> None:
+        self._reach = reach
+        self.telling = Telling(quiet)
+        self._patience = Patience(reach.timeout)
+        self._asking = Asking(answers, command, self.telling, self._patience)
+        self._roots = roots_from(roots)
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncGenerator[Client, None]:
+        """A client that answers what the server asks; see `Reach.connected`."""
+        with self.telling.server_stderr() as stderr:
+            async with self._reach.connected(
+                **self._asking.options,
+                roots=self._roots,
+                on_log=self.telling.log,
+                stderr=stderr,
+            ) as client:
+                yield client
+
+    @contextmanager
+    def waiting(self, what: str) -> Generator[None, None, None]:
+        """Wait for an answer in here; the request itself must have no limit of its own.
+
+        Args:
+            what: Is at work.
+
+        Raises:
+            typer.Exit: It takes longer than it may; it has been cancelled, and that said.
+        """
+        try:
+            with self.telling, self._patience.limited():
+                yield
+        except TimeoutError:
+            if self._reach.timeout is None:
+                raise
+            fail(f"{what} did not answer within {self._reach.timeout:g} s, and has been cancelled")

@@ -1,0 +1,197 @@
+"""What is told beside the answer while a server works: its progress and its log messages."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from rich.text import Text
+
+from mcpkit.cli.schemas import compact
+from mcpkit.cli.show import clean, one_line
+from mcpkit.cli.terminal import on_stderr
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, Task, TaskID
+
+__all__ = ["Patience", "Telling"]
+
+_STYLES: Final = {
+    "debug": "dim",
+    "info": "cyan",
+    "notice": "cyan",
+    "warning": "bold magenta",
+    "error": "bold red",
+    "critical": "bold red",
+    "alert": "bold red",
+    "emergency": "bold red",
+}
+
+_LAST_WORDS: Final = 1.0
+"""Seconds to wait for what a server that has ended wrote to stderr."""
+
+
+class Telling:
+    """Shows progress as a bar and log messages as lines, on stderr.
+
+    Without a terminal there is no bar, but a line for each new message of the progress.
+
+    Args:
+        quiet: Show nothing.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._console = on_stderr()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._said: str | None = None
+
+    def log(self, level: str, data: Any, logger: str | None) -> None:
+        """A log message has come; arguments as for ``on_log`` of `mcpkit.Client`."""
+        if self._quiet:
+            return
+        said = data if isinstance(data, str) else compact(data)
+        line = Text(f"{one_line(level):7} ", style=_STYLES.get(level, ""))
+        if logger:
+            line.append(f"{one_line(logger)}: ", style="dim")
+        line.append(clean(said).strip("\n"), style="default not bold")
+        self._console.print(line, soft_wrap=True)
+
+    def progress(self, done: float, total: float | None, message: str | None) -> None:
+        """The server has come further; arguments as for ``on_progress``."""
+        if self._quiet:
+            return
+        said = one_line(message or "")
+        if not self._console.is_terminal:
+            if said and said != self._said:
+                self._said = said
+                self._console.print(
+                    Text(f"{_count(done, total)}  {said}"), soft_wrap=True, highlight=False
+                )
+            return
+        bar = self._bar or self._new_bar()
+        now: dict[str, Any] = {"total": total, "completed": done, "count": _count(done, total)}
+        if self._task is None:
+            self._task = bar.add_task(said, **now)
+        else:
+            bar.update(self._task, description=said, **now)
+
+    def _new_bar(self) -> Progress:
+        from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
+
+        class Elapsed(ProgressColumn):
+            """The seconds so far, in no colour that vanishes on white."""
+
+            def render(self, task: Task) -> Text:
+                return Text(f"{task.elapsed or 0:.0f} s", style="dim")
+
+        self._bar = Progress(
+            SpinnerColumn(style="cyan"),
+            TextColumn("{task.fields[count]}", markup=False),
+            BarColumn(bar_width=24, complete_style="cyan", finished_style="green"),
+            Elapsed(),
+            TextColumn("{task.description}", markup=False),
+            console=self._console,
+            transient=True,
+        )
+        self._bar.start()
+        return self._bar
+
+    @contextmanager
+    def server_stderr(self) -> Generator[int | None, None, None]:
+        """Where a server's stderr goes meanwhile, so that it and a bar do not mix.
+
+        Yields:
+            A file descriptor for the server's process; None for this process's own.
+        """
+        if self._quiet or not self._console.is_terminal:
+            yield None
+            return
+        ours, theirs = os.pipe()
+        reader = threading.Thread(target=self._relay, args=(ours,), daemon=True)
+        reader.start()
+        try:
+            yield theirs
+        finally:
+            os.close(theirs)
+            reader.join(_LAST_WORDS)
+
+    def _relay(self, ours: int) -> None:
+        with os.fdopen(ours, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                self._console.print(Text(clean(line).rstrip()), soft_wrap=True)
+
+    @contextmanager
+    def paused(self) -> Generator[None, None, None]:
+        """Leave the terminal to somebody else."""
+        bar = self._bar
+        if bar is not None:
+            bar.stop()
+        try:
+            yield
+        finally:
+            if bar is not None and self._bar is bar:
+                bar.start()
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def __enter__(self) -> Telling:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _count(done: float, total: float | None) -> str:
+    return f"{done:g}/{total:g}" if total else f"{done:g}"
+
+
+class Patience:
+    """A limit on how long a server may take, which stands still while a user is asked.
+
+    Args:
+        seconds: The limit; None has none.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._scope: anyio.CancelScope | None = None
+
+    @contextlib.contextmanager
+    def limited(self) -> Generator[None, None, None]:
+        """Wait for the server in here.
+
+        Raises:
+            TimeoutError: It takes too long; what waits for it has been cancelled.
+        """
+        if self._seconds is None:
+            yield
+            return
+        with anyio.move_on_after(self._seconds) as self._scope:
+            yield
+        if self._scope.cancelled_caught:
+            raise TimeoutError
+
+    @contextlib.contextmanager
+    def standing_still(self) -> Generator[None, None, None]:
+        """It is the user's turn in here."""
+        scope = self._scope
+        if scope is None:
+            yield
+            return
+        left = scope.deadline - anyio.current_time()
+        scope.deadline = float("inf")
+        try:
+            yield
+        finally:
+            scope.deadline = anyio.current_time() + left

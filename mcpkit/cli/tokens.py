@@ -1,0 +1,64 @@
+"""What text costs a model, estimated without a tokenizer's vocabulary.
+
+Byte-pair tokenizers of today cut text into pieces first, and most pieces of English, code and
+JSON are single tokens. So the pieces are counted.
+
+Measured with the 135 tool definitions of eleven published servers, 31 000 tokens in all:
+
+    against                             in all     mean error of a tool   largest
+    OpenAI, o200k_base (2024)           -0.4 %     2.7 %                   9 %
+    Anthropic, as published (2023)      -3.6 %     3.3 %                  10 %
+
+Prose and Python in English are within 4 and 5 % on average. Other scripts and languages are 10 to
+45 % above the first and 3 to 57 % below the second, which differ as much among themselves.
+What each host wraps around its tools is not counted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+__all__ = ["estimate", "tool_tokens"]
+
+_PIECE: Final = re.compile(
+    r"""
+      [A-Z]?[a-z]{1,12}         # a word or a part of camelCase, with the space before it
+    | [A-Z]{1,4}
+    | [0-9]{1,3}
+    | [!-/:-@\[-`{-~]{1,4}      # brackets, quotes and colons of JSON stick together
+    | [^\S\n]*\n\s*
+    | (?<=[ \t])[ \t]+          # a single space belongs to the word after it
+    | [\u3040-\u9fff\uac00-\ud7af\uf900-\ufaff]
+    | (?:(?![\u3040-\u9fff\uac00-\ud7af\uf900-\ufaff])[^\W\d_a-zA-Z]){1,3}
+    | [^\s\x00-\x7f]
+    """,
+    re.VERBOSE,
+)
+
+
+def estimate(text: str) -> int:
+    """About how many tokens a text is.
+
+    Args:
+        text: Any; English, code and JSON are estimated best.
+    """
+    return len(_PIECE.findall(text))
+
+
+def tool_tokens(tool: Mapping[str, Any]) -> int:
+    """About how many tokens a tool costs in every conversation in which it is offered.
+
+    Counted are name, description and input schema, as compact JSON: what hosts hand to a model.
+
+    Args:
+        tool: An entry of ``tools/list``, as on the wire.
+    """
+    shown = {
+        "name": tool.get("name"),
+        "description": tool.get("description") or "",
+        "input_schema": tool.get("inputSchema"),
+    }
+    return estimate(json.dumps(shown, ensure_ascii=False, separators=(",", ":")))

@@ -1,0 +1,7 @@
+CREATE TABLE book (
+    id INTEGER PRIMARY KEY,
+    title TEXT NOT NULL,
+    author TEXT NOT NULL,
+    year INTEGER NOT NULL,
+    UNIQUE (title, author)
+);

@@ -1,0 +1,1 @@
+CREATE INDEX book_by_author ON book (author, year);

@@ -1,0 +1,45 @@
+"""A client for each protocol revision; each test has a database of its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mcpkit.testing import REVISIONS, TestClient
+
+from __PACKAGE__.database import Database
+from __PACKAGE__.server import app
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the server keeps its database."""
+    path = tmp_path / "library.sqlite3"
+    monkeypatch.setenv("DATABASE_PATH", str(path))
+    return path
+
+
+@pytest.fixture
+def database(path: Path) -> Database:
+    """A database whose tables are up to date."""
+    database = Database(path)
+    database.migrate()
+    return database
+
+
+@pytest.fixture(params=REVISIONS)
+def client(request: pytest.FixtureRequest, path: Path) -> Iterator[TestClient]:
+    """Connected to the server, in this process."""
+    with TestClient(app, revision=request.param) as client:
+        yield client
+
+
+@pytest.fixture
+def shelf(client: TestClient) -> TestClient:
+    """The same, with three books in the library."""
+    for title, author, year in [
+        ("Emma", "Jane Austen", 1815),
+        ("Persuasion", "Jane Austen", 1817),
+        ("Middlemarch", "George Eliot", 1871),
+    ]:
+        client.call_tool("add_book", {"title": title, "author": author, "year": year})
+    return client

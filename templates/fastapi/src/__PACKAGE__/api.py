@@ -1,0 +1,42 @@
+"""The door for programs: paths and JSON."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import BaseModel, Field
+
+from .service import Desk, Ticket, get_desk
+
+router = APIRouter(prefix="/tickets", tags=["tickets"])
+
+TheDesk = Annotated[Desk, Depends(get_desk)]
+
+
+class NewTicket(BaseModel):
+    """What is needed to open a ticket."""
+
+    title: str = Field(min_length=1, max_length=200)
+
+
+@router.get("")
+async def list_tickets(desk: TheDesk, done: bool = False) -> list[Ticket]:
+    """The tickets that are open, the latest first; also those that are done, if wanted."""
+    return desk.tickets(done=done)
+
+
+@router.post("", status_code=201)
+async def open_ticket(new: NewTicket, desk: TheDesk, request: Request) -> Ticket:
+    """Open a ticket."""
+    return desk.open(new.title, request.user.display_name)
+
+
+@router.get("/{number}")
+async def get_ticket(number: int, desk: TheDesk) -> Ticket:
+    """One ticket."""
+    return desk.get(number)
+
+
+@router.post("/{number}/close")
+async def close_ticket(number: int, desk: TheDesk) -> Ticket:
+    """Mark a ticket as done."""
+    return desk.close(number)

@@ -1,0 +1,78 @@
+"""The door for models: the same functions as tools and resources."""
+
+from typing import Annotated
+
+from mcpkit import Context, Depends, MCPKit, ResourceNotFound, ToolError
+from pydantic import Field
+
+from . import __version__
+from .service import Desk, Ticket, UnknownTicketError, get_desk
+
+app = MCPKit(
+    "__PROJECT__",
+    version=__version__,
+    description="__DESCRIPTION__",
+    instructions="Opens, lists and closes tickets in the name of the signed-in user.",
+)
+
+
+def signed_in(ctx: Context) -> str:
+    """The name of whom the web application has let in."""
+    if ctx.http is None or ctx.http.principal is None:
+        raise ToolError("Tickets are opened by signed-in users only, over HTTP.")
+    return ctx.http.principal
+
+
+TheDesk = Annotated[Desk, Depends(get_desk)]
+User = Annotated[str, Depends(signed_in)]
+
+
+@app.tool(read_only=True, open_world=False)
+async def list_tickets(
+    desk: TheDesk, done: bool = False, limit: Annotated[int, Field(ge=1, le=200)] = 50
+) -> list[Ticket]:
+    """List the tickets that are open, the latest first.
+
+    Args:
+        done: Whether to list those that are done as well.
+        limit: How many at most.
+    """
+    return desk.tickets(done=done)[:limit]
+
+
+@app.tool(destructive=False, open_world=False)
+async def open_ticket(
+    title: Annotated[str, Field(min_length=1, max_length=200)], desk: TheDesk, user: User
+) -> Ticket:
+    """Open a ticket in the name of the user.
+
+    Args:
+        title: What is to be done, in a few words.
+    """
+    return desk.open(title, user)
+
+
+@app.tool(destructive=False, idempotent=True, open_world=False)
+async def close_ticket(number: int, desk: TheDesk) -> Ticket:
+    """Mark a ticket as done.
+
+    Args:
+        number: Of the ticket, as list_tickets gives it.
+    """
+    try:
+        return desk.close(number)
+    except UnknownTicketError as error:
+        raise ToolError(str(error)) from None
+
+
+@app.resource("tickets://{number}", mime_type="application/json")
+async def ticket(number: int, desk: TheDesk) -> Ticket:
+    """A ticket.
+
+    Args:
+        number: Of the ticket.
+    """
+    try:
+        return desk.get(number)
+    except UnknownTicketError as error:
+        raise ResourceNotFound(str(error)) from None

@@ -1,0 +1,60 @@
+"""The whole application in this process, with two users."""
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from mcpkit import Client
+
+from __PACKAGE__.main import create_api
+from __PACKAGE__.service import get_desk
+
+URL = "http://127.0.0.1"
+TOKENS = {"ada": "token-of-ada", "bob": "token-of-bob"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of the tests."""
+    return "asyncio"
+
+
+@pytest.fixture
+def api() -> Iterator[FastAPI]:
+    """The application, its desk empty."""
+    get_desk.cache_clear()
+    yield create_api({token: name for name, token in TOKENS.items()})
+    get_desk.cache_clear()
+
+
+class Doors:
+    """Both ways in."""
+
+    def __init__(self, api: FastAPI) -> None:
+        self._transport = httpx2.ASGITransport(api)
+
+    @asynccontextmanager
+    async def web(self, user: str | None = None) -> AsyncGenerator[httpx2.AsyncClient, None]:
+        """A program that uses the API, with the token of a user or without one."""
+        client = self._client(user)
+        async with client:
+            yield client
+
+    @asynccontextmanager
+    async def mcp(self, user: str, revision: str | None = None) -> AsyncGenerator[Client, None]:
+        """A host that uses the MCP server."""
+        http = self._client(user)
+        async with http, Client(f"{URL}/mcp", revision=revision, http_client=http) as client:
+            yield client
+
+    def _client(self, user: str | None) -> httpx2.AsyncClient:
+        headers = {} if user is None else {"Authorization": f"Bearer {TOKENS[user]}"}
+        return httpx2.AsyncClient(transport=self._transport, base_url=URL, headers=headers)
+
+
+@pytest.fixture
+def doors(api: FastAPI) -> Doors:
+    """Both ways into the application."""
+    return Doors(api)

@@ -1,0 +1,58 @@
+"""The server: what clients see. The work itself is in `units`."""
+
+from typing import Annotated
+
+from mcpkit import Complete, MCPKit, ResourceNotFound, ToolError
+
+from . import __version__, units
+
+app = MCPKit(
+    "__PROJECT__",
+    version=__version__,
+    description="__DESCRIPTION__",
+    instructions="Converts between units. Read units://quantities to see which there are.",
+    http={"health": True},
+)
+
+
+@app.tool(read_only=True, idempotent=True, open_world=False)
+def convert(value: float, source: str, target: str) -> units.Measure:
+    """Express a measure in another unit.
+
+    Args:
+        value: How many of the source unit.
+        source: The unit to convert from, such as mi.
+        target: The unit to convert to, such as km.
+    """
+    try:
+        return units.convert(value, source, target)
+    except units.UnitError as error:
+        raise ToolError(str(error)) from None
+
+
+@app.resource("units://quantities", mime_type="application/json")
+def quantities() -> list[str]:
+    """What can be converted."""
+    return list(units.QUANTITIES)
+
+
+@app.resource("units://{quantity}/units", mime_type="application/json")
+def units_of(quantity: Annotated[str, Complete(units.QUANTITIES)]) -> dict[str, float]:
+    """The units of a quantity, and how many of the first one each is.
+
+    Args:
+        quantity: Such as length.
+    """
+    if quantity not in units.QUANTITIES:
+        raise ResourceNotFound
+    return units.QUANTITIES[quantity]
+
+
+@app.prompt
+def metric(text: str) -> str:
+    """Rewrite a text with metric units.
+
+    Args:
+        text: What to rewrite.
+    """
+    return f"Rewrite this with metric units, and convert with the tool:\n\n{text}"

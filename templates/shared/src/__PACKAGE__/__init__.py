@@ -1,0 +1,3 @@
+"""The MCP server __PROJECT__."""
+
+__version__ = "0.1.0"

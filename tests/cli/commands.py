@@ -1,0 +1,154 @@
+"""Commands as processes: on pipes, and at a terminal where somebody answers."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.transports.processes import TIMEOUT, environment
+
+__all__ = ["ELICITING", "MCPKIT", "OFFERING", "Ended", "Step", "at_terminal", "mcpkit", "one_line"]
+
+MCPKIT: Final = [sys.executable, "-m", "mcpkit"]
+OFFERING: Final = str(Path(__file__).with_name("offering.py"))
+"""A server with every kind of tool."""
+
+ELICITING: Final = ("2025-06-18", "2025-11-25", "2026-07-28")
+"""The revisions that can ask the user."""
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+class Ended(NamedTuple):
+    """What came of a command."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def mcpkit(
+    *arguments: str, input: bytes = b"", cwd: Path | None = None, env: Mapping[str, str] = {}
+) -> Ended:
+    """Run a command on pipes, to its end."""
+    ended = subprocess.run(
+        [*MCPKIT, *arguments],
+        input=input,
+        cwd=cwd,
+        env=environment(**env),
+        capture_output=True,
+        timeout=TIMEOUT,
+    )
+    return Ended(
+        ended.returncode,
+        ended.stdout.decode("utf-8", "surrogateescape"),
+        ended.stderr.decode(),
+    )
+
+
+def one_line(ended: Ended) -> str:
+    """The only line of a command that could not do what it was told."""
+    assert ended.stdout == ""
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("mcpkit: ")
+    return line.removeprefix("mcpkit: ")
+
+
+class Step(NamedTuple):
+    """What somebody does who sits at the terminal.
+
+    Args:
+        expected: Once this has been shown, after the step before,
+        typed: type this, or
+        done: do this with the process id.
+    """
+
+    expected: str
+    typed: str = ""
+    done: Callable[[int], object] | None = None
+
+
+def at_terminal(
+    *arguments: str,
+    steps: Sequence[Step] = (),
+    columns: int = 80,
+    env: Mapping[str, str] = {},
+    raw: bool = False,
+) -> tuple[int, str]:
+    """Run a command at a terminal.
+
+    Args:
+        arguments: Of the command.
+        steps: What is done there; all of it must be.
+        columns: How wide the terminal is.
+        env: Variables in addition.
+        raw: Whether to leave colours and movements in.
+
+    Returns:
+        The exit code, and everything that was shown.
+    """
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    variables = environment(**{"TERM": "xterm-256color", **env})
+    for name in ("NO_COLOR", "COLUMNS", "TERM_PROGRAM"):
+        if name not in env:
+            variables.pop(name, None)
+    process = subprocess.Popen(
+        [*MCPKIT, *arguments],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=variables,
+        start_new_session=True,
+    )
+    os.close(slave)
+    try:
+        shown = _converse(master, process.pid, list(steps))
+        code = process.wait(TIMEOUT)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+    text = shown.decode("utf-8", "replace").replace("\r\n", "\n")
+    return code, text if raw else _COLOURS.sub("", text)
+
+
+def _converse(master: int, pid: int, steps: list[Step]) -> bytes:
+    shown, seen = b"", 0
+    deadline = time.monotonic() + TIMEOUT
+    while time.monotonic() < deadline:
+        if select.select([master], [], [], 0.1)[0]:
+            try:
+                data = os.read(master, 65536)
+            except OSError:  # as Linux says that nobody has it open any more
+                data = b""
+            if not data:
+                assert not steps, f"{steps[0].expected!r} was not shown: {shown!r}"
+                return shown
+            shown += data
+        while steps and steps[0].expected.encode() in shown[seen:]:
+            step = steps.pop(0)
+            seen = shown.index(step.expected.encode(), seen) + len(step.expected.encode())
+            if step.done is not None:
+                step.done(pid)
+            else:
+                os.write(master, step.typed.encode())
+    raise AssertionError(f"not at its end after {TIMEOUT} s: {shown!r}")
+
+
+def interrupt(pid: int) -> None:
+    """Press Ctrl-C, for one process only."""
+    os.kill(pid, signal.SIGINT)

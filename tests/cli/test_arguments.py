@@ -1,0 +1,132 @@
+"""Arguments as they are typed → JSON values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from mcpkit.cli.arguments import nothing_like, tool_arguments
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "whole": {"type": "integer"},
+        "real": {"type": "number"},
+        "flag": {"type": "boolean"},
+        "words": {"type": "array", "items": {"type": "string"}},
+        "numbers": {"type": "array", "items": {"type": "integer"}},
+        "any": {},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "level": {"enum": [1, 2]},
+        "address": {"$ref": "#/$defs/Address"},
+        "a.b": {"type": "integer"},
+    },
+    "$defs": {
+        "Address": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "number": {"type": "integer"}},
+        }
+    },
+}
+
+RIGHT: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "a text": (["text=12"], {"text": "12"}),
+    "an empty text": (["text="], {"text": ""}),
+    "a text with a sign in it": (["text=a=b:=c"], {"text": "a=b:=c"}),
+    "an integer": (["whole=2"], {"whole": 2}),
+    "an integer like a float": (["whole=2.0"], {"whole": 2}),
+    "a number": (["real=2.5"], {"real": 2.5}),
+    "yes": (["flag=yes"], {"flag": True}),
+    "false": (["flag=False"], {"flag": False}),
+    "a list of one": (["words=a,b"], {"words": ["a,b"]}),
+    "a list item by item": (["numbers=1", "numbers=2"], {"numbers": [1, 2]}),
+    "a list as JSON": (["numbers=[1, 2]"], {"numbers": [1, 2]}),
+    "a text where anything goes": (["any=1"], {"any": "1"}),
+    "a text where one is allowed": (["either=1"], {"either": "1"}),
+    "an optional integer": (["maybe=1"], {"maybe": 1}),
+    "null": (["maybe=null"], {"maybe": None}),
+    "a choice of numbers": (["level=2"], {"level": 2}),
+    "an object as JSON": (['address={"city": "Oslo"}'], {"address": {"city": "Oslo"}}),
+    "members of an object": (
+        ["address.city=Oslo", "address.number=3"],
+        {"address": {"city": "Oslo", "number": 3}},
+    ),
+    "a name with a dot": (["a.b=1"], {"a.b": 1}),
+    "a name that is not known": (["new.thing=1"], {"new.thing": "1"}),
+    "JSON as it is": (["text:=12", "any:=[null]"], {"text": 12, "any": [None]}),
+}
+
+
+@pytest.mark.parametrize(("words", "arguments"), RIGHT.values(), ids=RIGHT.keys())
+def test_words_become_what_the_schema_wants(words: list[str], arguments: dict[str, Any]) -> None:
+    assert tool_arguments(words, SCHEMA, None) == arguments
+
+
+WRONG = {
+    "no sign": (["text"], None, "'text' is no argument: write key=value, or key:=json"),
+    "no name": (["=text"], None, "'=text' is no argument"),
+    "no integer": (["whole=two"], None, 'whole: expected an integer, got "two"'),
+    "half an integer": (["whole=2.5"], None, 'whole: expected an integer, got "2.5"'),
+    "no boolean": (["flag=maybe"], None, 'flag: expected a boolean, got "maybe"'),
+    "no item": (["numbers=x"], None, 'numbers: expected an integer, got "x"'),
+    "no object": (["address=Oslo"], None, 'address: expected an object, got "Oslo"'),
+    "no JSON": (["any:={"], None, "any:={: this is no JSON"),
+    "twice": (["text=a", "text=b"], None, "text has been given already"),
+    "no file": (["text=@missing.txt"], None, "missing.txt cannot be read: No such file"),
+    "no name of a file": (["text=@"], None, "name a file after the @"),
+    "no object at once": ([], "[1]", "--args must be a JSON object"),
+    "no JSON at once": ([], "{", "--args: this is no JSON"),
+    "a member of a text": (["address.city=Oslo"], '{"address": 1}', "address has been given"),
+}
+
+
+@pytest.mark.parametrize(("words", "whole", "message"), WRONG.values(), ids=WRONG.keys())
+def test_one_line_says_what_is_wrong(
+    words: list[str], whole: str | None, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as caught:
+        tool_arguments(words, SCHEMA, whole)
+    told = capsys.readouterr().err
+    assert caught.value.exit_code == 2
+    assert message in told
+    assert len(told.splitlines()) == 1
+
+
+def test_all_at_once_and_one_by_one() -> None:
+    """What is typed one by one counts more."""
+    assert tool_arguments(["whole=2"], SCHEMA, '{"whole": 1, "text": "a"}') == {
+        "whole": 2,
+        "text": "a",
+    }
+
+
+def test_files(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("Dear\n", encoding="utf-8")
+    (tmp_path / "data.json").write_text('{"a": [1]}', encoding="utf-8")
+    words = [f"text=@{tmp_path / 'letter.txt'}", f"any:=@{tmp_path / 'data.json'}"]
+    assert tool_arguments(words, SCHEMA, None) == {"text": "Dear\n", "any": {"a": [1]}}
+
+
+def test_a_file_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "picture").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(typer.Exit):
+        tool_arguments([f"text=@{tmp_path / 'picture'}"], SCHEMA, None)
+    assert "picture is no text in UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("names", "rest"),
+    [
+        (["book", "search"], "did you mean 'book'?"),
+        ([], "there are none at all"),
+        (["x", "y"], "there is x, y"),
+        ([f"t{i:02}" for i in range(10)], "t07 and 2 more"),
+    ],
+)
+def test_what_there_is_instead(names: list[str], rest: str) -> None:
+    assert nothing_like("tool", "bok", names).endswith(rest)

@@ -1,0 +1,434 @@
+"""``mcpkit call``, as a process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import (
+    ELICITING,
+    OFFERING,
+    Ended,
+    Step,
+    at_terminal,
+    interrupt,
+    mcpkit,
+    one_line,
+)
+from tests.transports.http.plain import serving
+from tests.transports.processes import until
+
+PNG = b"\x89PNG\r\n\x1a\npixels"
+
+
+def call(*arguments: str, input: bytes = b"", cwd: Path | None = None) -> Ended:
+    return mcpkit("call", OFFERING, *arguments, input=input, cwd=cwd)
+
+
+# --- what is asked for ----------------------------------------------------------------------------
+
+
+def test_arguments_of_every_kind() -> None:
+    ended = call(
+        "search",
+        *["city=Oslo", "nights=3", "tags=sea", "tags=sun", "kind=flat", "pool=yes", "budget=9.5"],
+        "guest.name=Ann",
+    )
+    assert (ended.code, ended.stderr) == (0, "")
+    assert json.loads(ended.stdout) == {
+        "city": "Oslo flat ['sea', 'sun'] True 9.5",
+        "nights": 3,
+        "guest": {"name": "Ann", "age": 30},
+    }
+
+
+def test_all_arguments_from_stdin() -> None:
+    assert call("add", "--args", "-", input=b'{"a": 1, "b": 2}').stdout == "3\n"
+
+
+def test_a_text_from_stdin() -> None:
+    assert call("echo", "text=@-", input="Grüße".encode()).stdout == "Grüße\n"
+
+
+def test_an_unknown_tool() -> None:
+    ended = call("serach")
+    assert ended.code == 2
+    assert one_line(ended) == "there is no tool 'serach'; did you mean 'search'?"
+
+
+def test_a_malformed_argument() -> None:
+    ended = call("add", "a=1", "b=two")
+    assert ended.code == 2
+    assert one_line(ended) == 'b: expected an integer, got "two"'
+
+
+def test_arguments_are_judged_by_the_server() -> None:
+    ended = call("add", "a=1", "c=3")
+    assert (ended.code, ended.stdout) == (1, "")
+    assert "c: unknown argument" in ended.stderr
+
+
+def test_a_variable_of_the_server() -> None:
+    ended = mcpkit("call", OFFERING, "variable", "name=KEY", "--env", "KEY=secret")
+    assert ended.stdout == "secret\n"
+
+
+def test_an_old_revision() -> None:
+    assert call("add", "a=1", "b=2", "--revision", "2024-11-05") == (0, "3\n", "")
+
+
+# --- what is answered -----------------------------------------------------------------------------
+
+
+def test_text_is_printed_as_it_is() -> None:
+    assert call("echo", "text= a\n[bold]b ") == (0, " a\n[bold]b \n", "")
+
+
+def test_the_whole_result_as_json() -> None:
+    ended = call("add", "a=1", "b=2", "--json")
+    assert (ended.code, ended.stderr) == (0, "")
+    result = json.loads(ended.stdout)
+    assert result["content"] == [{"type": "text", "text": "3"}]
+    assert result["structuredContent"] == 3
+
+
+def test_better_words_come_before_data() -> None:
+    assert call("summary").stdout == "It is warm.\n"
+
+
+def test_having_nothing_to_say_is_said() -> None:
+    ended = call("nothing")
+    assert (ended.code, ended.stdout) == (0, "")
+    assert one_line(ended) == "nothing has run, and answers nothing"
+
+
+def test_a_tool_that_fails() -> None:
+    assert call("fail") == (1, "", "The oven is off.\n")
+
+
+def test_a_tool_that_fails_as_json() -> None:
+    ended = call("fail", "--json")
+    assert (ended.code, ended.stderr) == (1, "")
+    assert json.loads(ended.stdout)["isError"] is True
+
+
+def test_an_error_of_the_protocol_is_one_line() -> None:
+    ended = call("fail", "how=protocol")
+    assert ended.code == 1
+    assert one_line(ended) == "the server answered with error -32050: No such luck"
+
+
+class TestWhatIsNoText:
+    def test_a_pipe_gets_the_bytes_of_a_lone_picture(self) -> None:
+        ended = call("plot")
+        assert (ended.code, ended.stderr) == (0, "")
+        assert ended.stdout.encode("utf-8", "surrogateescape") == PNG
+
+    def test_it_is_saved_where_one_says(self, tmp_path: Path) -> None:
+        ended = call("album", "--save", str(tmp_path / "new"))
+        assert (ended.code, ended.stdout) == (0, "Here:\nwords\n")
+        assert ended.stderr.splitlines() == [
+            f"mcpkit: image/png, 14 bytes: saved as {tmp_path / 'new' / 'album.png'}",
+            f"mcpkit: audio/wav, 12 bytes: saved as {tmp_path / 'new' / 'album.wav'}",
+            f"mcpkit: application/pdf, 8 bytes: saved as {tmp_path / 'new' / 'report.pdf'}",
+        ]
+        assert (tmp_path / "new" / "album.png").read_bytes() == PNG
+
+    def test_no_file_is_overwritten(self, tmp_path: Path) -> None:
+        (tmp_path / "plot.png").write_text("mine")
+        call("plot", "--save", str(tmp_path))
+        assert (tmp_path / "plot.png").read_text() == "mine"
+        assert (tmp_path / "plot-2.png").read_bytes() == PNG
+
+    def test_it_cannot_be_saved(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        ended = call("plot", "--save", str(tmp_path / "file"))
+        assert ended.code == 2
+        assert one_line(ended).startswith(f"{tmp_path / 'file'}: ")
+
+
+# --- what is told meanwhile -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
+def test_progress_and_logs_are_lines_on_stderr(revision: str) -> None:
+    ended = call("steps", "--revision", revision)
+    assert (ended.code, ended.stdout) == (0, "done\n")
+    assert ended.stderr.splitlines() == [
+        "info    starting",
+        "1/2  step [1]",
+        "2/2  step [2]",
+        'warning {"left": 0}',
+    ]
+
+
+def test_quiet() -> None:
+    assert call("steps", "--quiet") == (0, "done\n", "")
+
+
+# --- what is asked meanwhile ----------------------------------------------------------------------
+
+
+class TestForms:
+    @pytest.mark.parametrize("revision", ELICITING)
+    def test_answers_on_the_command_line(self, revision: str) -> None:
+        ended = call(
+            *["book", "--answer", "name=Ann", "-a", "room=double", "-a", "nights:=3"],
+            *["--revision", revision],
+        )
+        assert ended.code == 0
+        assert ended.stdout == "booked: Details(name='Ann', room='double', nights=3, quiet=False)\n"
+        assert ended.stderr.startswith("The server asks: Who travels?  → {")
+
+    def test_declining(self) -> None:
+        ended = call("book", "--answer", "decline")
+        assert ended.code == 1
+        assert ended.stderr.endswith("not booked: Declined\n")
+
+    def test_nobody_is_there(self) -> None:
+        ended = call("book", "-a", "name=Ann")
+        assert ended.code == 1
+        assert ended.stderr.splitlines() == [
+            (
+                'mcpkit: the server asks "Who travels?", and nobody is at a terminal; cancelled. '
+                "To answer: --answer room=…"
+            ),
+            "not booked: Dismissed",
+        ]
+
+
+def test_an_answer_that_does_not_fit() -> None:
+    ended = call("book", "-a", "name=A", "-a", "room=suite")
+    assert ended.code == 1
+    assert ended.stderr.splitlines()[:2] == [
+        "mcpkit: --answer name=A: expected at least 2 characters",
+        "mcpkit: --answer room=suite: expected one of single, double",
+    ]
+
+
+def test_a_confirmation_needs_to_be_accepted() -> None:
+    ended = call("confirm")
+    assert ended.stdout == "Dismissed None\n"
+    assert "To answer: --answer accept" in ended.stderr
+
+
+def test_several_questions_in_turn() -> None:
+    assert call("confirm", "-a", "accept", "-a", "value=blue").stdout == "Accepted blue\n"
+
+
+def test_an_answer_that_is_none() -> None:
+    ended = call("book", "-a", "yes")
+    assert ended.code == 2
+    assert one_line(ended) == "--answer 'yes': write key=value, accept, decline or cancel"
+
+
+def test_a_page_is_not_opened_by_itself() -> None:
+    ended = call("sign_in")
+    assert ended.stdout == "Dismissed\n"
+    assert "https://example.com/login" in ended.stderr
+
+
+def test_a_page_is_accepted_on_the_command_line() -> None:
+    assert call("sign_in", "--answer", "accept").stdout == "Accepted\n"
+
+
+class TestTheModel:
+    COMMAND = f'"{sys.executable}" -c "import sys; print(sys.stdin.read().upper())"'
+
+    @pytest.mark.parametrize("revision", ["2024-11-05", "2026-07-28"])
+    def test_is_a_command(self, revision: str) -> None:
+        ended = call("haiku", "--sampling-command", self.COMMAND, "--revision", revision)
+        assert ended.code == 0
+        assert ended.stdout == ("the model said: SYSTEM: BE BRIEF.\n\nUSER: A HAIKU ABOUT TEA\n")
+
+    def test_is_a_command_that_fails(self) -> None:
+        ended = call("haiku", "--sampling-command", f'"{sys.executable}" -c "exit(3)"')
+        assert ended.code == 1
+        assert one_line(ended).endswith("asked for the model, failed (exit code 3)")
+
+    def test_is_no_command(self) -> None:
+        ended = call("haiku", "--sampling-command", "missing-model")
+        assert ended.code == 2
+        assert one_line(ended).endswith("there is no such command")
+
+    def test_is_not_there(self) -> None:
+        ended = call("haiku")
+        assert ended.code == 1
+        assert one_line(ended).endswith("sampling; add --sampling-command COMMAND")
+
+
+class TestRoots:
+    def test_are_given(self, tmp_path: Path) -> None:
+        ended = call("where", "--roots", str(tmp_path), "--roots", "file:///other")
+        assert ended.stdout == f"{tmp_path.as_uri()} file:///other\n"
+
+    def test_must_exist(self) -> None:
+        ended = call("where", "--roots", "missing")
+        assert ended.code == 2
+        assert one_line(ended) == "--roots missing: there is no such file or folder"
+
+    def test_are_not_there(self) -> None:
+        assert one_line(call("where")).endswith("roots; add --roots PATH")
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file in which a tool writes that it may stop."""
+    monkeypatch.setenv("CANCELLED", str(tmp_path / "cancelled"))
+    return tmp_path / "cancelled"
+
+
+def test_a_call_that_takes_too_long_is_cancelled(cancelled: Path) -> None:
+    """The limit is also one for the start of the server, so it is not short."""
+    ended = call("hang", "--timeout", "4", "--quiet")
+    assert ended.code == 2
+    assert one_line(ended) == "hang did not answer within 4 s, and has been cancelled"
+    assert cancelled.read_text() == "stopped"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_ctrl_c_cancels_the_call_at_the_server(revision: str, cancelled: Path) -> None:
+    """CANC-5 to CANC-7, over HTTP, where the server itself hears no Ctrl-C."""
+    with serving(OFFERING, "--http", "--port", "0", cwd=Path(OFFERING).parent) as server:
+        code, shown = at_terminal(
+            *["call", server.url, "hang", "--revision", revision],
+            steps=[Step("hanging", done=interrupt)],
+        )
+        assert code == 130
+        assert "Traceback" not in shown
+        until(cancelled.exists)
+
+
+# --- terminals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+class TestAtATerminal:
+    def test_a_form_is_filled_in_field_by_field(self) -> None:
+        code, shown = at_terminal(
+            *["call", OFFERING, "book"],
+            steps=[
+                Step("> ", "\n"),
+                Step("needed", "A\n"),
+                Step("expected at least 2 characters", "Ann\n"),
+                Step("> ", "2\n"),
+                Step("> [2] ", "99\n"),
+                Step("expected 1 to 14", "\n"),
+                Step("> [no] ", "yes\n"),
+                Step("Send it? ", "edit\n"),
+                Step("> [Ann] ", "Bob\n"),
+                Step("> [double] ", "\n"),
+                Step("> [2] ", "\n"),
+                Step("> [yes] ", "\n"),
+                Step("Send it? ", "\n"),
+            ],
+        )
+        assert code == 0
+        assert "The server asks: Who travels?" in shown
+        assert "As in the passport" in shown
+        assert "     1  single\n     2  double\n" in shown
+        assert "booked: Details(name='Bob', room='double', nights=2, quiet=True)\n" in shown
+
+    @pytest.mark.parametrize(
+        ("typed", "outcome"),
+        [("/decline\n", "Declined"), ("\x04", "Dismissed")],
+        ids=["decline", "Ctrl-D"],
+    )
+    def test_a_form_is_left(self, typed: str, outcome: str) -> None:
+        code, shown = at_terminal("call", OFFERING, "book", steps=[Step("> ", typed)])
+        assert code == 1
+        assert shown.endswith(f"not booked: {outcome}\n")
+
+    def test_several_choices_and_a_field_left_empty(self) -> None:
+        code, shown = at_terminal(
+            *["call", OFFERING, "extend"],
+            steps=[Step("> [b] ", "2, breakfast\n"), Step("> ", "\n"), Step("Send it? ", "y\n")],
+        )
+        assert code == 0
+        assert "     2  Parking  (p)\n" in shown
+        assert "More(extras=['p', 'b'], note=None)\n" in shown
+
+    def test_confirmations(self) -> None:
+        code, shown = at_terminal(
+            *["call", OFFERING, "confirm", "-a", "value=red"],
+            steps=[Step("yes, no or cancel? ", "\n"), Step("yes, no or cancel? ", "y\n")],
+        )
+        assert (code, shown.splitlines()[-1]) == (0, "Accepted red")
+
+    @pytest.mark.parametrize(
+        ("typed", "outcome"),
+        [("m\n", "Accepted"), ("no\n", "Declined"), ("x\nc\n", "Dismissed")],
+        ids=["myself", "no", "cancel"],
+    )
+    def test_a_page_is_shown_first(self, typed: str, outcome: str) -> None:
+        _, shown = at_terminal("call", OFFERING, "sign_in", steps=[Step("cancel? ", typed)])
+        assert "  https://example.com/login\n" in shown
+        assert shown.endswith(f"{outcome}\n")
+
+    def test_somebody_answers_for_the_model(self) -> None:
+        code, shown = at_terminal(
+            *["call", OFFERING, "haiku"],
+            steps=[Step("> ", "old pond\n"), Step("> ", "a frog\n"), Step("> ", "\n")],
+        )
+        assert code == 0
+        assert "  System: Be brief.\n" in shown
+        assert shown.endswith("the model said: old pond\na frog\n")
+
+    @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+    def test_somebody_declines_to(self, revision: str) -> None:
+        code, shown = at_terminal(
+            *["call", OFFERING, "haiku", "--revision", revision], steps=[Step("> ", "/decline\n")]
+        )
+        assert code == 1
+        assert "The user declined to answer for the model" in shown
+
+    def test_ctrl_c_in_a_form(self) -> None:
+        code, shown = at_terminal("call", OFFERING, "book", steps=[Step("> ", done=interrupt)])
+        assert code == 130
+        assert "Traceback" not in shown
+
+    def test_progress_is_a_bar_that_goes_away(self) -> None:
+        code, shown = at_terminal("call", OFFERING, "steps", raw=True)
+        assert code == 0
+        assert "━" in shown
+        assert "1/2" in shown
+        assert "step [1]" in shown
+        assert shown.rstrip().endswith("\x1b[2Kdone")
+
+    def test_what_the_server_writes_to_stderr_is_shown_above_the_bar(self, tmp_path: Path) -> None:
+        (tmp_path / "loud.py").write_text(
+            "import sys\nfrom mcpkit import Context, MCPKit\napp = MCPKit('loud')\n"
+            "@app.tool\nasync def work(ctx: Context) -> str:\n"
+            "    ctx.progress(1, 2)\n    print('look', file=sys.stderr)\n    return 'done'\n"
+        )
+        code, shown = at_terminal("call", str(tmp_path / "loud.py"), "work")
+        assert code == 0
+        assert "look" in shown.replace("\r", "\n").splitlines()
+
+    def test_data_is_laid_out(self) -> None:
+        code, shown = at_terminal("call", OFFERING, "search", "city=Oslo")
+        assert code == 0
+        assert shown.startswith('{\n  "city": "Oslo hotel [] False None",\n  "nights": 2')
+
+    def test_no_bytes_reach_it(self) -> None:
+        code, shown = at_terminal("call", OFFERING, "plot")
+        assert code == 0
+        (line,) = shown.splitlines()
+        told, place = line.split(" saved as ")
+        assert told == "mcpkit: image/png, 14 bytes:"
+        assert Path(place).read_bytes() == PNG
+
+    def test_a_picture_is_shown_where_that_is_known_to_work(self) -> None:
+        _, shown = at_terminal("call", OFFERING, "plot", env={"TERM": "xterm-kitty"}, raw=True)
+        assert shown.startswith("\x1b_Ga=T,f=100,m=0;iVBOR")
+
+    def test_what_would_steer_it_is_taken_out(self) -> None:
+        code, shown = at_terminal("call", OFFERING, "evil", raw=True)
+        assert (code, shown) == (0, "abc[bold]d\n")

@@ -1,0 +1,361 @@
+"""``mcpkit check`` as people and programs run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.transports.processes import REPOSITORY, TIMEOUT, environment, started
+
+CHECK = [sys.executable, "-m", "mcpkit", "check"]
+
+GOOD = '''
+from mcpkit import MCPKit
+
+app = MCPKit("shop", version="1.0.0", instructions="Everything about orders.")
+
+
+@app.tool(destructive=True)
+def cancel_order(order_id: str) -> str:
+    """Cancel an order that has not been sent.
+
+    Args:
+        order_id: Such as A-17.
+    """
+    print("on stdout")
+    return order_id
+'''
+
+SLOPPY = (
+    GOOD
+    + '''
+
+@app.tool(destructive=True, meta={"mcpkit/ignore": ["DESC002"]})
+def remove_order(order_id: str, data: str) -> str:
+    """Remove an order from the books of the shop for good."""
+    return order_id
+
+
+@app.tool(read_only=True)
+def get_order(order_id: str):
+    """Say what is in an order and when it was sent."""
+    return {"order": order_id}
+'''
+)
+
+FOREIGN = """
+import json, sys
+
+TOOLS = [{"name": "get weather", "inputSchema": {"type": "object", "anyOf": []},
+          "description": "Say what the weather is like in a \\x1b[31mcity\\u200b."}]
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" not in request:
+        continue
+    answer = {"jsonrpc": "2.0", "id": request["id"]}
+    if request["method"] == "initialize":
+        answer["result"] = {
+            "protocolVersion": "2025-06-18",
+            "serverInfo": {"name": "weather", "version": "3"},
+            "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
+        }
+    elif request["method"] == "tools/list":
+        answer["result"] = {"tools": [*TOOLS, {"description": "nameless"}]}
+    elif request["method"] == "resources/list":
+        answer["result"] = {"resources": []}
+    else:
+        answer["error"] = {"code": -32601, "message": "No such method"}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "good.py").write_text(GOOD)
+    (tmp_path / "sloppy.py").write_text(SLOPPY)
+    (tmp_path / "foreign.py").write_text(FOREIGN)
+    return tmp_path
+
+
+def check(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*CHECK, *arguments],
+        cwd=folder,
+        env=environment(**variables),
+        input="",
+        capture_output=True,
+        encoding="utf-8",
+        timeout=TIMEOUT,
+    )
+
+
+def found(folder: Path, *arguments: str) -> dict[str, Any]:
+    """What ``--json`` says."""
+    document: dict[str, Any] = json.loads(check(folder, *arguments, "--json").stdout)
+    return document
+
+
+def ids(document: dict[str, Any]) -> list[str]:
+    return [each["rule"] for each in document["findings"]]
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+def test_a_good_server_passes(folder: Path) -> None:
+    ended = check(folder, "good.py")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == "shop: nothing found in 1 tool.\n"
+
+
+def test_a_finding_says_where_what_and_how_to_mend_it(folder: Path) -> None:
+    ended = check(folder, "sloppy.py")
+    line = SLOPPY.splitlines().index("@app.tool(read_only=True)") + 1
+    assert ended.returncode == 1
+    assert (
+        f"sloppy.py:{line}  tool get_order  DESC002 warning: "
+        "parameter 'order_id' has no description\n"
+        "    fix: describe each of them (in mcpkit: `Args:` in the docstring)\n"
+    ) in ended.stdout
+    assert "shop: 2 warnings and 1 note in 3 tools (1 silenced).\n" in ended.stdout
+
+
+def test_functions_without_annotations_are_looked_into(folder: Path) -> None:
+    (finding,) = found(folder, "sloppy.py", "--select", "OUT002")["findings"]
+    assert finding["subject"] == {"kind": "tool", "name": "get_order"}
+
+
+def test_what_a_server_writes_cannot_reach_the_terminal_as_it_is(folder: Path) -> None:
+    (folder / "foreign.py").write_text(FOREIGN.replace("get weather", "get\\x1b[31m\\u200b"))
+    ended = check(folder, f"{sys.executable} foreign.py")
+    assert "\x1b" not in ended.stdout
+    assert "\u200b" not in ended.stdout
+    assert r"tool get\x1b[31m\u200b" in ended.stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pty")
+def test_lines_fit_a_terminal_of_80_columns_and_have_colours(folder: Path) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*CHECK, "sloppy.py"],
+        cwd=folder,
+        env=environment(COLUMNS="80", TERM="xterm-256color"),
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(theirs)
+    text = b""
+    deadline = time.monotonic() + TIMEOUT
+    try:
+        while select.select([ours], [], [], max(0, deadline - time.monotonic()))[0]:
+            try:
+                text += os.read(ours, 4096)
+            except OSError:  # Linux says so when the other end is closed
+                break
+        assert process.wait(TIMEOUT) == 1
+    finally:
+        process.kill()
+        process.wait(TIMEOUT)
+        os.close(ours)
+    assert b"\x1b[" in text
+    plain = re.sub(rb"\x1b\[[0-9;]*m", b"", text).decode().splitlines()
+    assert max(map(len, plain)) <= 80
+    assert any(line.endswith("parameter 'order_id' has no") for line in plain)
+
+
+# --- for programs ---------------------------------------------------------------------------------
+
+
+def test_json_is_one_document_with_everything(folder: Path) -> None:
+    ended = check(folder, "sloppy.py", "--json")
+    document = json.loads(ended.stdout)
+    assert ended.returncode == 1
+    assert document["server"] == {"name": "shop", "version": "1.0.0"}
+    assert document["counts"] == {"error": 0, "warning": 2, "note": 1}
+    assert document["silenced"] == 1
+    first = document["findings"][0]
+    line = SLOPPY.splitlines().index("def remove_order(order_id: str, data: str) -> str:")
+    assert first == {
+        "rule": "DESC007",
+        "severity": "warning",
+        "subject": {"kind": "tool", "name": "remove_order"},
+        "path": "data",
+        "message": "nothing says what the parameter 'data' may be",
+        "fix": "rename it, or describe it",
+        "source": "https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools",
+        "location": {"file": "sloppy.py", "line": line},
+    }
+
+
+def test_what_a_module_prints_does_not_spoil_the_document(folder: Path) -> None:
+    (folder / "loud.py").write_text(GOOD + "print('hello')\n")
+    assert found(folder, "loud.py")["findings"] == []
+
+
+def test_a_module_of_which_lines_cannot_be_shown_is_checked_all_the_same(folder: Path) -> None:
+    once = "import os, pathlib\npathlib.Path('seen').touch(exist_ok=False)\n"
+    (folder / "once.py").write_text(once + SLOPPY)
+    document = found(folder, "once.py")
+    assert ids(document) == ["DESC007", "DESC002"]
+    assert {each["location"] for each in document["findings"]} == {None}
+
+
+# --- exit codes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["good.py", "--fail-on", "note"], 0),
+        (["sloppy.py", "--fail-on", "error"], 0),
+        (["sloppy.py", "--fail-on", "never"], 0),
+        (["sloppy.py", "--select", "OUT"], 0),
+        (["sloppy.py", "--select", "OUT", "--fail-on", "note"], 1),
+        (["sloppy.py", "--ignore", "desc"], 0),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_the_exit_code_says_whether_it_is_good_enough(
+    folder: Path, arguments: list[str], code: int
+) -> None:
+    assert check(folder, *arguments).returncode == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "say what to check, as in mcpkit check server.py"),
+        (["missing.py"], "there is no file missing.py"),
+        (["no-such-command"], "no file, module, command or URL"),
+        (["good.py", "--ignore", "DESK"], "no rule's id begins with 'DESK'"),
+        (["good.py", "--fail-on", "warnings"], "--fail-on warnings: use one of error, warning"),
+        (["good.py", "--header", "nonsense"], "write it as 'Name: value'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_done_is_one_line_and_2(
+    folder: Path, arguments: list[str], message: str
+) -> None:
+    ended = check(folder, *arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert message in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_server_that_cannot_start_is_2(folder: Path) -> None:
+    (folder / "broken.py").write_text("1 / 0")
+    ended = check(folder, "broken.py")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "ZeroDivisionError" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+# --- which rules ----------------------------------------------------------------------------------
+
+
+def test_select_and_ignore_take_beginnings_and_lists(folder: Path) -> None:
+    assert ids(found(folder, "sloppy.py", "--select", "DESC,OUT002")) == [
+        "DESC007",
+        "DESC002",
+        "OUT002",
+    ]
+    assert ids(found(folder, "sloppy.py", "--ignore", "DESC007", "--ignore", "OUT")) == ["DESC002"]
+
+
+def test_the_rules_explain_themselves(folder: Path) -> None:
+    ended = check(folder, "--rules", "--select", "SCHEMA003")
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("SCHEMA003 error: array without items\n")
+    assert "https://github.com/microsoft/vscode/issues/257537" in ended.stdout
+    (rule,) = json.loads(check(folder, "--rules", "--select", "SCHEMA003", "--json").stdout)
+    assert (rule["rule"], rule["severity"]) == ("SCHEMA003", "error")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is newer")
+class TestProjects:
+    def test_the_nearest_pyproject_leaves_rules_out(self, folder: Path) -> None:
+        (folder / "inner").mkdir()
+        (folder / "inner" / "server.py").write_text(SLOPPY)
+        (folder / "pyproject.toml").write_text('[tool.mcpkit.check]\nignore = ["DESC"]\n')
+        assert ids(found(folder, "inner/server.py")) == ["OUT002"]
+
+    def test_it_draws_the_line_and_the_command_line_overrides_it(self, folder: Path) -> None:
+        (folder / "pyproject.toml").write_text('[tool.mcpkit.check]\nfail-on = "error"\n')
+        assert check(folder, "sloppy.py").returncode == 0
+        assert check(folder, "sloppy.py", "--fail-on", "warning").returncode == 1
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ("ignored = []", "has no 'ignored'"),
+            ('ignore = "DESC"', "must be a list"),
+            ('ignore = ["DESK"]', "begins with 'DESK'"),
+            ("ignore = [", "is no TOML"),
+        ],
+    )
+    def test_settings_that_cannot_be_used_are_2(
+        self, folder: Path, settings: str, message: str
+    ) -> None:
+        (folder / "pyproject.toml").write_text(f"[tool.mcpkit.check]\n{settings}\n")
+        ended = check(folder, "good.py")
+        assert ended.returncode == 2
+        assert message in ended.stderr
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 11), reason="tomllib is there")
+def test_settings_that_this_python_cannot_read_are_mentioned(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[tool.mcpkit.check]\nignore = ["DESC"]\n')
+    ended = check(folder, "sloppy.py")
+    assert ended.returncode == 1
+    assert "pyproject.toml is not read for settings; that needs Python 3.11" in ended.stderr
+
+
+# --- other people's servers -----------------------------------------------------------------------
+
+
+def test_any_server_on_a_command_line(folder: Path) -> None:
+    document = found(folder, f"{sys.executable} foreign.py")
+    assert document["server"] == {"name": "weather", "version": "3"}
+    assert {"NAME001", "SCHEMA002", "SAFE002"} <= set(ids(document))
+    assert document["findings"][0]["location"] is None
+
+
+def test_lists_that_fail_are_found_and_the_rest_is_checked(folder: Path) -> None:
+    document = found(folder, f"{sys.executable} foreign.py", "--select", "SERVER004")
+    messages = [each["message"] for each in document["findings"]]
+    assert len(messages) == 2
+    assert messages[0] == "tools/list lists an entry without 'name'"
+    assert messages[1].startswith("prompts/list fails: ")
+
+
+def test_a_server_at_a_url(folder: Path) -> None:
+    command = [sys.executable, "-m", "mcpkit", "run", "sloppy.py", "--http", "--port", "0"]
+    with started(command, cwd=folder) as process:
+        process.wait_for_stderr("/mcp")
+        url = next(word for word in process.stderr.split() if word.startswith("http"))
+        assert ids(found(folder, url)) == ["DESC007", "DESC002"]
+
+
+# --- our own --------------------------------------------------------------------------------------
+
+
+def test_our_first_example_passes() -> None:
+    ended = check(REPOSITORY, "examples/quickstart.py")
+    assert ended.returncode == 0, ended.stdout
+
+
+def test_our_other_examples_have_no_errors() -> None:
+    ended = check(REPOSITORY, "examples/payment.py", "--fail-on", "error")
+    assert ended.returncode == 0, ended.stdout

@@ -1,0 +1,280 @@
+"""``mcpkit inspect``, as a process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit.cli.tokens import tool_tokens
+from tests.cli.commands import MCPKIT, OFFERING, at_terminal, mcpkit, one_line
+from tests.transports.http.plain import serving
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    """What it says of a server, in a pipe."""
+    ended = mcpkit("inspect", OFFERING)
+    assert (ended.code, ended.stderr) == (0, "")
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    """The same as JSON."""
+    ended = mcpkit("inspect", OFFERING, "--json")
+    assert (ended.code, ended.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
+
+
+SAID = {
+    "the server": "offering 1.2  All there is\n",
+    "the revision": "  speaks 2026-07-28\n",
+    "capabilities": "  capabilities: tools (listChanged), resources (subscribe, listChanged), ",
+    "instructions": "Instructions  about 5 tokens\n  Ask before you book.\n",
+    "how many tools": "\nTools  18, together about ",
+    "a tool": " tokens  read-only\n    Search for a place to stay.\n",
+    "a destructive tool": " tokens  destructive\n    Book a room, after asking.\n",
+    "a required argument": "    city    string                                   Where to stay.\n",
+    "limits and default": "    nights  integer, 1 to 30, default 2              How many nights.\n",
+    "a list": "    tags    list of strings, default []              What the place must have.\n",
+    "a choice": '    kind    "hotel" | "flat", default "hotel"        What sort of place.\n',
+    "an object": "    guest   {name: string, age?: integer}, optional  Who travels.\n",
+    "what a tool gives": "    gives {city: string, nights: integer, guest?: {name: string, age?: ",
+    "a resource": "  offering://text  text  text/plain\n    Words.\n",
+    "a template": "  offering://{city}/weather  weather  text/plain\n    The weather in a city.\n",
+    "a prompt": "  plan\n    Plan a trip.\n",
+    "its arguments": "    city  required  Where to go.\n    days  optional  How long.\n",
+}
+
+
+@pytest.mark.parametrize("text", SAID.values(), ids=SAID.keys())
+def test_it_shows(page: str, text: str) -> None:
+    assert text in page
+
+
+def test_no_line_ends_with_spaces(page: str) -> None:
+    assert [line for line in page.splitlines() if line != line.rstrip()] == []
+
+
+def test_what_would_steer_a_terminal_is_taken_out(page: str) -> None:
+    assert "    Steer the terminal.\n" in page
+    assert "\x1b" not in page
+
+
+class TestJson:
+    def test_who_it_is(self, document: dict[str, Any]) -> None:
+        assert document["server"] == {
+            "name": "offering",
+            "version": "1.2",
+            "title": "All there is",
+        }
+        assert document["revision"] == "2026-07-28"
+        assert document["instructions"] == "Ask before you book."
+        assert "tools" in document["capabilities"]
+
+    def test_the_lists_are_as_on_the_wire(self, document: dict[str, Any]) -> None:
+        tools = {tool["name"]: tool for tool in document["tools"]}
+        assert tools["add"]["inputSchema"]["required"] == ["a", "b"]
+        assert [each["uri"] for each in document["resources"]] == [
+            "offering://text",
+            "offering://logo.png",
+        ]
+        assert document["resourceTemplates"][0]["uriTemplate"] == "offering://{city}/weather"
+        assert document["prompts"][0]["arguments"][0]["name"] == "city"
+
+    def test_the_tokens(self, document: dict[str, Any]) -> None:
+        costs = document["tokens"]
+        assert costs["tools"] == {tool["name"]: tool_tokens(tool) for tool in document["tools"]}
+        assert costs["total"] == sum(costs["tools"].values()) + costs["instructions"]
+
+
+def test_all_of_one_tool() -> None:
+    ended = mcpkit("inspect", OFFERING, "--tool", "search")
+    assert ended.stdout.startswith("  search  about ")
+    assert '    input schema\n    {\n      "type": "object",\n' in ended.stdout
+    assert "    output schema\n" in ended.stdout
+    assert '"readOnlyHint": true' in ended.stdout
+    assert "book" not in ended.stdout
+
+
+def test_the_schemas_of_all_tools() -> None:
+    ended = mcpkit("inspect", OFFERING, "--schemas")
+    assert ended.stdout.count("    input schema\n") == 18
+
+
+def test_a_tool_that_is_not_there() -> None:
+    ended = mcpkit("inspect", OFFERING, "--tool", "boook")
+    assert ended.code == 2
+    assert one_line(ended) == "there is no tool 'boook'; did you mean 'book'?"
+
+
+def test_a_description_of_many_lines_is_cut_and_says_so(tmp_path: Path) -> None:
+    lines = "\n".join(f"    line {number}" for number in range(9))
+    (tmp_path / "long.py").write_text(
+        f"import mcpkit\n@mcpkit.tool\ndef f() -> None:\n    '''First.\n\n{lines}\n    '''\n"
+    )
+    assert (
+        "First.\n    … 10 more lines: --tool f\n"
+        in mcpkit("inspect", "long.py", cwd=tmp_path).stdout
+    )
+    assert "    line 8\n" in mcpkit("inspect", "long.py", "--tool", "f", cwd=tmp_path).stdout
+
+
+def test_a_server_that_offers_nothing(tmp_path: Path) -> None:
+    (tmp_path / "bare.py").write_text("from mcpkit import MCPKit\napp = MCPKit('bare')\n")
+    ended = mcpkit("inspect", "bare.py", cwd=tmp_path)
+    assert (ended.code, ended.stderr) == (0, "")
+    assert "this server offers neither tools nor resources nor prompts" in ended.stdout
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05"])
+def test_the_revision_is_chosen(revision: str) -> None:
+    assert f"\n  speaks {revision}\n" in mcpkit("inspect", OFFERING, "--revision", revision).stdout
+
+
+# --- targets --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "offering.py",
+        "offering.py:app",
+        "offering:app",
+        f"{sys.executable} -m mcpkit run offering.py",
+    ],
+    ids=["file", "file:app", "module:app", "command"],
+)
+def test_targets(target: str) -> None:
+    ended = mcpkit("inspect", target, cwd=Path(OFFERING).parent)
+    assert (ended.code, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("offering 1.2  All there is\n")
+
+
+def test_a_url() -> None:
+    with serving(OFFERING, "--http", "--port", "0", cwd=Path(OFFERING).parent) as server:
+        ended = mcpkit("inspect", server.url)
+        assert (ended.code, ended.stderr) == (0, "")
+        assert ended.stdout.startswith("offering 1.2  All there is\n")
+
+
+WRONG = {
+    "no file": (["missing.py"], "there is no file missing.py"),
+    "no command": (["missing --flag"], "'missing --flag' is no file, module, command or URL"),
+    "no server": (["true"], "the server ended before it answered"),
+    "silence": (["sleep 60", "--timeout", "0.5"], "sleep 60 did not answer in time"),
+    "no revision": ([OFFERING, "--revision", "2020"], "--revision 2020: there is none of this"),
+    "no time": ([OFFERING, "--timeout", "0"], "--timeout must be more than 0, not 0"),
+    "a header for a process": ([OFFERING, "-H", "A: b"], "--header is for URLs"),
+    "a variable for a URL": (["http://127.0.0.1:1", "-e", "A=b"], "--env is for servers"),
+    "no variable": ([OFFERING, "-e", "AB"], "--env 'AB': write it as NAME=VALUE"),
+    "no header": (["http://127.0.0.1:1", "-H", "AB"], "--header 'AB': write it as 'Name: value'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG.keys())
+def test_what_cannot_be_done_is_said_in_one_line(arguments: list[str], message: str) -> None:
+    ended = mcpkit("inspect", *arguments)
+    assert ended.code == 2
+    assert one_line(ended).startswith(message)
+
+
+def test_the_help_has_examples() -> None:
+    for command in ("inspect", "call", "read", "prompt"):
+        shown = mcpkit(command, "--help").stdout
+        assert f"\n  Examples:\n    mcpkit {command} server.py" in shown
+
+
+STUB = """\
+import json, sys
+answers = json.loads(sys.argv[1])
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        error = {"code": -32601, "message": "none"}
+        found = answers.get(asked["method"])
+        kind = {"error": error} if found is None else {"result": found}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **kind}), flush=True)
+"""
+INITIALIZED = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": "stub\x1b[2J", "version": "0"},
+}
+CARELESS = {"name": "t\n", "description": 5, "inputSchema": {"properties": {"a": 7}}}
+STRANGE: dict[str, tuple[Any, int, str]] = {
+    "no list": ({}, 2, "The server's answer to tools/list is malformed: KeyError('tools')"),
+    "an error": (None, 1, "the server answered with error -32601: none"),
+    "no name": ({"tools": [{"name": [], "inputSchema": {}}]}, 2, "see --json"),
+    "careless": ({"tools": [CARELESS]}, 0, "stub 0\n  speaks 2025-06-18\n"),
+    "carelessly described": ({"tools": [CARELESS]}, 0, "    5\n    a  anything, optional\n"),
+}
+
+
+@pytest.mark.parametrize(("listed", "code", "text"), STRANGE.values(), ids=STRANGE.keys())
+def test_a_server_that_does_not_keep_to_the_protocol(
+    listed: Any, code: int, text: str, tmp_path: Path
+) -> None:
+    import shlex
+
+    (tmp_path / "stub").write_text(STUB)
+    answers = json.dumps({"initialize": INITIALIZED, "tools/list": listed})
+    command = [sys.executable, str(tmp_path / "stub"), answers]
+    ended = mcpkit("inspect", shlex.join(command))
+    assert ended.code == code
+    assert text in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+# --- terminals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+class TestAtATerminal:
+    @pytest.mark.parametrize("columns", [50, 80, 140])
+    def test_no_line_is_wider_and_nothing_is_cut(self, columns: int) -> None:
+        code, shown = at_terminal("inspect", OFFERING, columns=columns)
+        assert code == 0
+        assert max(map(len, shown.splitlines())) <= columns
+        assert "…" not in shown
+        for word in ("search", "Whether", "default", "2026-07-28", "offering://{city}/weather"):
+            assert word in shown
+
+    def test_no_colour_vanishes_on_white_or_black(self) -> None:
+        """Neither white, yellow, black nor blue; the rest is readable on both."""
+        _, shown = at_terminal("inspect", OFFERING, raw=True)
+        assert "\x1b[1;36m" in shown
+        for colour in (30, 33, 34, 37, 97, 93):
+            assert f"{colour}m" not in shown
+
+    def test_no_color(self) -> None:
+        """Bold and dim are no colours."""
+        _, shown = at_terminal("inspect", OFFERING, env={"NO_COLOR": "1"}, raw=True)
+        assert "\x1b[36m" not in shown
+        assert "\x1b[1;36m" not in shown
+
+
+def test_a_reader_that_leaves_early(tmp_path: Path) -> None:
+    """As ``mcpkit inspect server.py | head -1``."""
+    import subprocess
+
+    from tests.transports.processes import TIMEOUT, environment
+
+    with (tmp_path / "stderr").open("w+") as stderr:
+        process = subprocess.Popen(
+            [*MCPKIT, "inspect", OFFERING, "--schemas"],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=environment(),
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        process.wait(TIMEOUT)
+        stderr.seek(0)
+        assert "Traceback" not in stderr.read()

@@ -1,0 +1,698 @@
+"""``mcpkit install``, as a process, with a home folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit import Client
+from mcpkit.cli.hosts import HOSTS
+from tests.transports.processes import TIMEOUT, environment
+
+INSTALL = [sys.executable, "-m", "mcpkit", "install"]
+SERVER = (
+    "from mcpkit import MCPKit\n"
+    "app = MCPKit('My Weather')\n"
+    "print('noise')\n"
+    "@app.tool\n"
+    "def sky() -> str:\n"
+    "    return 'blue'\n"
+)
+NAMED = [name for name in HOSTS if name != "json"]
+RUN = ["-m", "mcpkit", "run"]
+
+
+class Person:
+    """Somebody with a home folder, and a project to install from."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = root / "home"
+        self.project = root / "project"
+        self.programs = root / "programs"
+        for folder in (self.home, self.project, self.programs):
+            folder.mkdir()
+        (self.project / "weather.py").write_text(SERVER)
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        """Without what would lead out of the home folder."""
+        kept = environment(**variables)
+        for name in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME"):
+            kept.pop(name, None)
+        return kept | {
+            "HOME": str(self.home),
+            "USERPROFILE": str(self.home),
+            "APPDATA": str(self.home / "AppData" / "Roaming"),
+            "LOCALAPPDATA": str(self.home / "AppData" / "Local"),
+            "PATH": os.pathsep.join([str(self.programs), *os.defpath.split(os.pathsep)]),
+            "COLUMNS": "100",
+        }
+
+    def installs(self, *arguments: str | Path, **variables: str) -> Outcome:
+        """Run the command."""
+        return Outcome(
+            subprocess.run(
+                [*INSTALL, *map(str, arguments)],
+                cwd=self.project,
+                env=self.environment(**variables),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                timeout=TIMEOUT,
+            )
+        )
+
+    def printed(self, *arguments: str) -> dict[str, Any]:
+        """The entry that is made of a target, by ``--client json``, and its name."""
+        done = self.installs(*arguments, "--client", "json")
+        assert done.code == 0, done.stderr
+        servers: dict[str, Any] = json.loads(done.stdout)["mcpServers"]
+        [(name, entry)] = servers.items()
+        return {"name": name, **entry}
+
+
+class Outcome:
+    """What the command has said."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.code, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
+
+    @property
+    def refusal(self) -> str:
+        """The one line that says why it was not done."""
+        assert (self.code, self.stdout) == (2, ""), self.stdout + self.stderr
+        [line] = self.stderr.splitlines()
+        assert line.startswith("mcpkit: ")
+        return line.removeprefix("mcpkit: ")
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Person:
+    return Person(tmp_path.resolve())
+
+
+# --- every host -----------------------------------------------------------------------------------
+
+JSON = """{
+    "before": [1, 2],
+    "%s": {
+        "other": {"command": "keep", "args": ["\\u00e9"]}
+    },
+    "after": {"a": null}
+}
+"""
+COMMENTED = """// mine
+{
+  "before": 1, // yes
+  "%s": {
+    "other": { "command": "keep" }, // this one
+    // "off": {},
+  },
+}
+"""
+TABLES = """# mine
+model = "o"
+
+[%s.other] # this one
+command = "keep"
+"""
+
+
+def others_in(name: str) -> str:
+    """A file of this host that somebody has written by hand."""
+    host = HOSTS[name]
+    texts = {"codex": TABLES, "vscode": COMMENTED, "zed": COMMENTED, "gemini-cli": COMMENTED}
+    return texts.get(name, JSON) % host.key
+
+
+def backups_of(file: Path) -> list[Path]:
+    return [each for each in file.parent.iterdir() if each.name.endswith(".bak")]
+
+
+class Story:
+    """What happens to a file of a host, step by step."""
+
+    def __init__(self, name: str, root: Path) -> None:
+        self.name = name
+        person = Person(root)
+        server = f"{Path(sys.executable).as_posix()} --version"
+        here = [server, "--client", name, "--config"]
+        self.new = root / "deep" / "config"
+        self.newly = person.installs(*here, self.new, "--name", "weather")
+        self.file = root / "kept" / "config"
+        self.file.parent.mkdir()
+        self.found = others_in(name)
+        self.file.write_text(self.found)
+        self.refused = person.installs(*here, self.file, "--name", "other")
+        self.after_refusal = self.file.read_text()
+        self.added = person.installs(*here, self.file, "--name", "weather")
+        self.after = self.file.read_text()
+        self.again = person.installs(*here, self.file, "--name", "weather")
+        self.after_again = self.file.read_text()
+        self.backups = backups_of(self.file)
+        self.copy = [each.read_text() for each in self.backups]
+        self.removed = person.installs("weather", *here[1:], self.file, "--remove")
+
+    def entries(self, file: Path) -> dict[str, Any]:
+        return entries_in(self.name, file.read_text())
+
+
+def entries_in(name: str, text: str) -> dict[str, Any]:
+    data: dict[str, Any] = HOSTS[name].format.load(text)
+    entries: dict[str, Any] = data[HOSTS[name].key]
+    return entries
+
+
+@pytest.fixture(scope="module", params=NAMED)
+def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    return Story(request.param, tmp_path_factory.mktemp("story").resolve())
+
+
+class TestEveryHost:
+    def test_a_new_file_has_the_entry(self, story: Story) -> None:
+        entry = story.entries(story.new)["weather"]
+        assert Path(entry["command"]) == Path(sys.executable)
+        assert entry["args"] == ["--version"]
+
+    def test_where_it_is_and_what_comes_next_is_said(self, story: Story) -> None:
+        next = f"Next: {HOSTS[story.name].after}\n"
+        assert story.newly.stdout == f"Added weather in {story.new}\n{next}"
+        assert (story.newly.code, story.newly.stderr) == (0, "")
+
+    def test_of_a_new_file_there_is_no_copy(self, story: Story) -> None:
+        assert backups_of(story.new) == []
+
+    def test_what_is_there_stays_there(self, story: Story) -> None:
+        assert set(entries_in(story.name, story.after)) == {"other", "weather"}
+        kept = iter(story.after.splitlines())
+        # A comma may have come to the end of a line.
+        lines = [re.escape(line.rstrip(",")) + ",?" for line in story.found.splitlines()]
+        assert all(any(re.fullmatch(line, each) for each in kept) for line in lines)
+
+    def test_a_copy_of_the_old_file_is_beside_it(self, story: Story) -> None:
+        assert story.copy == [story.found]
+        assert f"The file as it was: {story.backups[0]}\n" in story.added.stdout
+
+    def test_once_more_changes_nothing_and_says_so(self, story: Story) -> None:
+        assert (story.again.code, story.again.stderr) == (0, "")
+        assert story.again.stdout == (
+            f"weather is in {story.file} already, just so. Nothing to do.\n"
+        )
+        assert story.after_again == story.after
+
+    def test_another_server_of_that_name_is_not_replaced_unasked(self, story: Story) -> None:
+        assert story.refused.refusal == (
+            f"{story.file} has another other; --force replaces it, --dry-run shows the "
+            "difference, --name gives this one another name"
+        )
+        assert story.after_refusal == story.found
+
+    def test_removed_again_it_leaves_no_trace(self, story: Story) -> None:
+        assert story.removed.stdout.startswith(f"Removed weather from {story.file}\n")
+        assert story.file.read_text().rstrip() == story.found.rstrip()
+
+
+@pytest.mark.parametrize("name", ["cursor", "vscode", "codex"])
+class TestEveryFormat:
+    @pytest.fixture
+    def file(self, person: Person, name: str) -> Path:
+        file = person.project / "config"
+        file.write_text(others_in(name))
+        return file
+
+    @pytest.fixture
+    def options(self, name: str, file: Path) -> list[str]:
+        return ["--client", name, "--config", str(file)]
+
+    def test_force_replaces_another_server_of_that_name(
+        self, person: Person, name: str, file: Path, options: list[str]
+    ) -> None:
+        done = person.installs("weather.py", "--name", "other", "--force", *options)
+        assert (done.code, done.stderr) == (0, "")
+        assert done.stdout.startswith(f"Replaced other in {file}\n")
+        [entry] = entries_in(name, file.read_text()).values()
+        assert entry["command"] == sys.executable
+
+    def test_a_dry_run_shows_the_difference_and_changes_nothing(
+        self, person: Person, name: str, file: Path, options: list[str]
+    ) -> None:
+        done = person.installs("weather.py", "--dry-run", *options)
+        assert (done.code, done.stderr) == (0, "mcpkit: nothing has been changed\n")
+        assert done.stdout.startswith(f"--- {file}\n+++ {file}\n@@ ")
+        assert re.search(r"^\+.*My-Weather", done.stdout, re.MULTILINE)
+        assert file.read_text() == others_in(name)
+        assert backups_of(file) == []
+
+    def test_a_broken_file_is_left_alone(
+        self, person: Person, file: Path, options: list[str]
+    ) -> None:
+        file.write_text("{ = broken")
+        refusal = person.installs("weather.py", "--force", *options).refusal
+        assert refusal.startswith(f"{file} is broken, so nothing was changed: ")
+        assert file.read_text() == "{ = broken"
+        assert backups_of(file) == []
+
+
+@pytest.mark.parametrize("name", [each for each in NAMED if each != "claude-code"])
+def test_the_usual_file_is_the_hosts_own(person: Person, name: str) -> None:
+    done = person.installs("sh x", "--name", "weather", "--client", name)
+    if name == "claude-desktop" and sys.platform not in ("darwin", "win32"):
+        assert "it is not known where Claude Desktop has its file" in done.refusal
+        return
+    [file] = [each for each in person.home.rglob("*") if each.is_file()]
+    assert done.stdout.startswith(f"Added weather in {file}\n")
+
+
+PROJECT = {
+    "claude-code": ".mcp.json",
+    "cursor": ".cursor/mcp.json",
+    "vscode": ".vscode/mcp.json",
+    "gemini-cli": ".gemini/settings.json",
+    "codex": ".codex/config.toml",
+    "zed": ".zed/settings.json",
+    "copilot-cli": ".mcp.json",
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_project_has_a_file_of_its_own(person: Person, name: str) -> None:
+    done = person.installs("sh x", "--name", "weather", "--client", name, "--project")
+    if name in PROJECT:
+        assert done.stdout.startswith(f"Added weather in {person.project / PROJECT[name]}\n")
+    else:
+        assert "has no configuration for a project; leave --project away" in done.refusal
+
+
+# --- what is written ------------------------------------------------------------------------------
+
+
+class TestWhatIsWritten:
+    """As ``--client json`` shows it."""
+
+    def test_a_file_with_its_absolute_path(self, person: Person) -> None:
+        assert person.printed("./weather.py:app") == {
+            "name": "My-Weather",
+            "command": sys.executable,
+            "args": [*RUN, str(person.project / "weather.py:app")],
+            **unless_installed(),
+        }
+
+    def test_a_module_that_only_this_folder_has(self, person: Person) -> None:
+        entry = person.printed("weather:app", "--env", "KEY=a=b")
+        assert entry["args"] == [*RUN, "weather:app"]
+        assert entry["env"]["KEY"] == "a=b"
+        assert str(person.project) in entry["env"]["PYTHONPATH"].split(os.pathsep)
+
+    def test_a_module_that_is_found_everywhere(self, person: Person) -> None:
+        entry = person.printed("json", "--name", "x")
+        assert str(person.project) not in entry.get("env", {}).get("PYTHONPATH", "")
+
+    def test_a_command_with_absolute_paths(self, person: Person) -> None:
+        script = program(person.programs / "my-server")
+        for name in ("data.txt", "serve"):
+            (person.project / name).write_text("")
+        assert person.printed("my-server serve data.txt --fast") == {
+            "name": "my-server",
+            "command": str(script),
+            "args": ["serve", str(person.project / "data.txt"), "--fast"],
+        }
+
+    def test_a_url(self, person: Person) -> None:
+        assert person.printed("http://localhost:8000/mcp", "--header", "X-A: b") == {
+            "name": "localhost-8000",
+            "type": "http",
+            "url": "http://localhost:8000/mcp",
+            "headers": {"X-A": "b"},
+        }
+
+    def test_a_name_of_ones_own(self, person: Person) -> None:
+        assert person.printed("weather.py", "--name", "sky_2")["name"] == "sky_2"
+
+    def test_with_uv_a_file_is_not_imported_here_and_named_after_itself(
+        self, person: Person
+    ) -> None:
+        (person.project / "slow.py").write_text("1 / 0")
+        program(person.programs / "uv")
+        assert person.printed("slow.py", "--uv")["name"] == "slow"
+
+    def test_what_the_server_needs_to_be_imported(self, person: Person) -> None:
+        (person.project / "needy.py").write_text("import os\nos.environ['NEED']\n" + SERVER)
+        assert person.printed("needy.py", "--env", "NEED=1")["name"] == "My-Weather"
+
+
+def unless_installed() -> dict[str, Any]:
+    """The variable that an entry has only where mcpkit itself is not installed."""
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", "import mcpkit"],
+        cwd=os.path.dirname(sys.executable),
+        env={name: text for name, text in os.environ.items() if not name.startswith("PYTHON")},
+        capture_output=True,
+        timeout=TIMEOUT,
+    )
+    folder = str(Path(__file__).resolve().parents[2])
+    return {"env": {"PYTHONPATH": folder}} if elsewhere.returncode else {}
+
+
+def program(path: Path, script: str = "exit 0") -> Path:
+    """A program that can be found."""
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a shell script")
+class TestUv:
+    """https://docs.astral.sh/uv/reference/cli/#uv-run"""
+
+    @pytest.fixture(autouse=True)
+    def uv(self, person: Person) -> Path:
+        return program(person.programs / "uv")
+
+    @pytest.fixture
+    def file(self, person: Person) -> str:
+        return str(person.project / "weather.py")
+
+    def test_a_file_alone(self, person: Person, uv: Path, file: str) -> None:
+        entry = person.printed("weather.py", "--uv")
+        assert entry["command"] == str(uv)
+        assert entry["args"] == ["run", "--no-project", "--with", "mcpkit", "mcpkit", "run", file]
+
+    def test_a_file_in_a_project(self, person: Person, file: str) -> None:
+        (person.project / "pyproject.toml").write_text("")
+        folder = str(person.project)
+        args = person.printed("weather.py", "--uv")["args"]
+        assert args == ["run", "--project", folder, "--with", "mcpkit", "mcpkit", "run", file]
+
+    def test_a_script_that_says_what_it_needs(self, person: Person, file: str) -> None:
+        Path(file).write_text("# /// script\n# dependencies = []\n# ///\n" + SERVER)
+        args = person.printed("weather.py:app", "--uv")["args"]
+        assert args[:4] == ["run", "--no-project", "--with-requirements", file]
+        assert args[-3:] == ["mcpkit", "run", f"{file}:app"]
+
+    def test_a_module(self, person: Person) -> None:
+        args = person.printed("weather", "--uv")["args"]
+        folder = str(person.project)
+        assert args == [
+            "run",
+            "--directory",
+            folder,
+            "--with",
+            "mcpkit",
+            "mcpkit",
+            "run",
+            "weather",
+        ]
+
+
+@pytest.mark.parametrize("target", ["weather.py", "weather", "package/inner.py", "package.inner"])
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.anyio
+async def test_what_is_written_starts_from_anywhere(
+    person: Person, tmp_path: Path, target: str
+) -> None:
+    (person.project / "package").mkdir()
+    (person.project / "package" / "__init__.py").write_text("")
+    (person.project / "package" / "beside.py").write_text(SERVER)
+    (person.project / "package" / "inner.py").write_text("from .beside import app\n")
+    entry = person.printed(target)
+    (tmp_path / "elsewhere").mkdir()
+    bare = {"PATH": "/nowhere", **entry.get("env", {})}
+    command = [entry["command"], *entry["args"]]
+    if sys.platform != "win32":
+        variables = [f"{name}={value}" for name, value in bare.items()]
+        command = ["/usr/bin/env", "-i", *variables, *command]
+    async with Client(
+        command, cwd=tmp_path / "elsewhere", env=bare, timeout=TIMEOUT, stderr=subprocess.DEVNULL
+    ) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["sky"]
+
+
+# --- what cannot be done --------------------------------------------------------------------------
+
+REFUSED = {
+    "": "which server? Give a file, a module, a command line or a URL (see --help)",
+    "weather.py": "for which host? Add --client NAME, one of claude-desktop, claude-code, cursor",
+    "weather.py -c curser": "unknown host 'curser'; did you mean cursor?",
+    "weather.py -c x": "unknown host 'x'; known: claude-desktop",
+    "missing.py -c json": "there is no file missing.py",
+    "nothing -c json": "'nothing' is no file, module, command or URL",
+    "weather.py:other -c json": "weather.py has nothing named 'other' (--force installs it",
+    "wrong.py -c json": "wrong.py cannot be imported: ZeroDivisionError: division by zero",
+    "weather.py -c json --env A": "--env 'A': write it as KEY=VALUE",
+    "weather.py -c json --header A": "--header 'A': write it as 'Name: value'",
+    "weather.py -c json --header A:b": "--header is for a URL",
+    "http://x/mcp -c json --env A=b": "--env is for servers that the host starts",
+    "http://x/mcp -c json --uv": "--uv is for servers that the host starts",
+    "http://x/mcp -c claude-desktop --config c": "Claude Desktop takes no URL in its file: add it",
+    "weather.py -c json --uv": "--uv: there is no uv on PATH",
+    "sh -c json": "what is the server called? sh does not say so; add --name NAME",
+    "weather.py -c json --name a.b": "JSON does not take the name 'a.b'; 'a-b' it would",
+    "weather.py -c gemini-cli --name a_b": "Gemini CLI does not take the name 'a_b'; 'a-b'",
+    "weather.py -c cursor --project --config c": "--project and --config: choose one of them",
+    "weather -c cursor --remove": "there is no weather in ",
+    "weather -c json --remove": "json is printed, not kept; --config FILE says where a file is",
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.items(), ids=REFUSED)
+def test_one_line_says_what_is_wrong(person: Person, arguments: str, message: str) -> None:
+    (person.project / "wrong.py").write_text("1 / 0")
+    assert person.installs(*arguments.split()).refusal.startswith(message)
+
+
+def test_what_cannot_be_imported_is_installed_by_force(person: Person) -> None:
+    (person.project / "wrong.py").write_text("1 / 0")
+    assert person.printed("wrong.py", "--force")["name"] == "wrong"
+
+
+def test_who_is_there_is_said_when_somebody_else_shall_be_removed(person: Person) -> None:
+    person.installs("weather.py", "--client", "cursor")
+    refusal = person.installs("wether", "--client", "cursor", "--remove").refusal
+    assert refusal.endswith("; it has My-Weather")
+
+
+def test_a_list_of_servers_that_is_none(person: Person) -> None:
+    (person.project / "c").write_text('{"mcpServers": []}')
+    refusal = person.installs("weather.py", "-c", "cursor", "--config", "c").refusal
+    assert refusal.endswith('is broken, so nothing was changed: "mcpServers" is no object')
+
+
+def test_a_folder_where_a_file_should_be(person: Person) -> None:
+    refusal = person.installs("weather.py", "-c", "cursor", "--config", ".").refusal
+    assert "cannot be read, so nothing was changed: " in refusal
+
+
+def test_a_file_in_another_encoding(person: Person) -> None:
+    (person.project / "c").write_bytes("{}".encode("utf-16"))
+    refusal = person.installs("weather.py", "-c", "cursor", "--config", "c").refusal
+    assert refusal.endswith("cannot be read, so nothing was changed: it is not UTF-8")
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_a_link_stays_a_link(person: Person) -> None:
+    real = person.home / "dotfiles" / "cursor.json"
+    real.parent.mkdir()
+    real.write_text("{}")
+    link = person.home / ".cursor" / "mcp.json"
+    link.parent.mkdir()
+    link.symlink_to(real)
+    assert person.installs("weather.py", "--client", "cursor").code == 0
+    assert link.is_symlink()
+    assert "My-Weather" in real.read_text()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has other permissions")
+def test_permissions_stay(person: Person) -> None:
+    file = person.project / "c"
+    file.write_text("{}")
+    file.chmod(0o640)
+    person.installs("weather.py", "-c", "cursor", "--config", "c")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_must_not_be_written_to(person: Person) -> None:
+    folder = person.project / "locked"
+    folder.mkdir(mode=0o500)
+    refusal = person.installs("weather.py", "-c", "cursor", "--config", folder / "c").refusal
+    assert "was not written: " in refusal
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["weather.py", "--env", "KEY=x", "--env", "TOKEN=y"], "KEY and TOKEN"),
+        (["https://example.com/mcp", "--header", "Authorization: Bearer x"], "Authorization"),
+    ],
+)
+def test_secrets_are_written_in_clear_text_and_that_is_said(
+    person: Person, arguments: list[str], what: str
+) -> None:
+    done = person.installs(*arguments, "-c", "cursor", "--project")
+    file = person.project / ".cursor" / "mcp.json"
+    assert done.stderr == (
+        f"mcpkit: {file} has {what} in clear text, and is shared with the project\n"
+    )
+
+
+def test_what_the_host_fills_in_is_no_secret(person: Person) -> None:
+    header = "Authorization: Bearer ${env:TOKEN}"
+    done = person.installs("https://example.com/mcp", "--header", header, "-c", "cursor")
+    assert (done.code, done.stderr) == (0, "")
+
+
+# --- Claude Code ----------------------------------------------------------------------------------
+
+KEPT = {"mcpServers": {"My-Weather": {"type": "stdio", "command": "old", "args": [], "env": {}}}}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a shell script")
+class TestClaudeCode:
+    """https://code.claude.com/docs/en/mcp"""
+
+    @pytest.fixture
+    def told(self, person: Person) -> Path:
+        """A program of that name, and where it writes what it has been told."""
+        told = person.home / "told"
+        program(person.programs / "claude", f'printf "%s\\n" "$@" >> "{told}"')
+        return told
+
+    def test_its_own_program_is_told(self, person: Person, told: Path) -> None:
+        done = person.installs("weather.py", "-c", "claude-code")
+        assert (done.code, done.stderr) == (0, "")
+        *command, entry = told.read_text().splitlines()
+        assert command == ["mcp", "add-json", "--scope", "user", "My-Weather"]
+        assert json.loads(entry)["type"] == "stdio"
+        assert json.loads(entry)["args"] == [*RUN, str(person.project / "weather.py")]
+        assert not (person.home / ".claude.json").exists()
+
+    def test_without_it_the_command_is_shown(self, person: Person) -> None:
+        done = person.installs("weather.py", "-c", "claude-code")
+        assert done.code == 2
+        assert done.stdout.startswith("claude mcp add-json --scope user My-Weather '{")
+        assert done.stderr == (
+            "mcpkit: claude cannot be run from here; run this yourself, or use --project:\n"
+        )
+
+    def test_a_dry_run_shows_the_command(self, person: Person, told: Path) -> None:
+        done = person.installs("weather.py", "-c", "claude-code", "--dry-run")
+        assert done.code == 0
+        assert done.stdout.startswith("claude mcp add-json --scope user My-Weather '{")
+        assert not told.exists()
+
+    def test_another_server_of_that_name_is_not_replaced_unasked(
+        self, person: Person, told: Path
+    ) -> None:
+        (person.home / ".claude.json").write_text(json.dumps(KEPT))
+        assert (
+            "has another My-Weather" in person.installs("weather.py", "-c", "claude-code").refusal
+        )
+        assert not told.exists()
+
+    def test_by_force_it_is_removed_first(self, person: Person, told: Path) -> None:
+        (person.home / ".claude.json").write_text(json.dumps(KEPT))
+        assert person.installs("weather.py", "-c", "claude-code", "--force").code == 0
+        words = told.read_text().splitlines()
+        assert words[:5] == ["mcp", "remove", "--scope", "user", "My-Weather"]
+        assert words[5:7] == ["mcp", "add-json"]
+
+    def test_once_more_changes_nothing(self, person: Person, told: Path) -> None:
+        person.installs("weather.py", "-c", "claude-code")
+        entry = json.loads(told.read_text().splitlines()[-1])
+        told.unlink()
+        kept = {"mcpServers": {"My-Weather": {**entry, "env": entry.get("env", {})}}}
+        (person.home / ".claude.json").write_text(json.dumps(kept))
+        assert "Nothing to do" in person.installs("weather.py", "-c", "claude-code").stdout
+        assert not told.exists()
+
+    def test_it_is_removed(self, person: Person, told: Path) -> None:
+        (person.home / ".claude.json").write_text(json.dumps(KEPT))
+        assert person.installs("My-Weather", "-c", "claude-code", "--remove").code == 0
+        assert told.read_text().split() == ["mcp", "remove", "--scope", "user", "My-Weather"]
+
+    def test_what_its_program_says_when_it_fails(self, person: Person) -> None:
+        program(person.programs / "claude", "echo no such scope >&2; exit 1")
+        refusal = person.installs("weather.py", "-c", "claude-code").refusal
+        assert refusal == "claude mcp add-json failed: no such scope"
+
+
+# --- a person at a terminal -----------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+class TestAtATerminal:
+    @pytest.fixture
+    def file(self, person: Person) -> Path:
+        file = person.project / "c"
+        file.write_text('{"mcpServers": {"other": {"command": "keep"}}}')
+        return file
+
+    def answered(self, person: Person, answer: str) -> tuple[int, str]:
+        """The exit code and what has been asked, when somebody answers."""
+        import pty
+
+        master, slave = pty.openpty()
+        arguments = ["weather.py", "--name", "other", "-c", "cursor", "--config", "c"]
+        try:
+            os.write(master, answer.encode())
+            process = subprocess.Popen(
+                [*INSTALL, *arguments],
+                cwd=person.project,
+                env=person.environment(NO_COLOR="1"),
+                stdin=slave,
+                stdout=subprocess.DEVNULL,
+                stderr=slave,
+            )
+            code = process.wait(TIMEOUT)
+            os.set_blocking(master, False)
+            return code, os.read(master, 100_000).decode()
+        finally:
+            os.close(master)
+            os.close(slave)
+
+    def test_is_asked(self, person: Person, file: Path) -> None:
+        code, said = self.answered(person, "y\n")
+        assert code == 0
+        assert f"{file} has another other. Replace it? [y/N]" in said
+        assert sys.executable in file.read_text()
+
+    def test_sees_the_difference_first(self, person: Person, file: Path) -> None:
+        _, said = self.answered(person, "n\n")
+        assert said.index('"command": "keep"') < said.index("Replace it?")
+
+    @pytest.mark.parametrize(("answer", "code"), [("n\n", 2), ("\n", 2), ("\x04", 130)])
+    def test_may_decline(self, person: Person, file: Path, answer: str, code: int) -> None:
+        before = file.read_text()
+        assert self.answered(person, answer)[0] == code
+        assert file.read_text() == before
+
+
+# --- help -----------------------------------------------------------------------------------------
+
+
+def test_hosts_are_listed_with_their_files(person: Person) -> None:
+    person.installs("weather.py", "-c", "cursor")
+    done = person.installs("--list")
+    assert (done.code, done.stderr) == (0, "")
+    rows = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows] == list(HOSTS)
+    assert dict(rows)["cursor"].split() == ["there", str(person.home / ".cursor" / "mcp.json")]
+    assert dict(rows)["windsurf"].startswith(str(person.home))
+
+
+def test_help_has_examples_and_every_host(person: Person) -> None:
+    done = person.installs("--help")
+    assert (done.code, done.stderr) == (0, "")
+    assert "  mcpkit install server.py --client claude-desktop\n" in done.stdout
+    shown = " ".join(done.stdout.split())
+    assert all(name in shown for name in HOSTS)

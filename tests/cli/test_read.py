@@ -1,0 +1,89 @@
+"""``mcpkit read``, as a process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import OFFERING, Ended, at_terminal, mcpkit, one_line
+from tests.transports.http.plain import serving
+
+PNG = b"\x89PNG\r\n\x1a\npixels"
+
+
+def read(*arguments: str) -> Ended:
+    return mcpkit("read", OFFERING, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("uri", "text"),
+    [("offering://text", "words\n"), ("offering://Oslo/weather", "Sunny in Oslo\n")],
+    ids=["resource", "template"],
+)
+def test_text_goes_to_stdout(uri: str, text: str) -> None:
+    assert read(uri) == (0, text, "")
+
+
+def test_bytes_go_into_a_pipe() -> None:
+    ended = read("offering://logo.png")
+    assert (ended.code, ended.stderr) == (0, "")
+    assert ended.stdout.encode("utf-8", "surrogateescape") == PNG
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+def test_bytes_are_saved_at_a_terminal() -> None:
+    code, shown = at_terminal("read", OFFERING, "offering://logo.png")
+    assert code == 0
+    place = Path(shown.strip().split(" saved as ")[1])
+    assert place.name == "logo.png"
+    assert place.read_bytes() == PNG
+
+
+@pytest.mark.parametrize(
+    ("uri", "name", "data"),
+    [("offering://logo.png", "logo.png", PNG), ("offering://text", "text.txt", b"words")],
+    ids=["bytes", "text"],
+)
+def test_it_is_saved(uri: str, name: str, data: bytes, tmp_path: Path) -> None:
+    ended = read(uri, "--save", str(tmp_path))
+    assert (ended.code, ended.stdout) == (0, "")
+    assert (tmp_path / name).read_bytes() == data
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2026-07-28"])
+def test_the_result_as_json(revision: str) -> None:
+    ended = read("offering://text", "--json", "--revision", revision)
+    (contents,) = json.loads(ended.stdout)["contents"]
+    assert contents == {"uri": "offering://text", "mimeType": "text/plain", "text": "words"}
+
+
+@pytest.mark.parametrize(("revision", "code"), [("2025-11-25", -32002), ("2026-07-28", -32602)])
+def test_a_resource_that_is_not_there(revision: str, code: int) -> None:
+    ended = read("offering://no/such/thing", "--revision", revision)
+    assert ended.code == 1
+    assert one_line(ended).startswith(f"the server answered with error {code}: Resource not found")
+
+
+def test_several_contents(tmp_path: Path) -> None:
+    (tmp_path / "several.py").write_text(
+        "from mcpkit import MCPKit, ResourceResult, TextResourceContents, BlobResourceContents\n"
+        "app = MCPKit('several')\n"
+        "@app.resource('s://all')\n"
+        "def all_of_them() -> ResourceResult:\n"
+        "    return ResourceResult([TextResourceContents('s://a', 'A', mime_type='text/plain'),\n"
+        "                           TextResourceContents('s://b', 'B'),\n"
+        "                           BlobResourceContents('s://c', b'C')])\n"
+    )
+    ended = mcpkit("read", "several.py", "s://all", cwd=tmp_path)
+    assert (ended.code, ended.stdout) == (0, "A\nB\n")
+    lines = ended.stderr.splitlines()
+    assert lines[:2] == ["mcpkit: s://a (text/plain), 1 byte:", "mcpkit: s://b, 1 byte:"]
+    assert Path(lines[2].split(" saved as ")[1]).read_bytes() == b"C"
+
+
+def test_a_url() -> None:
+    with serving(OFFERING, "--http", "--port", "0", cwd=Path(OFFERING).parent) as server:
+        assert mcpkit("read", server.url, "offering://text", "-H", "X-Any: 1") == (0, "words\n", "")

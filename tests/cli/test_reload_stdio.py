@@ -1,0 +1,777 @@
+"""``mcpkit run --reload`` on stdio: the host keeps its pipe, the server behind it changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit.cli.relay import Relay, Version
+from mcpkit.testing import REVISIONS, TestClient
+from tests.transports.processes import (
+    LEGACY,
+    MODERN,
+    REPOSITORY,
+    TIMEOUT,
+    Message,
+    Process,
+    call,
+    cancelled,
+    modern,
+    request,
+    started,
+    until,
+)
+
+COMMAND = [sys.executable, "-m", "mcpkit", "run", "server.py", "--reload"]
+HANDSHAKE = [each for each in REVISIONS if each != MODERN]
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+
+FIRST = """
+import os, time
+from pathlib import Path
+from mcpkit import Context, MCPKit
+
+app = MCPKit("first")
+version = "First"
+
+@app.tool
+async def greet(name: str) -> str:
+    return f"{version}, {name}"
+
+@app.tool
+async def pid() -> int:
+    return os.getpid()
+
+@app.tool
+def wait_for(file: str) -> str:
+    print("waits", file=__import__("sys").stderr, flush=True)
+    while not Path(file).exists():
+        time.sleep(0.01)
+    return version
+
+@app.tool
+async def touch(ctx: Context) -> None:
+    ctx.changed("notes://one")
+
+@app.tool
+async def debug(ctx: Context) -> None:
+    ctx.debug(version)
+
+@app.tool
+async def ask(ctx: Context) -> str:
+    answer = await ctx.elicit("Really?", bool)
+    return f"{version}: {type(answer).__name__}"
+
+@app.tool
+def crash() -> None:
+    os._exit(7)
+
+@app.resource("notes://one")
+def one() -> str:
+    return version
+"""
+SECOND = FIRST.replace("First", "Second")
+MORE = SECOND + "\n@app.tool\ndef more() -> None: ...\n"
+PROMPT = SECOND + "\n@app.prompt\ndef hint() -> str:\n    return version\n"
+WRONG = "def f(:"
+SLOW = "import time, pathlib\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)\n" + SECOND
+
+
+def write(folder: Path, source: str) -> None:
+    """Change the server, without a moment at which half of it is there."""
+    (folder / "server.new").write_text(source)
+    (folder / "server.new").replace(folder / "server.py")
+
+
+def change(folder: Path, source: str, server: Process) -> None:
+    """Change the server, and wait until that has been seen."""
+    before = server.stderr.count("starting anew")
+    write(folder, source)
+    until(lambda: server.stderr.count("starting anew") > before)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path, FIRST)
+    return tmp_path
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[Process]:
+    with started(COMMAND, cwd=folder) as process:
+        yield process
+
+
+def greet(server: Process, id: str = "greet") -> str:
+    return server.text(call(id, "greet", name="you"))
+
+
+def notification(method: str, **params: Any) -> Message:
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended may still be in the table."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+
+
+# --- what a host sees of a change -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_client_that_stays_connected_calls_the_new_version(folder: Path, revision: str) -> None:
+    told: list[str] = []
+    with TestClient(
+        COMMAND,
+        revision=revision,
+        cwd=folder,
+        env={"PYTHONPATH": str(REPOSITORY)},
+        probe_timeout=TIMEOUT,
+        on_notification=lambda method, params: told.append(method),
+    ) as client:
+        assert "more" not in [tool.name for tool in client.list_tools()]
+        write(folder, MORE)
+        until(lambda: "more" in [tool.name for tool in client.list_tools()])
+        assert client.call_tool("greet", {"name": "you"}).text == "Second, you"
+        client.call_tool("touch")
+    expected = [] if revision == MODERN else ["notifications/tools/list_changed"]  # TOOL-14, SUB-3
+    assert told == expected
+
+
+class TestAChange:
+    def test_it_is_told_on_stderr(self, server: Process, folder: Path) -> None:
+        greet(server)
+        change(folder, SECOND, server)
+        assert server.stderr == "mcpkit: server.py changed: starting anew\n"
+
+    def test_the_host_sees_nothing_of_the_second_handshake(
+        self, server: Process, folder: Path
+    ) -> None:
+        server.shake_hands()
+        change(folder, SECOND, server)
+        assert server.text(request(1, "tools/call", name="greet", arguments={"name": "you"}))
+        assert server.others == []
+
+    def test_a_list_that_is_as_before_is_not_announced(self, server: Process, folder: Path) -> None:
+        server.shake_hands()
+        change(folder, MORE, server)
+        names = [each["name"] for each in server.ask(request(1, "tools/list"))["result"]["tools"]]
+        assert "more" in names
+        assert server.others == [{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}]
+
+    def test_nothing_is_announced_before_the_session_is_open(
+        self, server: Process, folder: Path
+    ) -> None:
+        """LIFE-6"""
+        hello: dict[str, Any] = {
+            "protocolVersion": LEGACY,
+            "capabilities": {},
+            "clientInfo": {"name": "tests", "version": "1"},
+        }
+        server.version = LEGACY
+        server.ask(request(1, "initialize", **hello))
+        change(folder, MORE, server)
+        server.ask(request(2, "tools/list"))
+        assert server.others == []
+        server.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        assert server.receive()["method"] == "notifications/tools/list_changed"
+
+    def test_a_host_that_was_not_told_of_prompts_is_not_told_of_their_change(
+        self, server: Process, folder: Path
+    ) -> None:
+        """LIFE-8; the developer is told instead."""
+        server.shake_hands()
+        change(folder, PROMPT, server)
+        server.ask(request(1, "ping"))
+        server.wait_for_stderr("mcpkit: the server has prompts now, which its host was not told of")
+        assert server.others == []
+
+    def test_a_module_of_the_same_second_and_size_is_read_anew(self, folder: Path) -> None:
+        def put(name: str, nanoseconds: int) -> None:
+            new = folder / "beside.new"
+            new.write_text(f"version = {name!r}")
+            os.utime(new, ns=(0, 10**18 + nanoseconds))
+            new.replace(folder / "beside.py")
+
+        put("one", 1)
+        write(folder, FIRST + "\nfrom beside import version\n")
+        with started(COMMAND, cwd=folder) as server:
+            assert greet(server) == "one, you"
+            put("two", 2)
+            server.wait_for_stderr("mcpkit: beside.py changed: starting anew\n")
+            assert greet(server, "again") == "two, you"
+
+    def test_the_log_level_is_kept(self, server: Process, folder: Path) -> None:
+        server.shake_hands()
+        server.ask(request(1, "logging/setLevel", level="debug"))
+        change(folder, SECOND, server)
+        server.ask(request(2, "tools/call", name="debug", arguments={}))
+        assert [each["params"]["data"] for each in server.others] == ["Second"]
+
+    def test_a_subscription_is_kept(self, server: Process, folder: Path) -> None:
+        server.shake_hands()
+        server.ask(request(1, "resources/subscribe", uri="notes://one"))
+        change(folder, SECOND, server)
+        server.ask(request(2, "tools/call", name="touch", arguments={}))
+        server.ask(request(3, "ping"))
+        assert server.others == [notification("notifications/resources/updated", uri="notes://one")]
+
+    def test_a_subscription_that_was_ended_stays_so(self, server: Process, folder: Path) -> None:
+        server.shake_hands()
+        server.ask(request(1, "resources/subscribe", uri="notes://one"))
+        server.ask(request(2, "resources/unsubscribe", uri="notes://one"))
+        change(folder, SECOND, server)
+        server.ask(request(3, "tools/call", name="touch", arguments={}))
+        server.ask(request(4, "ping"))
+        assert server.others == []
+
+
+class TestStreamsOfChanges:
+    """``subscriptions/listen`` (2026-07-28) goes on under its id."""
+
+    def listen(self, server: Process, **wanted: Any) -> None:
+        server.send(modern("s", "subscriptions/listen", notifications=wanted))
+        assert server.receive()["method"] == "notifications/subscriptions/acknowledged"
+
+    def test_what_has_changed_is_announced_on_it(self, server: Process, folder: Path) -> None:
+        self.listen(server, toolsListChanged=True, resourcesListChanged=True)
+        change(folder, MORE, server)
+        greet(server)
+        meta = {SUBSCRIPTION: "s"}  # SUB-4
+        assert server.others == [notification("notifications/tools/list_changed", _meta=meta)]
+
+    def test_what_was_not_asked_for_is_not(self, server: Process, folder: Path) -> None:
+        """SUB-3"""
+        self.listen(server, resourcesListChanged=True)
+        change(folder, MORE, server)
+        greet(server)
+        assert server.others == []
+
+    def test_a_list_that_is_there_now_is_announced(self, server: Process, folder: Path) -> None:
+        self.listen(server, promptsListChanged=True)
+        change(folder, PROMPT, server)
+        greet(server)
+        [told] = server.others
+        assert told["method"] == "notifications/prompts/list_changed"
+
+    def test_the_new_version_tells_of_changes_on_it(self, server: Process, folder: Path) -> None:
+        self.listen(server, resourceSubscriptions=["notes://one"])
+        change(folder, SECOND, server)
+        server.ask(call(1, "touch"))
+        greet(server)
+        [told] = server.others
+        assert told["params"] == {"uri": "notes://one", "_meta": {SUBSCRIPTION: "s"}}
+
+    def test_it_is_over_when_the_host_ends_it(self, server: Process, folder: Path) -> None:
+        """SUB-9"""
+        self.listen(server, toolsListChanged=True)
+        server.send(cancelled("s"))
+        change(folder, MORE, server)
+        greet(server)
+        assert server.others == []
+
+    def test_it_survives_a_crash(self, server: Process) -> None:
+        self.listen(server, resourceSubscriptions=["notes://one"])
+        server.ask(call(1, "crash"))
+        server.ask(call(2, "touch"))
+        assert greet(server) == "First, you"
+        assert server.others[-1]["params"] == {"uri": "notes://one", "_meta": {SUBSCRIPTION: "s"}}
+
+    def test_it_is_ended_in_good_order_when_the_host_leaves(self, server: Process) -> None:
+        """SUB-6, SUB-7"""
+        self.listen(server, toolsListChanged=True)
+        server.close_stdin()
+        [told, ended] = server.rest()
+        assert told["params"] == {"requestId": "s"}
+        assert ended["id"] == "s"
+
+
+# --- requests while versions change ---------------------------------------------------------------
+
+
+class TestACallInFlight:
+    def test_it_is_finished_by_the_version_that_began_it(
+        self, server: Process, folder: Path
+    ) -> None:
+        server.send(call(1, "wait_for", file="go"))
+        server.wait_for_stderr("waits")
+        change(folder, SECOND, server)
+        assert greet(server) == "Second, you"
+        (folder / "go").touch()
+        assert server.answer(1)["result"]["content"][0]["text"] == "First"
+
+    def test_if_it_takes_too_long_it_is_answered_with_an_error(
+        self, server: Process, folder: Path
+    ) -> None:
+        server.send(call(1, "wait_for", file="never"))
+        server.wait_for_stderr("waits")
+        change(folder, SECOND, server)
+        error = server.answer(1)["error"]
+        assert error["code"] == -32603
+        assert error["message"] == ("The server was started anew: server.py changed. Try again")
+
+    def test_one_that_was_cancelled_is_not_answered(self, server: Process, folder: Path) -> None:
+        """CANC-4"""
+        server.send(call(1, "wait_for", file="go"))
+        server.wait_for_stderr("waits")
+        server.send(cancelled(1))
+        change(folder, SECOND, server)
+        (folder / "go").touch()
+        assert greet(server) == "Second, you"
+        server.close_stdin()
+        assert server.rest() == []
+        assert server.others == []
+
+    @needs_proc
+    def test_the_version_before_ends(self, server: Process, folder: Path) -> None:
+        before = int(server.text(call(1, "pid")))
+        change(folder, SECOND, server)
+        assert greet(server) == "Second, you"
+        until(lambda: not is_alive(before))
+
+
+class TestQuestions:
+    def open(self, server: Process) -> Message:
+        server.version = "2025-06-18"
+        hello: dict[str, Any] = {
+            "protocolVersion": server.version,
+            "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": "tests", "version": "1"},
+        }
+        server.ask(request(1, "initialize", **hello))
+        server.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        server.send(request(2, "tools/call", name="ask", arguments={}))
+        question = server.receive()
+        assert question["method"] == "elicitation/create"
+        return question
+
+    @staticmethod
+    def decline(question: Message) -> Message:
+        return {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
+
+    def test_an_answer_reaches_who_asked(self, server: Process, folder: Path) -> None:
+        question = self.open(server)
+        change(folder, SECOND, server)
+        server.ask(request(3, "tools/list"))
+        server.send(self.decline(question))
+        assert server.answer(2)["result"]["content"][0]["text"] == "First: Declined"
+
+    def test_one_that_is_given_up_is_cancelled(self, server: Process, folder: Path) -> None:
+        """CANC-9"""
+        question = self.open(server)
+        change(folder, SECOND, server)
+        assert server.answer(2)["error"]["code"] == -32603
+        told = [each for each in server.others if each["method"] == "notifications/cancelled"]
+        assert [each["params"]["requestId"] for each in told] == [question["id"]]
+
+    def test_a_late_answer_reaches_nobody(self, server: Process, folder: Path) -> None:
+        question = self.open(server)
+        change(folder, SECOND, server)
+        server.answer(2)
+        server.send(request(3, "tools/call", name="ask", arguments={}))
+        while (again := server.receive()).get("method") != "elicitation/create":
+            pass
+        server.send(self.decline(question))
+        server.send({**self.decline(again), "result": {"action": "cancel"}})
+        assert server.answer(3)["result"]["content"][0]["text"] == "Second: Dismissed"
+
+    def test_the_next_version_takes_the_answer_in_a_request_that_is_continued(
+        self, folder: Path
+    ) -> None:
+        """MRTR-16, on 2026-07-28: the request state is sealed with a secret that both know."""
+
+        def answer(params: Any) -> dict[str, Any]:
+            write(folder, SECOND)
+            until(lambda: "starting anew" in log.read_text())
+            return {"action": "decline"}
+
+        log = folder / "log"
+        with (
+            log.open("wb") as stderr,
+            TestClient(
+                COMMAND,
+                cwd=folder,
+                env={"PYTHONPATH": str(REPOSITORY)},
+                probe_timeout=TIMEOUT,
+                stderr=stderr.fileno(),
+                elicitation=answer,
+            ) as client,
+        ):
+            assert client.call_tool("ask").text == "Second: Declined"
+
+
+class TestARequestThatArrivesInBetween:
+    def test_it_waits_for_the_new_version(self, server: Process, folder: Path) -> None:
+        greet(server)
+        change(folder, SLOW, server)
+        server.send(call(1, "greet", name="you"))
+        (folder / "go").touch()
+        assert server.answer(1)["result"]["content"][0]["text"] == "Second, you"
+
+    def test_pings_do_not_wait(self, server: Process, folder: Path) -> None:
+        """PING-1"""
+        server.shake_hands()
+        change(folder, SLOW, server)
+        server.send(request(1, "tools/call", name="greet", arguments={"name": "you"}))
+        assert server.ask(request(2, "ping"))["result"] == {}
+        (folder / "go").touch()
+        assert server.answer(1)["result"]["content"][0]["text"] == "Second, you"
+
+    def test_if_that_takes_too_long_the_version_before_serves_it(
+        self, server: Process, folder: Path
+    ) -> None:
+        greet(server)
+        change(folder, SLOW, server)
+        assert greet(server, "again") == "First, you"
+
+    def test_a_further_change_replaces_a_version_that_is_not_ready(
+        self, server: Process, folder: Path
+    ) -> None:
+        greet(server)
+        change(folder, SLOW, server)
+        change(folder, SECOND, server)
+        assert greet(server, "again") == "Second, you"
+
+
+# --- versions that do not work --------------------------------------------------------------------
+
+
+class TestAVersionThatCannotBeImported:
+    def test_the_version_before_goes_on(self, server: Process, folder: Path) -> None:
+        greet(server)
+        change(folder, WRONG, server)
+        assert greet(server, "again") == "First, you"
+        server.wait_for_stderr(
+            "mcpkit: server.py cannot be imported: SyntaxError: invalid syntax (server.py:1)\n"
+            "mcpkit: this version has ended with exit code 2; the one before it goes on\n"
+        )
+
+    def test_it_is_over_with_the_next_change(self, server: Process, folder: Path) -> None:
+        greet(server)
+        change(folder, WRONG, server)
+        server.wait_for_stderr("goes on")
+        change(folder, SECOND, server)
+        assert greet(server, "again") == "Second, you"
+
+
+class TestAFirstVersionThatCannotBeImported:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        write(tmp_path, WRONG)
+        return tmp_path
+
+    def test_stderr_says_so(self, server: Process) -> None:
+        server.wait_for_stderr(
+            "mcpkit: server.py cannot be imported: SyntaxError: invalid syntax (server.py:1)\n"
+            "mcpkit: the server has ended with exit code 2; it starts anew when a file changes\n"
+        )
+
+    def test_a_request_waits_for_a_change(self, server: Process, folder: Path) -> None:
+        server.send(call(1, "greet", name="you"))
+        server.wait_for_stderr("it starts anew when a file changes")
+        change(folder, SECOND, server)
+        assert server.answer(1)["result"]["content"][0]["text"] == "Second, you"
+
+    def test_a_host_that_opens_its_session_at_once_need_not_do_so_again(
+        self, server: Process, folder: Path
+    ) -> None:
+        hello: dict[str, Any] = {
+            "protocolVersion": LEGACY,
+            "capabilities": {},
+            "clientInfo": {"name": "tests", "version": "1"},
+        }
+        server.version = LEGACY
+        server.send(
+            request(1, "initialize", **hello),
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        )
+        server.wait_for_stderr("it starts anew when a file changes")
+        change(folder, SECOND, server)
+        assert server.answer(1)["result"]["serverInfo"]["name"] == "first"
+        change(folder, MORE, server)
+        assert server.receive()["method"] == "notifications/tools/list_changed"
+
+    def test_after_a_while_it_is_answered_with_an_error(self, server: Process) -> None:
+        error = server.ask(call(1, "greet", name="you"))["error"]
+        assert error["code"] == -32603
+        assert error["message"] == (
+            "The server could not be started; its stderr says why. Mend it and try again"
+        )
+
+    def test_the_exit_code_is_that_of_the_server(self, server: Process) -> None:
+        server.wait_for_stderr("it starts anew when a file changes")
+        server.close_stdin()
+        assert server.exit_code() == 2
+
+
+@pytest.mark.parametrize("target", ["missing.py", "missing.py:app"])
+def test_a_file_that_does_not_exist_is_not_waited_for(tmp_path: Path, target: str) -> None:
+    command = [*COMMAND[:-2], target, "--reload"]
+    with started(command, cwd=tmp_path) as server:
+        assert server.exit_code() == 2
+        server.wait_for_stderr("mcpkit: there is no file missing.py\n")
+
+
+class TestACrash:
+    def test_what_was_in_flight_is_answered_with_an_error(self, server: Process) -> None:
+        error = server.ask(call(1, "crash"))["error"]
+        assert error["code"] == -32603
+        assert error["message"] == (
+            "The server has ended with exit code 7; it is started again with the next request"
+        )
+
+    def test_the_next_request_starts_the_server_again(self, server: Process) -> None:
+        server.ask(call(1, "crash"))
+        assert greet(server) == "First, you"
+
+    def test_so_does_a_change(self, server: Process, folder: Path) -> None:
+        server.ask(call(1, "crash"))
+        server.wait_for_stderr("starts anew with the next request, or when a file changes\n")
+        change(folder, SECOND, server)
+        assert greet(server) == "Second, you"
+
+    def test_a_session_goes_on(self, server: Process) -> None:
+        server.shake_hands()
+        server.ask(request(1, "tools/call", name="crash", arguments={}))
+        arguments = {"name": "you"}
+        assert server.text(request(2, "tools/call", name="greet", arguments=arguments))
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+class TestTheEnd:
+    def test_the_host_leaves(self, server: Process) -> None:
+        """STDIO-4"""
+        greet(server)
+        server.close_stdin()
+        assert server.exit_code(within=3) == 0
+        assert server.stderr == ""
+
+    def test_what_it_has_asked_before_is_answered(self, server: Process) -> None:
+        server.send(call(1, "greet", name="you"))
+        server.close_stdin()
+        [answer] = server.rest()
+        assert answer["result"]["content"][0]["text"] == "First, you"
+        assert server.exit_code() == 0
+
+    def test_it_leaves_without_a_word(self, server: Process) -> None:
+        server.close_stdin()
+        assert server.exit_code() == 0
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="signals")
+    @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+    def test_a_signal(self, server: Process, number: signal.Signals, code: int) -> None:
+        greet(server)
+        server.signal(number)
+        assert server.exit_code(within=3) == code
+        assert server.stderr == ""
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="signals")
+    def test_ctrl_c_while_a_version_starts(self, server: Process, folder: Path) -> None:
+        greet(server)
+        change(folder, SLOW, server)
+        server.signal(signal.SIGINT)
+        assert server.exit_code(within=3) == 130
+
+    @needs_proc
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+    def test_no_process_stays_behind(self, server: Process, number: signal.Signals) -> None:
+        child = int(server.text(call(1, "pid")))
+        assert child != server.pid
+        server.signal(number)
+        server.exit_code()
+        until(lambda: not is_alive(child))
+
+    @needs_proc
+    def test_not_even_one_that_does_not_read_its_input(self, folder: Path) -> None:
+        write(folder, "import os\nprint(os.getpid())\n" + SLOW)
+        with started(COMMAND, cwd=folder) as server:
+            until(lambda: len(server.stderr.splitlines()) == 2)
+            child = next(int(line) for line in server.stderr.splitlines() if line.isdigit())
+            server.signal(signal.SIGKILL)
+            server.exit_code()
+            until(lambda: not is_alive(child))
+
+
+# --- the relay by itself --------------------------------------------------------------------------
+
+
+class Lines(list[Any]):
+    """An outlet that keeps what it is given."""
+
+    def put(self, line: bytes) -> bool:
+        self.append(json.loads(line))
+        return True
+
+
+class Talk:
+    """A relay, its host, and a version that serves."""
+
+    def __init__(self) -> None:
+        self.host = Lines()
+        self.needs = 0
+        self.relay = Relay(self.host, self._need)
+        self.first = self.version()
+
+    def _need(self) -> None:
+        self.needs += 1
+
+    def version(self, *changed: str) -> Version:
+        """Another version that takes over at once."""
+        version = Version(Lines())
+        assert self.relay.switch(version, changed) == []
+        return version
+
+    def ask(self, *messages: Message) -> None:
+        for message in messages:
+            self.relay.from_host(json.dumps(message).encode())
+
+    def say(self, version: Version, message: Any) -> None:
+        self.relay.from_version(version, json.dumps(message, separators=(",", ":")).encode())
+
+
+def result(id: int | str) -> Message:
+    return {"jsonrpc": "2.0", "id": id, "result": {}}
+
+
+def said_to(version: Version) -> Lines:
+    assert isinstance(version.outlet, Lines)
+    return version.outlet
+
+
+class TestRelay:
+    def test_ids_keep_their_type(self) -> None:
+        """MSG-2"""
+        talk = Talk()
+        talk.ask(request(1, "tools/call"), request("1", "tools/call"))
+        talk.say(talk.first, result("1"))
+        talk.relay.lost(talk.first, "gone")
+        assert [each["id"] for each in talk.host] == ["1", 1]
+
+    def test_what_an_old_version_says_of_a_request_that_is_not_its_own_is_dropped(self) -> None:
+        talk = Talk()
+        talk.version()
+        talk.ask(request(1, "tools/call"))
+        talk.say(talk.first, result(1))
+        assert talk.host == []
+
+    def test_lists_are_asked_for_again_of_the_new_version(self) -> None:
+        talk = Talk()
+        talk.ask(request(1, "tools/list"), request(2, "tools/call"))
+        second = talk.version()
+        assert said_to(second) == [request(1, "tools/list")]
+        talk.say(talk.first, result(1))
+        talk.say(second, result(1))
+        talk.say(talk.first, result(2))
+        assert talk.host == [result(1), result(2)]
+
+    def test_an_old_version_is_idle_when_it_has_answered(self) -> None:
+        talk = Talk()
+        talk.ask(request(1, "tools/call"))
+        talk.version()
+        assert not talk.first.idle.is_set()
+        talk.say(talk.first, result(1))
+        assert talk.first.idle.is_set()
+
+    def test_what_a_version_reports_of_a_call_that_was_answered_for_it_is_dropped(self) -> None:
+        """PROG-3"""
+        talk = Talk()
+        talk.ask(request(1, "tools/call"))
+        talk.version()
+        talk.relay.give_up(talk.first, "gone")
+        talk.say(talk.first, notification("notifications/progress", progressToken=1, progress=1))
+        talk.say(talk.first, result(1))
+        assert [each["error"]["message"] for each in talk.host] == ["gone"]
+
+    def test_questions_of_two_versions_with_one_id_are_told_apart(self) -> None:
+        talk = Talk()
+        talk.say(talk.first, request(1, "roots/list"))
+        second = talk.version()
+        talk.say(second, request(1, "roots/list"))
+        first_id, second_id = (each["id"] for each in talk.host)
+        assert first_id != second_id
+        talk.ask(result(second_id))
+        assert (said_to(talk.first), said_to(second)) == ([], [result(1)])
+
+    def test_a_question_that_a_version_gives_up_is_cancelled_under_the_hosts_id(self) -> None:
+        talk = Talk()
+        talk.say(talk.first, request(1, "roots/list"))
+        talk.say(talk.first, cancelled(1))
+        [question, told] = talk.host
+        assert told == cancelled(question["id"])
+
+    def test_a_batch_that_is_not_answered_is_refused_as_one(self) -> None:
+        """MSG-12"""
+        talk = Talk()
+        batch = [request(1, "tools/call"), notification("x"), request(2, "tools/list")]
+        talk.relay.from_host(json.dumps(batch).encode())
+        talk.version()
+        talk.relay.lost(talk.first, "gone")
+        [answers] = talk.host
+        assert [each["id"] for each in answers] == [1, 2]
+
+    def test_an_answer_in_a_batch_reaches_who_asked(self) -> None:
+        talk = Talk()
+        talk.say(talk.first, request(7, "roots/list"))
+        [question] = talk.host
+        batch = [request(1, "tools/call"), result(question["id"])]
+        talk.relay.from_host(json.dumps(batch).encode())
+        assert said_to(talk.first) == [result(7), [request(1, "tools/call")]]
+
+    def test_a_request_that_waits_can_be_cancelled(self) -> None:
+        talk = Talk()
+        talk.relay.hold()
+        talk.ask(request(1, "tools/call"), request(2, "tools/call"), cancelled(1))
+        talk.relay.release()
+        assert said_to(talk.first) == [request(2, "tools/call")]
+
+    def test_what_waits_is_given_in_its_order(self) -> None:
+        talk = Talk()
+        talk.relay.hold()
+        talk.ask(*(request(each, "tools/call") for each in range(5)))
+        second = talk.version()
+        assert [each["id"] for each in said_to(second)] == [0, 1, 2, 3, 4]
+
+    def test_what_cannot_be_read_is_for_the_server_to_refuse(self) -> None:
+        taken: list[bytes] = []
+
+        class Raw(Lines):
+            def put(self, line: bytes) -> bool:
+                taken.append(line)
+                return True
+
+        relay = Relay(Lines(), lambda: None)
+        relay.switch(Version(Raw()), [])
+        for line in (b"{", b"7", b'{"jsonrpc":"2.0","id":null,"method":"x"}'):
+            relay.from_host(line)
+        assert taken == [b"{", b"7", b'{"jsonrpc":"2.0","id":null,"method":"x"}']
+
+    def test_a_version_that_is_missing_is_asked_for(self) -> None:
+        talk = Talk()
+        talk.relay.lost(talk.first, "gone")
+        assert talk.needs == 0
+        talk.ask(request(1, "tools/call"))
+        assert talk.needs == 1
+
+
+def test_the_secret_is_made_for_the_versions_unless_there_is_one(folder: Path) -> None:
+    write(
+        folder, FIRST + "\n@app.tool\ndef secret() -> str:\n    return os.environ['MCPKIT_SECRET']"
+    )
+    with started(COMMAND, cwd=folder, env={"MCPKIT_SECRET": "mine"}) as server:
+        assert server.text(call(1, "secret")) == "mine"
+    assert "MCPKIT_SECRET" not in os.environ

@@ -1,0 +1,342 @@
+"""A host that does not read stderr does not hold up ``mcpkit run`` on stdio."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from mcpkit.cli import stderr
+from tests.transports.processes import TIMEOUT, Process, call, environment, started, until
+
+COMMAND = [sys.executable, "-m", "mcpkit", "run", "server.py"]
+SERVER = """
+import logging, os, sys, warnings
+from mcpkit import Context, MCPKit
+
+app = MCPKit("noisy")
+LINE = "x" * 99
+log = logging.getLogger("noisy")
+
+def flood(line):
+    how = os.environ["HOW"]
+    if how == "log":
+        log.warning(line)
+    elif how == "print to stderr":
+        print(line, file=sys.stderr, flush=True)
+    elif how == "print":
+        print(line)
+    elif how == "bytes":
+        sys.stderr.buffer.write(line.encode() + b"\\n")
+
+@app.tool
+async def noise(lines: int, text: str = LINE) -> int:
+    for number in range(lines):
+        flood(f"{number} {text}")
+    return lines
+
+@app.tool
+async def fail() -> None:
+    raise ValueError("on purpose")
+
+@app.tool
+async def printed() -> None:
+    print("printed")
+
+@app.tool
+async def last_words() -> None:
+    print("the last words", file=sys.stderr)
+    os._exit(3)
+"""
+HOW = ["log", "print to stderr", "print", "bytes"]
+NOTE = "missing here, as nobody read them"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "server.py").write_text(SERVER)
+    return tmp_path
+
+
+class Host:
+    """Starts a server, and reads its stderr only when told to."""
+
+    def __init__(self, folder: Path, how: str, err: int, *more: str) -> None:
+        self.popen = subprocess.Popen(
+            [*COMMAND, *more],
+            cwd=folder,
+            env=environment(HOW=how),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=err,
+        )
+        # So that a server which waits fails a test instead of holding it up.
+        self._guard = threading.Timer(TIMEOUT, self.popen.kill)
+        self._guard.start()
+
+    def ask(self, message: dict[str, Any]) -> Any:
+        stdin, stdout = self.popen.stdin, self.popen.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(json.dumps(message).encode() + b"\n")
+        stdin.flush()
+        line = stdout.readline()
+        assert line, "the server waited for somebody who reads its stderr"
+        return json.loads(line)
+
+    def leave(self) -> int:
+        assert self.popen.stdin is not None
+        self.popen.stdin.close()
+        return self.popen.wait(TIMEOUT)
+
+    def end(self) -> None:
+        self._guard.cancel()
+        self.popen.kill()
+        self.popen.wait(TIMEOUT)
+        for stream in (self.popen.stdin, self.popen.stdout):
+            if stream is not None:
+                stream.close()
+
+
+class Unread:
+    """A pipe or a pair of sockets for stderr."""
+
+    def __init__(self, kind: str) -> None:
+        if kind == "pipe":
+            ours, self._theirs = os.pipe()
+            self.ours: IO[bytes] = open(ours, "rb")  # noqa: SIM115
+        else:
+            near, far = socket.socketpair()
+            self.ours = near.makefile("rb")
+            near.close()
+            self._theirs = far.detach()
+
+    @property
+    def theirs(self) -> int:
+        return self._theirs
+
+    def give_away(self) -> None:
+        os.close(self._theirs)
+
+
+SOCKET = pytest.param(
+    ("log", "socket"),
+    marks=pytest.mark.skipif(sys.platform == "win32", reason="sockets are no descriptors"),
+)
+"""As hosts on Node have it."""
+
+
+@pytest.fixture(params=[*((how, "pipe") for how in HOW), SOCKET], ids="-".join)
+def ends(request: pytest.FixtureRequest, folder: Path) -> Iterator[tuple[Host, Unread]]:
+    how, kind = request.param
+    unread = Unread(kind)
+    host = Host(folder, how, unread.theirs)
+    unread.give_away()
+    yield host, unread
+    host.end()
+    unread.ours.close()
+
+
+MUCH = 20_000
+"""Lines, of which neither a pipe nor what waits in memory holds all."""
+
+
+class TestAHostThatDoesNotReadStderr:
+    def test_calls_are_answered_and_the_end_is_as_ever(self, ends: tuple[Host, Unread]) -> None:
+        host, _ = ends
+        assert host.ask(call(1, "noise", lines=MUCH))["result"]["structuredContent"] == MUCH
+        assert host.leave() == 0
+
+    def test_what_is_left_out_is_counted(self, ends: tuple[Host, Unread]) -> None:
+        host, unread = ends
+        host.ask(call(1, "noise", lines=MUCH))
+        found: list[bytes] = []
+        reading = threading.Thread(target=lambda: found.extend(unread.ours), daemon=True)
+        reading.start()
+        until(lambda: any(NOTE.encode() in line for line in tuple(found)))
+        host.ask(call(2, "noise", lines=1, text="again"))
+        host.leave()
+        reading.join(TIMEOUT)
+        lines = [line.decode() for line in found if b"printed to stdout" not in line]
+        [place] = [index for index, line in enumerate(lines) if NOTE in line]
+        count = int(lines[place].split()[1])
+        assert lines[place] == f"mcpkit: {count} lines are {NOTE}\n"
+        assert place + count == MUCH
+        assert lines[-1].endswith("0 again\n")
+
+
+def test_the_first_print_after_many_log_records_does_not_wait(folder: Path) -> None:
+    unread = Unread("pipe")
+    host = Host(folder, "log", unread.theirs)
+    unread.give_away()
+    try:
+        host.ask(call(1, "noise", lines=700))  # more than a pipe takes
+        host.ask(call(2, "printed"))
+        found: list[bytes] = []
+        reading = threading.Thread(target=lambda: found.extend(unread.ours), daemon=True)
+        reading.start()
+        host.leave()
+        reading.join(TIMEOUT)
+        assert b"server.py:" in found[-2]
+        assert found[-1] == b"printed\n"
+    finally:
+        host.end()
+        unread.ours.close()
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_everything_arrives_in_order_where_somebody_reads(folder: Path, how: str) -> None:
+    with started(COMMAND, cwd=folder, env={"HOW": how}) as server:
+        server.ask(call(1, "noise", lines=3000, text="ü"))
+        server.close_stdin()
+        assert server.exit_code() == 0
+        until(lambda: server.stderr.endswith("2999 ü\n"))
+        lines = [line for line in server.stderr.splitlines() if "printed to stdout" not in line]
+    assert [int(line.split()[-2]) for line in lines] == list(range(3000))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a thread writes there")
+def test_nothing_is_lost_when_a_process_ends_at_once(folder: Path) -> None:
+    with started(COMMAND, cwd=folder) as server:
+        server.send(call(1, "last_words"))
+        assert server.exit_code() == 3
+        server.wait_for_stderr("the last words\n")
+
+
+def test_a_traceback_is_shown(folder: Path) -> None:
+    with started(COMMAND, cwd=folder) as server:
+        server.ask(call(1, "fail"))
+        server.wait_for_stderr("ValueError: on purpose")
+
+
+def test_a_host_that_has_closed_stderr_is_served(folder: Path) -> None:
+    unread = Unread("pipe")
+    host = Host(folder, "log", unread.theirs)
+    unread.give_away()
+    unread.ours.close()
+    try:
+        assert host.ask(call(1, "noise", lines=10))["result"]["structuredContent"] == 10
+        assert host.leave() == 0
+    finally:
+        host.end()
+
+
+def test_a_server_behind_reload_is_not_held_up_either(folder: Path) -> None:
+    unread = Unread("pipe")
+    host = Host(folder, "log", unread.theirs, "--reload")
+    unread.give_away()
+    try:
+        host.ask(call(1, "noise", lines=MUCH))
+        (folder / "server.py").write_text(
+            SERVER + "\n@app.tool\ndef more() -> int:\n    return 1\n"
+        )
+        number = iter(range(2, 10_000))
+        until(lambda: "result" in host.ask(call(next(number), "more")) and _found(host, number))
+        assert host.leave() == 0
+    finally:
+        host.end()
+        unread.ours.close()
+
+
+def _found(host: Host, number: Iterator[int]) -> bool:
+    return host.ask(call(next(number), "more"))["result"].get("isError") is not True
+
+
+def test_a_file_is_written_as_ever(folder: Path) -> None:
+    log = folder / "log"
+    with log.open("wb") as file:
+        host = Host(folder, "log", file.fileno())
+        host.ask(call(1, "noise", lines=3, text="a"))
+        host.leave()
+        host.end()
+    assert len(log.read_text().splitlines()) == 3
+
+
+# --- by itself ------------------------------------------------------------------------------------
+
+
+class TestPatient:
+    @pytest.fixture
+    def pipe(self) -> Iterator[tuple[IO[bytes], int]]:
+        ours, theirs = os.pipe()
+        with open(ours, "rb") as reader:
+            yield reader, theirs
+            os.close(theirs)
+
+    @pytest.mark.parametrize("way", ["opened anew", "asked before", "a thread"])
+    def test_it_never_waits(
+        self, pipe: tuple[IO[bytes], int], monkeypatch: pytest.MonkeyPatch, way: str
+    ) -> None:
+        if way == "asked before":
+            monkeypatch.setattr(stderr, "_attempt_for", stderr._attempt_if_ready)
+        elif way == "a thread":
+            monkeypatch.setattr(stderr, "_attempt_for", lambda fd: None)
+        reader, fd = pipe
+        raw = stderr._Patient(fd)
+        line = b"x" * 99 + b"\n"
+        for _ in range(MUCH):
+            assert raw.write(line) == len(line)
+            raw.flush()
+        count = 0
+        for found in reader:
+            if found != line:
+                break
+            count += 1
+        assert found == f"mcpkit: {MUCH - count} lines are {NOTE}\n".encode()
+        raw.write(b"again\n")
+        assert reader.readline() == b"again\n"
+
+    def test_one_line_that_is_left_out(self, pipe: tuple[IO[bytes], int]) -> None:
+        reader, fd = pipe
+        raw = stderr._Patient(fd)
+        raw.write(b"x" * stderr.MOST_WAITING + b"\n")
+        raw.write(b"y" * stderr.MOST_WAITING + b"\n")
+        raw.write(b"z\n")
+        assert reader.readline() == b"x" * stderr.MOST_WAITING + b"\n"
+        assert reader.readline() == b"mcpkit: a line is missing here, as nobody read them\n"
+
+    def test_nobody_will_ever_read(self) -> None:
+        ours, theirs = os.pipe()
+        os.close(ours)
+        text = io.TextIOWrapper(stderr._Patient(theirs), line_buffering=True)
+        text.write("x\n")
+        text.detach()
+        os.close(theirs)
+
+
+def test_terminals_files_and_replaced_streams_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mine = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", mine)
+    stderr.never_block()
+    assert sys.stderr is mine
+
+
+def test_a_process_started_by_the_server_inherits_stderr(folder: Path) -> None:
+    (folder / "server.py").write_text(
+        SERVER + "\nimport subprocess\n@app.tool\ndef other() -> None:\n"
+        "    subprocess.run(['echo', 'from another'], stdout=sys.stderr, check=True)\n"
+    )
+    with started(COMMAND, cwd=folder) as server:
+        assert isinstance(server, Process)
+        server.ask(call(1, "other"))
+        server.wait_for_stderr("from another\n")
+
+
+def test_the_line_that_prints_to_stdout_is_named_on_a_pipe_too(folder: Path) -> None:
+    (folder / "server.py").write_text("print('hello')\n" + SERVER)
+    done = subprocess.run(
+        COMMAND, cwd=folder, env=environment(), input="", capture_output=True, text=True, timeout=30
+    )
+    assert done.stderr.startswith("mcpkit: server.py:1 printed to stdout")
+    assert done.stdout == ""

@@ -1,0 +1,318 @@
+"""What the guides say about the code that they show."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import pytest
+
+from mcpkit.testing import REVISIONS, TestClient
+from tests.docs.pages import DOCS
+
+CODE: Final = DOCS / "code"
+SERVERS: Final = [
+    path
+    for path in sorted(CODE.glob("*.py"))
+    if "app = MCPKit(" in path.read_text(encoding="utf-8")
+    and path.stem not in ("careless", "refused")  # bad on purpose
+]
+
+
+@contextmanager
+def hosted_in(folder: Path, name: str, application: str) -> Iterator[str]:
+    """The URL of an application that uvicorn serves."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        command = [sys.executable, "-m", "uvicorn", f"{name}:{application}", "--log-level", "error"]
+        served = subprocess.Popen(
+            [*command, "--app-dir", str(folder), "--fd", str(listener.fileno())],
+            pass_fds=[listener.fileno()],
+        )
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            served.terminate()
+            served.wait(20)
+
+
+def app_of(name: str) -> Any:
+    """The app of a file, made anew, so that no test sees what another one did to it."""
+    spec = importlib.util.spec_from_file_location(f"docs_code_{name}", CODE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # pydantic looks names up there
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[spec.name]
+    return module
+
+
+@pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("revision", [REVISIONS[0], REVISIONS[-1]])
+def test_every_file_is_a_server_that_describes_itself(path: Path, revision: str) -> None:
+    with TestClient(app_of(path.stem).app, revision=revision) as client:
+        offered: list[Any] = []
+        if "tools" in client.server_capabilities:
+            offered += client.list_tools()
+        if "prompts" in client.server_capabilities:
+            offered += client.list_prompts()
+        if "resources" in client.server_capabilities:
+            offered += client.list_resource_templates()
+    assert offered
+    assert all(each.description or each.uri_template for each in offered)
+
+
+# --- tools ----------------------------------------------------------------------------------------
+
+
+def called(file: str, tool: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> Any:
+    with TestClient(app_of(file).app, **options) as client:
+        return client.call_tool(tool, arguments)
+
+
+ADDRESS: Final = {"street": "Rua 1", "town": "Porto"}
+
+
+def test_strings_with_json_are_read_where_no_string_belongs() -> None:
+    address = '{"street": "Rua 1", "town": "Porto"}'
+    result = called("tools", "order", {"title": "Emma", "address": address})
+    assert result.text == "1 of Emma go to Porto (PT)."
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "kinds"),
+    [
+        ("look_up", {"title": "The Dispossessed"}, ["TextContent"]),
+        ("cover", {"title": "Emma"}, ["ImageContent"]),
+        ("shelf", {"title": "Emma"}, ["TextContent", "ResourceLink"]),
+    ],
+)
+def test_results_become_blocks(tool: str, arguments: Mapping[str, Any], kinds: list[str]) -> None:
+    result = called("tools", tool, arguments)
+    assert [type(block).__name__ for block in result.content] == kinds
+
+
+def test_a_whole_result_is_sent_as_it_is() -> None:
+    result = called("tools", "shelf", {"title": "Emma"})
+    assert result.data == {"floor": 1, "shelf": 7}
+    assert result.meta["example.com/map"] == "m-7"
+
+
+def test_a_dependency_is_no_argument() -> None:
+    with TestClient(app_of("tools").app) as client:
+        (pay,) = [each for each in client.list_tools() if each.name == "pay"]
+        assert list(pay.input_schema["properties"]) == ["cents"]
+        assert client.call_tool("pay", {"cents": 300}).data == 300
+        assert client.call_tool("pay", {"cents": 200}).data == 500
+
+
+def test_threads_report_progress() -> None:
+    seen: list[float] = []
+    with TestClient(app_of("tools").app) as client:
+        counted = client.call_tool(
+            "count_stock", on_progress=lambda done, total, message: seen.append(done)
+        )
+    assert counted.data == 3
+    assert 1 in seen
+
+
+def test_marked_methods_are_tools_with_a_prefix() -> None:
+    assert called("tools", "reviews_add", {"title": "Emma", "text": "Good."}).data == 1
+
+
+def test_tools_come_and_go() -> None:
+    shop = app_of("tools")
+    told: list[str] = []
+    with TestClient(
+        shop.app, revision="2025-11-25", on_notification=lambda method, _: told.append(method)
+    ) as client:
+        shop.end_of_season()
+        names = {each.name for each in client.list_tools()}
+    assert "sell_out" in names
+    assert "order" not in names
+    assert "notifications/tools/list_changed" in told
+
+
+# --- resources, prompts, context ------------------------------------------------------------------
+
+
+def read(file: str, uri: str) -> str:
+    with TestClient(app_of(file).app) as client:
+        (contents,) = client.read_resource(uri)
+    return getattr(contents, "text", "")
+
+
+def test_a_query_fills_arguments() -> None:
+    assert read("resources", "notes://find?word=Re") == '["Rest."]'
+
+
+def test_files_of_a_directory_are_resources() -> None:
+    assert "app.files(FOLDER" in read("resources", "notes://code/resources.py")
+
+
+def test_who_watches_a_resource_is_told() -> None:
+    told: list[Any] = []
+    with TestClient(
+        app_of("resources").app,
+        revision="2025-11-25",
+        on_notification=lambda method, params: told.append((method, params.get("uri"))),
+    ) as client:
+        client.subscribe("notes://day/2026-07-30")
+        client.call_tool("write", {"day": "2026-07-30", "text": "Read."})
+        client.ping()
+    assert ("notifications/resources/updated", "notes://day/2026-07-30") in told
+
+
+def test_lists_may_be_kept_for_a_minute() -> None:
+    with TestClient(app_of("resources").app) as client:
+        assert client.request("resources/list")["ttlMs"] == 60_000
+
+
+def test_completion_knows_the_other_arguments() -> None:
+    with TestClient(app_of("prompts").app) as client:
+        of_core = client.complete("person", "a", prompt="hand_over", known={"team": "core"})
+        of_all = client.complete("person", "", prompt="hand_over")
+        language = client.complete("language", "ru", prompt="review")
+    assert of_core.values == ["ada", "alan"]
+    assert len(of_all.values) == 4
+    assert language.values == ["Rust"]
+
+
+def test_prompts_say_who_speaks() -> None:
+    with TestClient(app_of("prompts").app) as client:
+        interview = client.get_prompt("interview", {"topic": "tea", "questions": "2"})
+    assert [each.role for each in interview.messages] == ["user", "assistant"]
+
+
+def test_the_state_lives_as_long_as_the_server() -> None:
+    with TestClient(app_of("context").app) as client:
+        assert [client.call_tool("visit").data for _ in range(3)] == [1, 2, 3]
+
+
+def test_facts_of_a_request() -> None:
+    facts = called("context", "about", revision="2025-06-18", elicitation=lambda question: question)
+    assert facts.data == {
+        "revision": "2025-06-18",
+        "method": "tools/call",
+        "can ask for forms": True,
+        "over HTTP": False,
+    }
+
+
+def test_a_handler_reads_the_servers_own_resources() -> None:
+    assert called("context", "shout").text == "SAY IT ONCE."
+
+
+# --- asking ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"action": "accept", "content": {"value": "double"}}, "A double room it is."),
+        ({"action": "decline"}, "No room, then."),
+        ({"action": "cancel"}, "Ask me again later."),
+    ],
+)
+@pytest.mark.parametrize("revision", REVISIONS[2:])
+def test_an_answer_is_one_of_three(answer: Mapping[str, Any], said: str, revision: str) -> None:
+    result = called("asking", "book", revision=revision, elicitation=lambda question: answer)
+    assert result.text == said
+
+
+def test_a_form_and_a_choice_of_several() -> None:
+    def answer(question: Mapping[str, Any]) -> Mapping[str, Any]:
+        if "Who" in question["message"]:
+            return {"action": "accept", "content": {"name": "Ada", "nights": 3}}
+        return {"action": "accept", "content": {"value": ["sauna"]}}
+
+    result = called("asking", "check_in", elicitation=answer)
+    assert result.text == "Ada stays 3 nights, with ['sauna']."
+
+
+def test_the_model_answers_with_a_type() -> None:
+    def model(question: Mapping[str, Any]) -> Mapping[str, Any]:
+        text = '{"sender": "Ada", "cents": 1200}'
+        return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "m"}
+
+    result = called("asking", "read_invoice", {"text": "…"}, sampling=model)
+    assert result.data == {"sender": "Ada", "cents": 1200}
+
+
+def test_the_model_calls_functions() -> None:
+    def model(question: Mapping[str, Any]) -> Mapping[str, Any]:
+        if len(question["messages"]) == 1:
+            use = {"type": "tool_use", "id": "1", "name": "rate", "input": {"currency": "USD"}}
+            return {"role": "assistant", "content": [use], "model": "m", "stopReason": "toolUse"}
+        text = {"type": "text", "text": "9 euros"}
+        return {"role": "assistant", "content": text, "model": "m", "stopReason": "endTurn"}
+
+    capabilities: dict[str, Any] = {"sampling": {"tools": {}}}
+    result = called(
+        "asking", "to_euros", {"text": "$10"}, sampling=model, capabilities=capabilities
+    )
+    assert result.text == "9 euros"
+
+
+def test_two_questions_in_one_round() -> None:
+    rounds: list[int] = []
+    result = called(
+        "asking",
+        "look_around",
+        elicitation=lambda question: {"action": "accept", "content": {"value": "Ada"}},
+        roots=["/srv"],
+        on_round=lambda number, asked: rounds.append(len(asked["inputRequests"])),
+    )
+    assert result.text == "Ada works in file:///srv."
+    assert rounds == [2]
+
+
+# --- over HTTP ------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="passes a socket on")
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_one_address_serves_every_revision(revision: str) -> None:
+    with (
+        hosted_in(CODE, "http_server", "app") as url,
+        TestClient(f"{url}/mcp", revision=revision, timeout=30) as client,
+    ):
+        assert "known as None" in client.call_tool("whoami").text
+        assert client.call_tool("stock", {"item": "tea", "region": "us"}).text.endswith("in us.")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="passes a socket on")
+def test_a_dependency_of_fastapi_runs_first() -> None:
+    with hosted_in(CODE, "mount_depends", "api") as url:
+        headers = {"X-Tenant": "acme"}
+        with TestClient(f"{url}/mcp", headers=headers, timeout=30) as client:
+            assert client.call_tool("tenant_name").text == "acme"
+        assert httpx2.post(f"{url}/mcp", json={}, timeout=30).status_code == 401
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="passes a socket on")
+def test_an_app_beside_quart() -> None:
+    with hosted_in(CODE, "mount_quart", "host") as url:
+        with TestClient(f"{url}/mcp", timeout=30) as client:
+            assert client.call_tool("hello").text == "Hello!"
+        assert httpx2.get(url, timeout=30).text == "Quart is here."
+
+
+def test_a_signature_that_cannot_be_served_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, str(CODE / "refused.py")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert "*numbers has no names a client could use" in done.stderr

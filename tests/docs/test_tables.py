@@ -1,0 +1,73 @@
+"""Tables and lists of the guides have what the code has."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import pytest
+
+from mcpkit.cli.commands import COMMANDS
+from mcpkit.cli.new import TEMPLATES
+from mcpkit.http import HttpSettings
+from tests.docs.pages import DOCS
+
+
+def rows_of(page: str, heading: str) -> list[list[str]]:
+    """The cells of the table whose first heading is this."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    (table,) = re.findall(rf"^\| {heading} \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+
+
+DEFAULTS: Final[dict[str, str]] = {
+    name: default.strip()
+    for names, defaults, *_ in rows_of("http.md", "option")
+    for name, default in zip(
+        re.findall(r"`(\w+)`", names),
+        defaults.split(",") if names.count("`") > 2 else [defaults],
+        strict=True,
+    )
+}
+
+UNITS: Final = {
+    "MiB": 1024 * 1024,
+    "s": 1,
+    "min": 60,
+    "h": 3600,
+    "days": 24 * 3600,
+}
+
+
+def in_words(value: Any) -> set[str]:
+    """The ways in which a default may be written."""
+    if value is None:
+        return {"none", "this process", '`scope["user"]`'}
+    if value is False:
+        return {"off"}
+    if isinstance(value, str):
+        return {f"`{value}`"}
+    if isinstance(value, tuple):
+        return {"none"}
+    counted = {f"{value / size:g} {unit}" for unit, size in UNITS.items() if value % size == 0}
+    return {f"{value:,}", str(value), *counted}
+
+
+def test_every_option_of_an_endpoint_is_in_the_table() -> None:
+    assert set(DEFAULTS) == set(HttpSettings._fields)
+
+
+@pytest.mark.parametrize("name", HttpSettings._fields)
+def test_the_table_has_the_default_of_an_option(name: str) -> None:
+    assert DEFAULTS[name] in in_words(HttpSettings._field_defaults[name])
+
+
+def test_every_command_has_a_section() -> None:
+    text = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^## mcpkit (\w+)$", text, re.MULTILINE)) == set(COMMANDS)
+
+
+def test_the_templates_are_those_that_there_are() -> None:
+    assert [[f"`{name}`", each.about] for name, each in TEMPLATES.items()] == rows_of(
+        "cli.md", "template"
+    )

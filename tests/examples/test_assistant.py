@@ -1,0 +1,182 @@
+"""examples/assistant.py: uses the client's model as far as there is one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit.testing import REVISIONS, TestClient
+from tests.examples.host import ERAS, data_of, example, json_of
+
+SERVER = example("assistant.py")
+QUESTION = "How are penguins counted?"
+TOOLS: dict[str, Any] = {"sampling": {"tools": {}}}
+WITH_TOOLS = REVISIONS[3:]
+"""The revisions in which a model can call functions of the server."""
+
+Reply = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """Two documents."""
+    (tmp_path / "birds.md").write_text(
+        "# Penguins\n\nPenguins are counted from the air.\n\n# Owls\n\nOwls sleep by day.\n"
+    )
+    (tmp_path / "fish.md").write_text("# Sharks\n\nSharks never sleep.\n")
+    return {"ASSISTANT_DOCS": str(tmp_path)}
+
+
+def says(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "model": "test", "content": {"type": "text", "text": text}}
+
+
+def uses(name: str, **arguments: Any) -> dict[str, Any]:
+    use = {"type": "tool_use", "id": f"use-{name}", "name": name, "input": arguments}
+    return {"role": "assistant", "model": "test", "content": [use], "stopReason": "toolUse"}
+
+
+class Model:
+    """Gives its replies one after the other, and keeps what it was asked."""
+
+    def __init__(self, *replies: Mapping[str, Any]) -> None:
+        self.replies = list(replies)
+        self.asked: list[Mapping[str, Any]] = []
+
+    def __call__(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.asked.append(params)
+        return self.replies.pop(0)
+
+
+def results_in(params: Mapping[str, Any]) -> list[Any]:
+    """The results of functions that the model is told."""
+    contents = [each["content"] for each in params["messages"]]
+    flat = [part for each in contents for part in (each if isinstance(each, list) else [each])]
+    return [each for each in flat if each["type"] == "tool_result"]
+
+
+@pytest.mark.parametrize("revision", WITH_TOOLS)
+def test_a_model_with_tools_searches_by_itself(env: dict[str, str], revision: str) -> None:
+    model = Model(uses("search_documents", question="penguins"), says("From the air (birds.md)."))
+    with TestClient(
+        SERVER, revision=revision, env=env, sampling=model, capabilities=TOOLS
+    ) as client:
+        answer = data_of(client.call_tool("ask", {"question": QUESTION}))
+    assert answer == {"text": "From the air (birds.md).", "by": "model with tools"}
+    assert {tool["name"] for tool in model.asked[0]["tools"]} == {
+        "search_documents",
+        "list_documents",
+    }
+    (result,) = results_in(model.asked[1])
+    assert "Penguins are counted from the air." in result["content"][0]["text"]
+
+
+@pytest.mark.parametrize("revision", WITH_TOOLS)
+def test_a_model_is_told_what_was_wrong_with_its_call(env: dict[str, str], revision: str) -> None:
+    model = Model(uses("search_documents", question="penguins", limit=99), says("Sorry."))
+    with TestClient(
+        SERVER, revision=revision, env=env, sampling=model, capabilities=TOOLS
+    ) as client:
+        client.call_tool("ask", {"question": QUESTION})
+    (result,) = results_in(model.asked[1])
+    assert result["isError"] is True
+    assert "limit: expected less than or equal to 10, got 99" in result["content"][0]["text"]
+
+
+@pytest.mark.parametrize("revision", ERAS)
+def test_a_model_without_tools_gets_the_passages(env: dict[str, str], revision: str) -> None:
+    model = Model(says("From the air."))
+    with TestClient(SERVER, revision=revision, env=env, sampling=model) as client:
+        answer = data_of(client.call_tool("ask", {"question": QUESTION}))
+    assert answer == {"text": "From the air.", "by": "model"}
+    (asked,) = model.asked
+    assert "tools" not in asked
+    assert asked["systemPrompt"].startswith("You answer from the given documents only")
+    assert asked["modelPreferences"] == {"intelligencePriority": 0.5}
+    assert "Penguins are counted from the air." in asked["messages"][0]["content"]["text"]
+    assert asked["messages"][1]["content"]["text"] == QUESTION
+
+
+@pytest.mark.parametrize("revision", ERAS)
+def test_without_a_model_the_passages_are_the_answer(env: dict[str, str], revision: str) -> None:
+    with TestClient(SERVER, revision=revision, env=env) as client:
+        answer = data_of(client.call_tool("ask", {"question": QUESTION}))
+    assert answer["by"] == "search"
+    assert answer["text"] == "## birds.md: Penguins\nPenguins are counted from the air."
+
+
+def test_a_model_that_fails_is_done_without(env: dict[str, str]) -> None:
+    """Before 2026-07-28, where a client can answer with an error."""
+
+    def broken(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"role": "assistant"}  # no content, no model
+
+    logs: list[str] = []
+    with TestClient(
+        SERVER,
+        revision=REVISIONS[-2],
+        env=env,
+        sampling=broken,
+        on_log=lambda level, data, logger: logs.append(data),
+    ) as client:
+        answer = data_of(client.call_tool("ask", {"question": QUESTION}))
+    assert answer["by"] == "search"
+    assert logs[0].startswith("without the model: ")
+
+
+def test_a_question_about_something_else_is_refused_with_what_there_is(
+    env: dict[str, str],
+) -> None:
+    with TestClient(SERVER, env=env) as client:
+        refused = client.call_tool("ask", {"question": "Who discovered Saturn?"})
+    assert refused.is_error
+    assert refused.text == "Nothing is known about that; the files are birds.md, fish.md."
+
+
+@pytest.mark.parametrize("revision", ERAS)
+def test_a_document_is_labelled(env: dict[str, str], revision: str) -> None:
+    labels = {"topics": ["sharks"], "audience": "everybody"}
+    model = Model(says(f"Gladly:\n```json\n{json.dumps(labels)}\n```"))
+    with TestClient(SERVER, revision=revision, env=env, sampling=model) as client:
+        assert data_of(client.call_tool("label", {"file": "fish.md"})) == labels
+    assert model.asked[0]["modelPreferences"]["hints"][0] == {"name": "small"}
+    assert '"audience"' in model.asked[0]["systemPrompt"]
+
+
+def test_a_label_that_does_not_fit_is_asked_for_once_more(env: dict[str, str]) -> None:
+    labels = {"topics": [], "audience": "experts"}
+    model = Model(says('{"topics": 7}'), says(json.dumps(labels)))
+    with TestClient(SERVER, env=env, sampling=model) as client:
+        assert data_of(client.call_tool("label", {"file": "fish.md"})) == labels
+    assert "audience: required" in model.asked[1]["messages"][-1]["content"]["text"]
+
+
+def test_labels_that_never_fit_are_an_error(env: dict[str, str]) -> None:
+    model = Model(says("no"), says("never"))
+    with TestClient(SERVER, env=env, sampling=model) as client:
+        refused = client.call_tool("label", {"file": "fish.md"})
+    assert refused.is_error
+    assert refused.text.startswith("The model could not label it: ")
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("fish.md", "Your client lets no server use its model"),
+        ("../fish.md", "There is no ../fish.md; there are birds.md, fish.md."),
+    ],
+)
+def test_what_cannot_be_labelled_is_refused(env: dict[str, str], file: str, said: str) -> None:
+    with TestClient(SERVER, env=env) as client:
+        refused = client.call_tool("label", {"file": file})
+    assert refused.is_error
+    assert refused.text.startswith(said)
+
+
+def test_the_documents_are_listed(env: dict[str, str]) -> None:
+    with TestClient(SERVER, env=env) as client:
+        assert json_of(client.read_resource("assistant://documents")) == ["birds.md", "fish.md"]

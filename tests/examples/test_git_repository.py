@@ -1,0 +1,169 @@
+"""examples/git_repository.py: reads a repository, and takes no argument for an option."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit.testing import REVISIONS, TestClient
+from tests.examples.host import data_of, example
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs the program git")
+
+SERVER = example("git_repository.py")
+AUTHOR = ["-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgSign=false"]
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two commits on main, a third on topic, which is checked out."""
+    folder = tmp_path_factory.mktemp("repository")
+
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-C", str(folder), *AUTHOR, *arguments], check=True, timeout=20)
+
+    def commit(subject: str, **files: str) -> None:
+        for name, text in files.items():
+            (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+        git("add", "--all")
+        git("commit", "--quiet", "--message", subject)
+
+    git("-c", "init.defaultBranch=main", "init", "--quiet")
+    commit("Begin", poem="roses\nviolets\n")
+    commit("Add a song", song="la la\n")
+    git("checkout", "--quiet", "-b", "topic")
+    commit("Grüße ändern", poem="roses\nlilies\n")
+    git("tag", "v1")
+    return folder
+
+
+@pytest.fixture(scope="module", params=REVISIONS)
+def client(request: pytest.FixtureRequest, repository: Path) -> Iterator[TestClient]:
+    with TestClient(SERVER, revision=request.param, roots=[repository]) as client:
+        yield client
+
+
+def subjects(client: TestClient, **arguments: Any) -> list[str]:
+    return [each["subject"] for each in data_of(client.call_tool("log", arguments))]
+
+
+def test_the_log_begins_with_the_newest_commit(client: TestClient) -> None:
+    assert subjects(client) == ["Grüße ändern", "Add a song", "Begin"]
+
+
+def test_the_log_of_a_branch_and_a_file(client: TestClient) -> None:
+    assert subjects(client, revision="main", path="poem.txt") == ["Begin"]
+
+
+def test_the_log_of_a_range(client: TestClient) -> None:
+    assert subjects(client, revision="main..topic") == ["Grüße ändern"]
+
+
+def test_the_log_is_bounded(client: TestClient) -> None:
+    assert subjects(client, limit=1) == ["Grüße ändern"]
+
+
+def test_a_difference_is_a_patch(client: TestClient) -> None:
+    patch = client.call_tool("diff", {"start": "main", "end": "topic"}).text
+    assert "-violets\n+lilies" in patch
+
+
+def test_a_file_as_it_was(client: TestClient) -> None:
+    arguments = {"path": "poem.txt", "revision": "main"}
+    assert client.call_tool("show_file", arguments).text == "roses\nviolets\n"
+
+
+def test_blame_names_who_and_what(client: TestClient) -> None:
+    arguments = {"path": "poem.txt", "first": 2, "last": 2}
+    line = client.call_tool("blame", arguments).text
+    assert "Ada" in line
+    assert "lilies" in line
+    assert "roses" not in line
+
+
+def test_branches_tell_which_is_checked_out(client: TestClient) -> None:
+    found = data_of(client.call_tool("branches"))
+    assert [(each["name"], each["current"]) for each in found] == [
+        ("main", False),
+        ("topic", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("log", {"revision": "--output={file}"}),
+        ("log", {"path": "--output={file}"}),
+        ("diff", {"start": "--output={file}"}),
+        ("diff", {"start": "main", "end": "--output={file}"}),
+        ("show_file", {"path": "poem.txt", "revision": "--output={file}"}),
+        ("blame", {"path": "poem.txt", "first": 1, "last": 1, "revision": "--contents={file}"}),
+    ],
+)
+def test_options_are_no_arguments(
+    client: TestClient, tmp_path: Path, tool: str, arguments: dict[str, Any]
+) -> None:
+    file = tmp_path / "written"
+    filled = {
+        name: value.format(file=file) if isinstance(value, str) else value
+        for name, value in arguments.items()
+    }
+    refused = client.call_tool(tool, filled)
+    assert refused.is_error
+    assert "must not begin with a dash" in refused.text
+    assert not file.exists()
+
+
+def test_no_shell_reads_the_arguments(client: TestClient, tmp_path: Path) -> None:
+    file = tmp_path / "written"
+    refused = client.call_tool("log", {"revision": f"$(touch {file})"})
+    assert refused.is_error
+    assert not file.exists()
+
+
+def test_paths_do_not_lead_out(client: TestClient) -> None:
+    refused = client.call_tool("log", {"path": "../elsewhere"})
+    assert refused.is_error
+    assert "outside repository" in refused.text
+
+
+def test_an_unknown_revision_is_explained(client: TestClient) -> None:
+    refused = client.call_tool("diff", {"start": "nowhere"})
+    assert refused.is_error
+    assert "bad revision 'nowhere'" in refused.text
+
+
+def test_long_output_is_cut(tmp_path: Path, repository: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(repository, copy)
+    (copy / "poem.txt").write_text("x" * 300_000)
+    with TestClient(SERVER, env={"GIT_REPOSITORY": str(copy)}) as client:
+        patch = client.call_tool("diff", {"start": "main"}).text
+    assert len(patch) < 201_000
+    assert patch.endswith("cut after 200000 bytes")
+
+
+def test_programs_that_a_repository_names_are_not_started(tmp_path: Path, repository: Path) -> None:
+    copy, file = tmp_path / "copy", tmp_path / "written"
+    shutil.copytree(repository, copy)
+    program = f"touch {file} ; cat"
+    (copy / ".gitattributes").write_text("*.txt diff=evil\n")
+    with (copy / ".git" / "config").open("a") as config:
+        config.write(f'[diff]\n\texternal = "{program}"\n[core]\n\tfsmonitor = "{program}"\n')
+        config.write(f'[diff "evil"]\n\ttextconv = "{program}"\n\tcommand = "{program}"\n')
+    with TestClient(SERVER, env={"GIT_REPOSITORY": str(copy)}) as client:
+        assert "lilies" in client.call_tool("diff", {"start": "main"}).text
+        assert client.call_tool("blame", {"path": "poem.txt", "first": 1, "last": 1}).text
+    assert not file.exists()
+
+
+def test_a_folder_without_a_repository_is_refused(tmp_path: Path) -> None:
+    with TestClient(SERVER, env={"GIT_REPOSITORY": str(tmp_path)}) as client:
+        refused = client.call_tool("branches")
+    assert refused.is_error
+    assert "not a git repository" in refused.text

@@ -1,0 +1,128 @@
+"""examples/shop_api.py: one shop behind an API and behind tools, and it knows who asks."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from mcpkit.errors import ConnectionClosed
+from mcpkit.testing import REVISIONS, TestClient
+from tests.examples.host import EXAMPLES, data_of, example
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Of the shop."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        command = [sys.executable, "-m", "uvicorn", "shop_api:api", "--log-level", "error"]
+        served = subprocess.Popen(
+            [*command, "--app-dir", str(EXAMPLES), "--fd", str(listener.fileno())],
+            pass_fds=[listener.fileno()],
+        )
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            served.terminate()
+            served.wait(20)
+
+
+def bearer(user: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {user}-secret"}
+
+
+@contextmanager
+def customer(url: str, user: str, revision: str = REVISIONS[-1]) -> Iterator[TestClient]:
+    """A host that acts for a user."""
+    options: dict[str, Any] = {"headers": bearer(user), "timeout": 30}
+    with TestClient(f"{url}/mcp", revision=revision, **options) as client:
+        yield client
+
+
+def get(url: str, user: str) -> Any:
+    return httpx2.get(url, headers=bearer(user), timeout=30).json()
+
+
+def stock_of(url: str, product: str) -> int:
+    (found,) = get(f"{url}/products?text={product}", "ada")
+    stock: int = found["stock"]
+    return stock
+
+
+@pytest.mark.parametrize("revision", REVISIONS[1:])
+def test_what_a_model_buys_is_in_the_api(url: str, revision: str) -> None:
+    before = stock_of(url, "tea")
+    with customer(url, "ada", revision) as ada:
+        bought = data_of(ada.call_tool("order", {"product": "tea", "quantity": 2}))
+    assert {**bought, "number": 0} == {"number": 0, "product": "tea", "quantity": 2, "cents": 900}
+    assert get(f"{url}/orders", "ada")[-1] == bought
+    assert stock_of(url, "tea") == before - 2
+
+
+def test_what_a_program_buys_is_told_to_the_model(url: str) -> None:
+    made = httpx2.post(f"{url}/orders", json={"product": "mug"}, headers=bearer("bob"), timeout=30)
+    assert made.status_code == 201
+    with customer(url, "bob") as bob:
+        assert data_of(bob.call_tool("my_orders"))[-1] == made.json()
+
+
+def test_customers_see_their_own_orders(url: str) -> None:
+    with customer(url, "ada") as ada, customer(url, "bob") as bob:
+        bought = data_of(ada.call_tool("order", {"product": "mug"}))
+        assert bought in data_of(ada.call_tool("my_orders"))
+        assert bought not in data_of(bob.call_tool("my_orders"))
+
+
+def test_both_refuse_what_is_not_in_stock(url: str) -> None:
+    wish = {"product": "kettle", "quantity": 3}
+    with customer(url, "ada") as ada:
+        refused = ada.call_tool("order", wish)
+    answered = httpx2.post(f"{url}/orders", json=wish, headers=bearer("ada"), timeout=30)
+    assert refused.is_error
+    assert refused.text == "There are only 2 of kettle left."
+    assert answered.status_code == 409
+    assert answered.json() == {"detail": refused.text}
+
+
+def test_both_refuse_a_quantity_that_makes_no_sense(url: str) -> None:
+    wish = {"product": "tea", "quantity": 0}
+    with customer(url, "ada") as ada:
+        refused = ada.call_tool("order", wish)
+    answered = httpx2.post(f"{url}/orders", json=wish, headers=bearer("ada"), timeout=30)
+    assert refused.is_error
+    assert refused.text.startswith("quantity: ")
+    assert answered.status_code == 422
+
+
+@pytest.mark.parametrize("headers", [{}, bearer("eve"), {"Authorization": "Basic ada-secret"}])
+def test_nobody_gets_in_without_a_token(url: str, headers: dict[str, str]) -> None:
+    for method, path in (("GET", "/products"), ("POST", "/mcp")):
+        answered = httpx2.request(method, url + path, headers=headers, timeout=30)
+        assert answered.status_code == 401
+        assert answered.headers["www-authenticate"] == "Bearer"
+
+
+def test_a_host_without_a_token_cannot_connect(url: str) -> None:
+    with pytest.raises(ConnectionClosed, match="401"), TestClient(f"{url}/mcp"):
+        pass
+
+
+def test_the_user_is_no_argument(url: str) -> None:
+    with customer(url, "ada") as ada:
+        (order,) = [tool for tool in ada.list_tools() if tool.name == "order"]
+        refused = ada.call_tool("order", {"product": "tea", "user": "bob"})
+    assert set(order.input_schema["properties"]) == {"product", "quantity"}
+    assert refused.is_error
+    assert refused.text == "user: unknown argument; known: product, quantity"
+
+
+def test_on_stdio_the_user_is_local() -> None:
+    with TestClient(example("shop_api.py")) as client:
+        client.call_tool("order", {"product": "tea"})
+        assert [each["product"] for each in data_of(client.call_tool("my_orders"))] == ["tea"]

@@ -1,0 +1,228 @@
+"""examples/trip_booking.py: asks the user, and books once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from mcpkit.results import CallResult
+from mcpkit.testing import REVISIONS, TestClient
+from tests.examples.host import ASKING, data_of, example
+
+SERVER = example("trip_booking.py")
+STAY = {"arrival": "2027-05-01", "nights": 3}
+GUEST = {"name": "Ada", "meal": "veg"}
+
+
+class User:
+    """Fills in forms; answers are chosen by what stands in the question.
+
+    Args:
+        answers: A part of the question → what is filled in, or ``decline`` or ``cancel``.
+    """
+
+    def __init__(self, **answers: Any) -> None:
+        self.will_say(**answers)
+
+    def will_say(self, **answers: Any) -> None:
+        """Begin anew, with some answers that differ from the usual ones."""
+        self.answers: dict[str, Any] = {
+            "When": STAY,
+            "room": {"value": "double"},
+            "Who": GUEST,
+            "Book it": {},
+            "Remind": {"value": "yes"},
+            **answers,
+        }
+        self.asked: list[str] = []
+        self.forms: dict[str, Any] = {}
+
+    def __call__(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        message = params["message"]
+        self.asked.append(message)
+        part = next(part for part in self.answers if part in message)
+        self.forms[part] = params["requestedSchema"]
+        answer = self.answers[part]
+        if isinstance(answer, str):
+            return {"action": answer}
+        return {"action": "accept", "content": answer}
+
+
+class Desk(NamedTuple):
+    """A connection, and who sits at its other end."""
+
+    client: TestClient
+    user: User
+
+    def book(self, city: str = "Lisbon") -> CallResult:
+        return self.client.call_tool("book", {"city": city})
+
+    def bookings(self) -> Any:
+        return data_of(self.client.call_tool("list_bookings"))
+
+
+@pytest.fixture(scope="module", params=ASKING)
+def shared(request: pytest.FixtureRequest) -> Iterator[Desk]:
+    user = User()
+    with TestClient(SERVER, revision=request.param, elicitation=user) as client:
+        yield Desk(client, user)
+
+
+@pytest.fixture
+def desk(shared: Desk) -> Desk:
+    """One at which nothing is booked."""
+    shared.user.will_say(Cancel={"cancel": True})
+    for booking in shared.bookings():
+        shared.client.call_tool("cancel", {"number": booking["number"]})
+    shared.user.will_say()
+    return shared
+
+
+def test_a_trip_is_booked_once(desk: Desk) -> None:
+    booked = data_of(desk.book())
+    assert booked == {
+        "number": booked["number"],
+        "city": "Lisbon",
+        "arrival": "2027-05-01",
+        "nights": 3,
+        "room": "double",
+        "guest": "Ada",
+        "cents": 40500,
+    }
+    assert desk.bookings() == [booked]
+
+
+def test_every_question_is_asked_once(desk: Desk) -> None:
+    number = data_of(desk.book())["number"]
+    asked = desk.user.asked
+    assert len(asked) == 5
+    assert asked[0] == "When do you travel to Lisbon?"
+    assert set(asked[1:3]) == {"Which room?", "Who travels?"}
+    assert asked[3:] == [
+        "3 nights in Lisbon for 405.00. Book it?",
+        f"Booked: number {number}. Remind you?",
+    ]
+
+
+def test_two_questions_are_one_round() -> None:
+    """On 2026-07-28: the stay, room and guest together, the price, the reminder."""
+    rounds: list[int] = []
+    with TestClient(
+        SERVER, elicitation=User(), on_round=lambda number, result: rounds.append(number)
+    ) as client:
+        client.call_tool("book", {"city": "Oslo"})
+    assert rounds == [1, 2, 3, 4]
+
+
+def test_the_forms_say_what_fits() -> None:
+    user = User()
+    with TestClient(SERVER, elicitation=user) as client:
+        client.call_tool("book", {"city": "Oslo"})
+    assert user.forms["When"]["properties"] == {
+        "arrival": {"type": "string", "format": "date"},
+        "nights": {"type": "integer", "minimum": 1, "maximum": 30},
+    }
+    assert user.forms["Who"]["required"] == ["name"]
+    assert user.forms["Who"]["properties"]["name"]["title"] == "Name in the passport"
+    assert [each["const"] for each in user.forms["room"]["properties"]["value"]["oneOf"]] == [
+        "single",
+        "double",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "action", "said"),
+    [
+        ("When", "decline", "The user does not want to travel."),
+        ("When", "cancel", "The user closed the form."),
+        ("room", "decline", "The user did not say which room"),
+        ("Who", "cancel", "The user did not say which room"),
+        ("Book it", "decline", "The user declined the price."),
+    ],
+)
+def test_nothing_is_booked_without_consent(desk: Desk, part: str, action: str, said: str) -> None:
+    desk.user.will_say(**{part: action})
+    refused = desk.book()
+    assert refused.is_error
+    assert refused.text.startswith(said)
+    assert desk.bookings() == []
+
+
+def test_a_booking_stands_without_a_reminder(desk: Desk) -> None:
+    desk.user.will_say(Remind="cancel")
+    assert [data_of(desk.book())] == desk.bookings()
+
+
+def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
+    """On 2026-07-28; before, the tool fails."""
+    tries = iter([{"arrival": "soon", "nights": 3}, STAY])
+    user = User()
+
+    def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        filled = user(params)
+        if "When" in params["message"]:
+            return {"action": "accept", "content": next(tries)}
+        return filled
+
+    with TestClient(SERVER, elicitation=answer) as client:
+        assert data_of(client.call_tool("book", {"city": "Quito"}))["nights"] == 3
+    assert len([each for each in user.asked if "When" in each]) == 2
+
+
+def test_an_answer_that_does_not_fit_is_an_error_before() -> None:
+    user = User(When={"arrival": "2027-05-01", "nights": 99})
+    with TestClient(SERVER, revision=ASKING[0], elicitation=user) as client:
+        refused = client.call_tool("book", {"city": "Quito"})
+    assert refused.is_error
+    assert "nights: expected less than or equal to 30, got 99" in refused.text
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_client_that_cannot_ask_books_nothing(revision: str) -> None:
+    with TestClient(SERVER, revision=revision) as client:
+        refused = client.call_tool("book", {"city": "Lisbon"})
+    assert refused.is_error
+    assert refused.text.startswith("Your client cannot ask the user")
+
+
+def test_an_unknown_city_is_refused_before_anything_is_asked() -> None:
+    user = User()
+    with TestClient(SERVER, elicitation=user) as client:
+        refused = client.call_tool("book", {"city": "Atlantis"})
+    assert refused.is_error
+    assert refused.text.startswith("city: ")
+    assert user.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [({"cancel": True}, 0), ({"cancel": False}, 1), ("decline", 1), ("cancel", 1)],
+)
+def test_a_booking_is_cancelled_if_the_user_agrees(desk: Desk, answer: Any, left: int) -> None:
+    desk.user.will_say(Cancel=answer)
+    number = data_of(desk.book())["number"]
+    desk.client.call_tool("cancel", {"number": number})
+    assert desk.user.asked[-1] == f"Cancel booking {number} for good?"
+    assert len(desk.bookings()) == left
+
+
+def test_an_unknown_booking_is_refused_with_what_there_is(desk: Desk) -> None:
+    refused = desk.client.call_tool("cancel", {"number": 0})
+    assert refused.is_error
+    assert refused.text == "There is no booking 0; there are: none."
+    assert desk.user.asked == []
+
+
+@pytest.mark.parametrize("revision", [ASKING[0], ASKING[-1]])
+def test_the_booking_is_logged_once(revision: str) -> None:
+    logs: list[Any] = []
+    with TestClient(
+        SERVER,
+        revision=revision,
+        elicitation=User(),
+        on_log=lambda level, data, logger: logs.append(data),
+    ) as client:
+        client.call_tool("book", {"city": "Oslo"}, log_level="info")
+    assert logs == ["booking 1 is made; reminder: yes"]

@@ -1,0 +1,336 @@
+"""What each template writes: started, tested and checked as its user would.
+
+``.ci/templates`` does the same from a wheel, with everything installed as the READMEs say.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from mcpkit.cli.new import TEMPLATES, project, write
+from mcpkit.testing import REVISIONS, TestClient
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PACKAGED: Final = [each for each in TEMPLATES if each != "minimal"]
+NAME: Final = "My-Trips"
+TIMEOUT: Final = 50
+
+CALLS: Final[Mapping[str, tuple[str, Mapping[str, object], str]]] = {
+    "minimal": ("greet", {"name": "you"}, "Hello, you!"),
+    "package": ("convert", {"value": 2, "source": "h", "target": "min"}, '"value":120.0'),
+    "fastapi": ("close_ticket", {"number": 7}, "There is no ticket 7."),
+    "agent": ("research", {"question": "Why?"}, "The client shares no folder; open one first."),
+    "database": ("find_books", {"text": "emma"}, "[]"),
+}
+"""A tool of each template, its arguments, and what it answers."""
+
+
+@pytest.fixture(scope="module")
+def projects(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """A project from each template."""
+    folder = tmp_path_factory.mktemp("projects")
+    for template in TEMPLATES:
+        write(folder / template, project(NAME, template, 'Plans "good" trips; it\'s fun.'))
+    return {template: folder / template for template in TEMPLATES}
+
+
+@pytest.fixture(params=TEMPLATES)
+def template(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def folder(projects: Mapping[str, Path], template: str) -> Path:
+    return projects[template]
+
+
+@pytest.fixture(params=PACKAGED)
+def packaged(request: pytest.FixtureRequest, projects: Mapping[str, Path]) -> Path:
+    return projects[request.param]
+
+
+def environment() -> dict[str, str]:
+    """As if the project and mcpkit were installed."""
+    path = os.pathsep.join(["src", str(ROOT)])
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return {**kept, "PYTHONPATH": path}
+
+
+def run(
+    folder: Path, *command: str, env: Mapping[str, str] | None = None, timeout: float = TIMEOUT
+) -> str:
+    ended = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=folder,
+        env={**environment(), **(env or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        timeout=timeout,
+    )
+    assert ended.returncode == 0, ended.stdout
+    return ended.stdout
+
+
+def target(template: str) -> str:
+    return "server.py" if template == "minimal" else "my_trips.server:app"
+
+
+def needs(module: str) -> None:
+    pytest.importorskip(module, reason=f"{module} is not here")
+
+
+# --- the templates themselves ---------------------------------------------------------------------
+
+
+def test_every_folder_is_a_template() -> None:
+    folders = {path.name for path in (ROOT / "templates").iterdir() if path.is_dir()}
+    assert folders == {*TEMPLATES, "shared"}
+
+
+def test_minimal_is_one_file(projects: Mapping[str, Path]) -> None:
+    assert list(project(NAME, "minimal")) == ["server.py"]
+
+
+def test_packages_have_what_a_package_has(packaged: Path) -> None:
+    files = {
+        "README.md",
+        "pyproject.toml",
+        ".gitignore",
+        ".mcp.json",
+        ".vscode/mcp.json",
+        ".github/workflows/ci.yml",
+        "src/my_trips/py.typed",
+    }
+    assert {each for each in files if not (packaged / each).is_file()} == set()
+
+
+def test_nothing_is_left_to_fill_in(folder: Path) -> None:
+    left = re.compile(r"__[A-Z_]+__|dot_|TODO")
+    for path in folder.rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts and ".mypy_cache" not in path.parts:
+            assert not left.search(path.name), path
+            assert not left.search(path.read_text("utf-8")), path
+
+
+def test_all_packages_have_the_same_tools_set_up_alike(projects: Mapping[str, Path]) -> None:
+    tomllib = pytest.importorskip("tomllib")
+    tools = [
+        tomllib.loads((projects[template] / "pyproject.toml").read_text("utf-8"))["tool"]
+        for template in PACKAGED
+    ]
+    assert all(each == tools[0] for each in tools)
+
+
+# --- what the documents of a project say ----------------------------------------------------------
+
+
+def commands_of(readme: str) -> list[str]:
+    blocks = re.findall(r"^```sh\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="READMEs have the commands of other systems")
+@pytest.mark.parametrize("template", PACKAGED)
+def test_what_is_printed_stands_in_the_readme(tmp_path: Path, template: str) -> None:
+    printed = run(tmp_path, "mcpkit", "new", NAME, "--template", template, "--yes")
+    commands = re.findall(r"^ +((?:\.venv|python3).*)$", printed, re.MULTILINE)
+    assert len(commands) >= 4
+    readme = (tmp_path / NAME / "README.md").read_text("utf-8")
+    assert set(commands) <= set(commands_of(readme))
+
+
+def test_ci_runs_what_the_readme_says(packaged: Path) -> None:
+    workflow = (packaged / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+    steps = re.findall(r"^ +- run: (.*)$", workflow, re.MULTILINE)
+    commands = commands_of((packaged / "README.md").read_text("utf-8"))
+    assert len(steps) >= 5
+    assert {f".venv/bin/{step}" for step in steps} <= set(commands)
+
+
+def test_the_readme_names_files_that_are_there(packaged: Path) -> None:
+    readme = (packaged / "README.md").read_text("utf-8")
+    named = re.findall(r"`((?:src|tests|\.vscode|\.github|\.mcp\.json)[^` ]*)`", readme)
+    assert named
+    assert [each for each in named if not (packaged / each).exists()] == []
+
+
+# --- what a project does --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("revision", [REVISIONS[0], REVISIONS[-2], REVISIONS[-1]])
+def test_it_is_served_on_stdio(folder: Path, template: str, revision: str, tmp_path: Path) -> None:
+    server = [sys.executable, "-m", "mcpkit", "run", target(template)]
+    tool, arguments, answer = CALLS[template]
+    env = {**environment(), "DATABASE_PATH": str(tmp_path / "library.sqlite3")}
+    client = TestClient(server, revision=revision, cwd=folder, env=env, roots=[], timeout=20)
+    with client as connected:
+        assert connected.server_info is not None
+        assert connected.server_info.name == NAME
+        assert all(each.description for each in connected.list_tools())
+        assert answer in connected.call_tool(tool, arguments).text
+
+
+@pytest.mark.parametrize("template", ["package", "agent", "database"])
+def test_the_command_for_hosts_serves_it(projects: Mapping[str, Path], template: str) -> None:
+    entries = json.loads((projects[template] / ".mcp.json").read_text("utf-8"))["mcpServers"]
+    assert list(entries) == [NAME]
+    assert entries[NAME]["command"].startswith(".venv/")
+    assert entries[NAME]["args"] == ["-m", "my_trips"]
+    command = [sys.executable, *entries[NAME]["args"]]
+    with TestClient(command, cwd=projects[template], env=environment(), timeout=20) as client:
+        assert client.list_tools()
+
+
+def test_it_has_nothing_that_mcpkit_check_finds(folder: Path, template: str) -> None:
+    assert "nothing found" in run(folder, "mcpkit", "check", target(template))
+
+
+def test_its_own_tests_pass(packaged: Path) -> None:
+    if packaged.name == "fastapi":
+        needs("fastapi")
+    assert " passed" in run(packaged, "pytest", "-q", "-p", "no:cacheprovider")
+
+
+def test_ruff_finds_nothing(folder: Path) -> None:
+    needs("ruff")
+    run(folder, "ruff", "check", "--no-cache")
+    run(folder, "ruff", "format", "--check", "--no-cache")
+
+
+@pytest.mark.timeout(200)
+def test_mypy_finds_nothing(tmp_path: Path) -> None:
+    """All in one go, without FastAPI and the tests: mypy takes long to read what they import."""
+    needs("mypy")
+    templates = [each for each in PACKAGED if each != "fastapi"]
+    for template in ["minimal", *templates]:
+        write(tmp_path / template, project(f"my-{template}", template))
+    where = [f"{template}/src" for template in templates]
+    env = {"MYPYPATH": os.pathsep.join(where)}
+    command = ["mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "minimal/server.py"]
+    run(tmp_path, *command, *where, env=env, timeout=180)
+
+
+@pytest.mark.parametrize("name", ["a", "a" * 50])
+def test_the_length_of_the_name_does_not_matter_to_ruff(tmp_path: Path, name: str) -> None:
+    needs("ruff")
+    for template in TEMPLATES:
+        write(tmp_path / template, project(name, template, "x" * 200))
+    run(tmp_path, "ruff", "check", "--no-cache")
+    run(tmp_path, "ruff", "format", "--check", "--no-cache")
+
+
+# --- containers -----------------------------------------------------------------------------------
+
+
+def instructions(folder: Path) -> list[tuple[str, str]]:
+    """The lines of a Dockerfile, as keyword and the rest."""
+    lines = (folder / "Dockerfile").read_text("utf-8").splitlines()
+    pairs = [tuple(line.split(" ", 1)) for line in lines if line]
+    return [(keyword, rest) for keyword, rest in pairs]
+
+
+@pytest.mark.parametrize("template", ["package", "fastapi", "database"])
+class TestDockerfile:
+    def test_what_it_copies_is_there(self, folder: Path, template: str) -> None:
+        ignored = (folder / ".dockerignore").read_text("utf-8").splitlines()
+        assert ignored[0] == "*"
+        for keyword, rest in instructions(folder):
+            if keyword == "COPY":
+                *sources, _ = shlex.split(rest)
+                for source in sources:
+                    assert (folder / source).exists()
+                    assert any(fnmatch(source, each[1:]) for each in ignored if each[0] == "!")
+
+    def test_it_needs_no_rights(self, folder: Path, template: str) -> None:
+        lines = instructions(folder)
+        keywords = [keyword for keyword, _ in lines]
+        assert any(word == "RUN" and "useradd" in rest and " app" in rest for word, rest in lines)
+        assert ("USER", "app") in lines
+        assert keywords.index("RUN") < keywords.index("USER") < keywords.index("CMD")
+
+    def test_its_command_serves_and_its_health_check_sees_it(
+        self, folder: Path, template: str, tmp_path: Path, free_port: int
+    ) -> None:
+        if template == "fastapi":
+            needs("fastapi")
+        keywords = dict(instructions(folder))
+        command: list[str] = json.loads(keywords["CMD"])
+        # Beside other servers of this machine, and for nobody outside of it.
+        assert command[-3:] == ["0.0.0.0", "--port", "8000"]
+        command = [sys.executable, "-m", *command[:-3], "127.0.0.1", "--port", str(free_port)]
+        check: list[Any] = json.loads(keywords["HEALTHCHECK"].partition("CMD ")[2])
+        assert check[0] == "python"
+        check = [sys.executable, *check[1:-1], check[-1].replace(":8000/", f":{free_port}/")]
+        env = {**environment(), "DATABASE_PATH": str(tmp_path / "library.sqlite3")}
+        with (tmp_path / "log").open("w") as log:
+            served = subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log)
+            try:
+                wait_for(free_port, served)
+                healthy = subprocess.run(check, capture_output=True, timeout=TIMEOUT)
+                assert healthy.returncode == 0, healthy.stderr
+            finally:
+                served.terminate()
+                served.wait(TIMEOUT)
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until something listens."""
+    deadline = time.monotonic() + TIMEOUT
+    while True:
+        assert process.poll() is None, "it has ended"
+        assert time.monotonic() < deadline, "it does not listen"
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+
+
+# --- the wheel ------------------------------------------------------------------------------------
+
+
+def test_the_wheel_has_every_file_of_the_templates(tmp_path: Path) -> None:
+    needs("hatchling")
+    copy = tmp_path / "copy"
+    for each in ("mcpkit", "templates"):
+        shutil.copytree(ROOT / each, copy / each, ignore=shutil.ignore_patterns("__pycache__"))
+    for each in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / each, copy)
+    run(copy, "hatchling", "build", "-t", "wheel", "-d", str(tmp_path))
+    (wheel,) = tmp_path.glob("*.whl")
+    shutil.unpack_archive(wheel, tmp_path / "unpacked", "zip")
+    unpacked = tmp_path / "unpacked" / "mcpkit" / "templates"
+
+    def files(folder: Path) -> dict[str, str]:
+        return {
+            path.relative_to(folder).as_posix(): path.read_text("utf-8")
+            for path in folder.rglob("*")
+            if path.is_file()
+        }
+
+    assert files(unpacked) == files(copy / "templates")
