@@ -6,6 +6,7 @@ A command's module is imported when it is used: ``mcpkit --help`` needs none of 
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -71,6 +72,20 @@ class Commands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Their names, in the order of the table."""
         return list(COMMANDS)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that arguments begin with.
+
+        Raises:
+            typer.Exit: There is none of this name; the usage error says which is meant, perhaps.
+        """
+        if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
+            close = get_close_matches(args[0], COMMANDS, n=1)
+            ctx.fail(
+                f"there is no command {args[0]!r}"
+                + (f"; did you mean {close[0]}?" if close else "")
+            )
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of this name, its module imported now; None if there is none."""
