@@ -195,7 +195,7 @@ REFUSED: list[tuple[Any, str]] = [
     (list[Trip], "lists of choices only"),
     (int | str, "nothing nested"),
     (Literal[1, 2], "must be strings"),
-    (object(), "cannot be asked for"),
+    (NotImplemented, "cannot be asked for"),
 ]
 
 

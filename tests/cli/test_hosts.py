@@ -401,7 +401,7 @@ def test_a_python_that_uv_has_made_for_one_run_is_not_written_down(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "server.py").write_text("")
-    monkeypatch.setattr(sys, "executable", f"/root/.cache/uv/{place}/python")
+    monkeypatch.setattr(sys, "executable", f"/home/ada/.cache/uv/{place}/python")
     with pytest.raises(Unfit, match="this Python is in uv's cache and will not last: add --uv"):
         server_at(str(tmp_path / "server.py"), env={}, headers={}, uv=False)
 
