@@ -75,7 +75,11 @@ def cancelled(id: int | str) -> Message:
 
 def environment(**variables: str) -> dict[str, str]:
     """This process's environment, without what would change how a server runs."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("PYTHON") and name not in ("COLUMNS", "LINES", "NO_COLOR")
+    }
     return kept | {"PYTHONPATH": str(REPOSITORY)} | variables
 
 
