@@ -28,7 +28,7 @@ from mcpkit.errors import (
     UnsupportedProtocolVersion,
 )
 from mcpkit.protocol import wire
-from mcpkit.protocol.caller import Answered, Asked, Caller, Event, Sent, Told, Unreadable
+from mcpkit.protocol.caller import Answered, Asked, Caller, Sent, Told, Unreadable
 from mcpkit.protocol.connection import Request
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Revision
@@ -99,6 +99,9 @@ class _Pending:
         self.on_progress = on_progress
         self.on_told = on_told
 
+
+_SHOWN: Final = 80
+"""Bytes that are shown of what cannot be read."""
 
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _RECOGNISED: Final = (-32020, -32021, -32022)
@@ -372,12 +375,15 @@ class Client:
     def _receive(self, text: bytes) -> None:
         try:
             for event in self._caller.receive(text):
-                self._take(event)
+                if isinstance(event, Unreadable):
+                    self._unreadable(event, text)
+                else:
+                    self._take(event)
         except Exception:
             # Neither what a server sends nor a callback that fails may end the reading.
             log.exception("a message of the server could not be handled")
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Answered | Asked | Told) -> None:
         if isinstance(event, Answered):
             pending = self._pending.get(event.id)
             if pending is not None:
@@ -385,18 +391,17 @@ class Client:
                 pending.arrived.set()
         elif isinstance(event, Told):
             self._told(event)
-        elif isinstance(event, Asked):
+        else:
             if self._http is not None and not self._caller.by_handshake:
                 # An answer would be a message that this revision does not have (MSG-13).
                 log.warning("the server asks %s in a request of its own", event.method)
                 return
             assert self._tasks is not None
             self._tasks.start(self._answer(event))
-        else:
-            self._unreadable(event)
 
-    def _unreadable(self, event: Unreadable) -> None:
-        log.warning("the server sent something unreadable: %s", event.error)
+    def _unreadable(self, event: Unreadable, text: bytes) -> None:
+        shown = text[:_SHOWN].decode("utf-8", "replace") + "…" * (len(text) > _SHOWN)
+        log.warning("the server sent %r, which is no message: %s", shown, event.error)
 
     def _told(self, event: Told) -> None:
         params = event.params

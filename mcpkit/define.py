@@ -81,6 +81,18 @@ class PromptOptions(CommonOptions):
     """Options of a prompt."""
 
 
+def _check_options(signature: Signature, options: Mapping[str, Any], kind: Any) -> None:
+    known: frozenset[str] = kind.__required_keys__ | kind.__optional_keys__
+    for name in options:
+        if name not in known:
+            import difflib  # only for those who get it wrong
+
+            close = difflib.get_close_matches(name, known, n=1)
+            meant = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"
+            at = f"{signature.where}: {signature.name}()"
+            raise RegistrationError(f"{at}: there is no option {name!r}; {meant}")
+
+
 def _common(signature: Signature, options: CommonOptions, prefix: str | None) -> dict[str, Any]:
     name = options.get("name") or signature.name
     if name == "<lambda>":
@@ -104,6 +116,7 @@ def make_tool(
         RegistrationError: The function or an option cannot be served; the message has the fix.
     """
     signature = inspect_handler(fn)
+    _check_options(signature, options, ToolOptions)
     hints = options.get("annotations") or ToolAnnotations()
     hints = replace(hints)  # an author may share one between tools
     short: dict[str, bool | None] = {
@@ -149,6 +162,7 @@ def make_resource(
         RegistrationError: The function, the URI or an option cannot be served.
     """
     signature = inspect_handler(fn)
+    _check_options(signature, options, ResourceOptions)
     at = f"{signature.where}: {signature.name}()"
     arguments = Arguments(signature)
     _refuse_headers(arguments, at)
@@ -239,6 +253,7 @@ def make_prompt(
         RegistrationError: The function or an option cannot be served; the message has the fix.
     """
     signature = inspect_handler(fn)
+    _check_options(signature, options, PromptOptions)
     arguments = Arguments(signature)
     _refuse_headers(arguments, f"{signature.where}: {signature.name}()")
     return Prompt(

@@ -168,9 +168,9 @@ async def call_tool(server: Server, params: Params, context: Context[Any]) -> Re
         values = tool.arguments.validate(cast("dict[str, Any]", arguments))
         result = await tool.plan.run(values, context)
         rendered = tool.output.render(result)
+        return Reply(tool_members(tool, rendered, context.request.revision), rendered.meta)
     except Exception as error:
         return await tool_failed(tool, context, error)
-    return Reply(tool_members(tool, rendered, context.request.revision), rendered.meta)
 
 
 async def tool_failed(tool: Tool, context: Context[Any], error: BaseException) -> Reply:

@@ -40,6 +40,8 @@ def inspect_handler(fn: Callable[..., Any]) -> Signature:
     Raises:
         RegistrationError: It cannot be called from a request as it is written.
     """
+    if isinstance(fn, str):
+        raise RegistrationError(f"{fn!r} is no function; a name is an option: name={fn!r}")
     signature = inspect_function(fn, contexts=CONTEXTS)
     for each in signature.parameters if signature.is_async else ():
         if each.source == "context" and _context_kind(each.annotation) == "sync_context":
@@ -161,11 +163,13 @@ class CallPlan:
     async def _run_with_dependencies(self, values: Values, context: Context[Any]) -> Any:
         async with AsyncExitStack() as stack:
             resolved: list[Any] = []
+            belongs_here = False
             for step in self._steps:
                 arguments = self._gather(step.sources, values, resolved, context)
                 made = await self._call(
                     step.provide, step.is_async, arguments, context, step.inline
                 )
+                belongs_here = belongs_here or isinstance(made, AsyncContextDecorator)
                 resolved.append(await _enter(made, stack, context))
             injected = self._gather(self._injected, values, resolved, context)
             every = {**values, **injected}
@@ -175,6 +179,11 @@ class CallPlan:
             try:
                 return await self._call(thread, False, {}, context, False)
             except BaseException:
+                if belongs_here:
+                    # What is entered by a coroutine is left by the same task: it may hold a cancel
+                    # scope, a task group, or a context variable.
+                    await thread.ended(context)
+                    raise
                 # Nobody waits for the thread any more, but it goes on with what it depends on.
                 kept = stack.pop_all()
                 if not thread.then(lambda: context.peer.run_later(lambda: _leave(kept))):
@@ -221,7 +230,7 @@ def _injected_context(source: _Source, context: Context[Any]) -> Any:
 class _Thread:
     """A function for a thread, which may go on when nobody waits for it any more."""
 
-    __slots__ = ("_after", "_function", "_lock", "_runs", "returned")
+    __slots__ = ("_after", "_function", "_lock", "_never", "_runs", "returned")
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.returned = False
@@ -229,10 +238,13 @@ class _Thread:
         self._function = function
         self._after: Callable[[], object] | None = None
         self._runs = False
+        self._never = False
         self._lock = threading.Lock()
 
     def __call__(self) -> Any:
         with self._lock:
+            if self._never:
+                raise ConnectionClosed("nobody waits for this any more")
             self._runs = True
         try:
             result = self._function()
@@ -245,11 +257,26 @@ class _Thread:
             if after is not None:
                 after()
 
+    async def ended(self, context: Context[Any]) -> None:
+        """Wait until it does not run, whatever is cancelled meanwhile."""
+        from anyio import CancelScope, Event
+
+        event = Event()
+
+        async def tell() -> None:
+            event.set()
+
+        with CancelScope(shield=True):
+            if self.then(lambda: context.peer.run_later(tell)):
+                await event.wait()
+
     def then(self, after: Callable[[], object]) -> bool:
         """Call a function in the thread when it ends; False if it does not run, nor will."""
         with self._lock:
             if self._runs:
                 self._after = after
+            else:
+                self._never = True
             return self._runs
 
 

@@ -198,7 +198,7 @@ class Replay:
         state = request.params.get("requestState")
         self._memory = self._open(state)
         self._take(request.params.get("inputResponses"))
-        self._ahead = set(self._memory.answers) if state is not None else set[str]()
+        self._ahead = set(self._memory.asked) if state is not None else set[str]()
 
     @property
     def repeats(self) -> bool:
@@ -307,7 +307,8 @@ class Replay:
             else:
                 # From now on it is an answer to this question, and to no other.
                 self._memory.answers[key] = (mark, recorded[1])
-                self._ahead.discard(key)
+                if key in self._ahead:
+                    self._ahead.clear()
                 return True, answer
         self._ahead.clear()
         self._memory.answers.pop(key, None)

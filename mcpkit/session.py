@@ -23,7 +23,6 @@ from mcpkit.errors import (
     ConnectionClosed,
     ElicitationError,
     InternalError,
-    InvalidArguments,
     InvalidParams,
     InvalidRequest,
     MethodNotFound,
@@ -383,8 +382,8 @@ class Session:
             return None
         try:
             values = tool.arguments.validate(call.arguments)
-        except InvalidArguments:
-            return None
+        except Exception:
+            return None  # the long way says what is wrong
         attempt = _Attempt(self, message, become)
         cancel = self._tasks.start(self._attempt(attempt, tool, values, call))
         if attempt.members is not None:
@@ -400,6 +399,8 @@ class Session:
     ) -> None:
         try:
             rendered = tool.output.render(await tool.plan.fn(**values))
+            reply = Reply(tool_members(tool, rendered, call.revision), rendered.meta)
+            stamped = self._stamp(call.revision, call.known, reply)
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -408,13 +409,12 @@ class Session:
             failed = tool_failed(tool, context, error)
             await attempt.session._run(context.request, context, failed)
             return
-        reply = Reply(tool_members(tool, rendered, call.revision), rendered.meta)
         if attempt.is_request:
             request, owner = attempt.context.request, attempt.session
             owner._succeed(request, reply)
             owner._ended(request)
         else:
-            attempt.members = self._stamp(call.revision, call.known, reply)
+            attempt.members = stamped
 
     def request_of(self, message: Any, origin: Origin | None) -> Context[Any]:
         """The context of a plain call that is to be a request after all."""
@@ -642,7 +642,10 @@ class Session:
                 return
             if replay is not None and replay.used_input:
                 reply.ttl, reply.cache_scope = 0, "private"  # CACHE-5
-            self._succeed(request, reply)
+            try:
+                self._succeed(request, reply)
+            except Exception as error:  # a ``_meta`` that JSON cannot carry
+                self._fail(request, self._error_for(error, context))
         finally:
             self._ended(request)
 

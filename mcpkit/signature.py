@@ -152,6 +152,11 @@ def _parameter(
             f"{at}: is a method, and nothing fills {raw.name}; mark it with the decorators of "
             f"mcpkit, and include the object: app.include(...)"
         )
+    if raw.name == "ctx" and raw.name not in hints and contexts:
+        raise RegistrationError(
+            f"{at}: ctx has no annotation, so a client would have to send it; write ctx: Context, "
+            f"or ctx: SyncContext in a plain def"
+        )
     annotation = hints.get(raw.name, Any)
     named = unalias(annotation)
     if get_origin(named) is Annotated or _is_context(named, contexts):

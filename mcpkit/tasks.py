@@ -116,8 +116,9 @@ class AsyncioTasks:
         """Cancel what still runs, and wait until it has ended."""
         current = asyncio.current_task()
         waiting = [task for task in self._kept if task is not current]
-        if self._spare is not None:
-            waiting.append(self._spare.task)
+        spare, self._spare = self._spare, None  # whoever starts something later finds it ended
+        if spare is not None:
+            waiting.append(spare.task)
         for task in waiting:
             task.cancel()
         if waiting:
@@ -305,7 +306,12 @@ class TrioTasks:
             with scope:
                 await work
 
-        self._group.start_soon(run)
+        try:
+            self._group.start_soon(run)
+        except RuntimeError:  # the end has come: a thread has outlived it
+            import trio
+
+            trio.lowlevel.spawn_system_task(run)
         return scope.cancel
 
     def soon(self, function: Callable[[], object]) -> None:

@@ -260,7 +260,7 @@ send(error={{"code": -32700, "message": "no id"}})
 """
     async with Client(fake(body)) as client:
         assert client.revision == MODERN
-    assert "unreadable" in caplog.text
+    assert "which is no message" in caplog.text
 
 
 MALFORMED = {

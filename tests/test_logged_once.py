@@ -74,3 +74,32 @@ async def test_each_message_arrives_once(revision: str, tool: str, logged: list[
     ) as client:
         await client.call_tool(tool, log_level="info")
     assert said == logged
+
+
+async def test_an_answer_that_nobody_asks_for_silences_nothing() -> None:
+    """MRTR-10: it is passed over, in the log as well."""
+    app: MCPKit[None] = MCPKit("a")
+
+    @app.tool
+    async def ask(ctx: Context) -> str:
+        first = await ctx.elicit("First?", str, key="first")
+        second = await ctx.elicit("Second?", str, key="second")
+        ctx.info("after")
+        return f"{first.data} {second.data}"
+
+    said: list[Any] = []
+    async with AsyncTestClient(
+        app,
+        revision=REVISIONS[-1],
+        elicitation=answer,
+        on_log=lambda level, data, logger: said.append(data),
+    ) as client:
+        given = {"action": "accept", "content": {"value": "x"}}
+        call = {"name": "ask", "arguments": {}}
+        meta = {"io.modelcontextprotocol/logLevel": "info"}
+        early = {**call, "inputResponses": {"first": given, "zzz": given}}
+        asked = await client.request("tools/call", early, meta=meta)
+        assert list(asked["inputRequests"]) == ["second"]
+        late = {"inputResponses": {"second": given}, "requestState": asked["requestState"]}
+        await client.request("tools/call", {**call, **late}, meta=meta)
+    assert said == ["after"]

@@ -10,12 +10,13 @@ import json
 import re
 import sys
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import anyio.lowlevel
 import httpx2
 import pytest
+from pydantic import AfterValidator
 
 from mcpkit import Context, MCPKit, TextContent, ToolError, ToolResult
 from mcpkit.testing import REVISIONS
@@ -44,21 +45,35 @@ async def behave(what: str) -> Any:
         return ToolResult(TextContent("whole"), structured_content={"result": 7}, meta={"a/b": 1})
     if what == "failed":
         return ToolResult(TextContent("whole"), is_error=True)
+    if what == "surrogate":
+        return ToolResult(TextContent("\ud800"), structured_content={"result": 7})
+    if what == "unsendable":
+        return ToolResult(TextContent("x"), structured_content={"result": 7}, meta={"a": object()})
     if what == "wait":
         await anyio.sleep_forever()
     return 7
+
+
+def odd(value: str) -> str:
+    """A validator that fails in a way of its own."""
+    if value == "odd":
+        raise KeyError(value)
+    return value
+
+
+Odd = Annotated[str, AfterValidator(odd)]
 
 
 def make_app() -> MCPKit:
     app: MCPKit = MCPKit("short", version="1")
 
     @app.tool(structured_output=True)
-    async def plain(what: str = "") -> int:
+    async def plain(what: Odd = "") -> int:
         result: int = await behave(what)
         return result
 
     @app.tool(structured_output=True)
-    async def whole(ctx: Context, what: str = "") -> int:
+    async def whole(ctx: Context, what: Odd = "") -> int:
         result: int = await behave(what)
         return result
 
@@ -95,6 +110,7 @@ def comparable(answer: Any) -> str:
 
 
 NOW = ["", "refuse", "break", "leave", "group", "misfit", "result", "failed"]
+NOW += ["surrogate", "unsendable"]
 KINDS = [*NOW, *(f"later {each}" for each in NOW)]
 
 
@@ -107,7 +123,9 @@ async def test_both_ways_answer_alike(client: TappedClient, revision: str, what:
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"what": 5}, {"wat": ""}, {"what": "", "more": 1}], ids=json.dumps
+    "arguments",
+    [{"what": 5}, {"wat": ""}, {"what": "", "more": 1}, {"what": "odd"}],
+    ids=json.dumps,
 )
 async def test_wrong_arguments_are_explained_alike(
     client: TappedClient, revision: str, arguments: dict[str, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Annotated, Any, Final
 
@@ -38,6 +39,7 @@ from mcpkit.cli.talking import Talk
 from mcpkit.cli.terminal import BAD_NEWS, fail
 from mcpkit.client import Client
 from mcpkit.errors import ProtocolError
+from mcpkit.protocol.revisions import BY_VERSION
 from mcpkit.results import CallResult, ListedTool
 from mcpkit.types import UNSET, LogLevel
 
@@ -127,11 +129,10 @@ async def _find(client: Client, name: str) -> ListedTool:
 
 async def _want_logs(client: Client) -> None:
     """Ask a server for log messages that has to be asked once, and not with every call."""
-    if "logging" in client.server_capabilities:
-        try:
+    by_handshake = BY_VERSION[client.revision].handshake
+    if by_handshake and "logging" in client.server_capabilities:
+        with contextlib.suppress(ProtocolError):
             await client.set_log_level(_LEVEL)
-        except ProtocolError:  # it has another way, or none
-            return
 
 
 def _show(result: CallResult, tool: str, saver: Saver) -> None:

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import typer
@@ -26,6 +26,10 @@ from mcpkit.errors import ConnectionClosed, MCPKitError
 __all__ = ["command_for", "connected", "headers_from", "is_python", "run_async"]
 
 T = TypeVar("T")
+
+_PROBE: Final = 5
+_PATIENCE: Final = 60
+"""Seconds to wait for a sign of life, of a server of any kind and of one that speaks everything."""
 
 
 def is_python(target: str) -> bool:
@@ -102,6 +106,9 @@ async def connected(target: str, **options: Any) -> AsyncGenerator[Client, None]
             gone; that has been said, in one line, with exit code 2.
     """
     where = target if is_url(target) else command_for(target)
+    if is_python(target) and options.get("probe_timeout", _PROBE) >= _PROBE:
+        # It is mcpkit's own: if it says nothing yet, it is being imported.
+        options["probe_timeout"] = _PATIENCE
     entered = False
     try:
         async with Client(where, name="mcpkit-cli", **options) as client:

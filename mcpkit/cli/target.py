@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -17,6 +19,9 @@ from mcpkit.errors import RegistrationError
 __all__ = ["TargetError", "load_app"]
 
 _NOT_THE_AUTHORS: Final = ("<frozen", str(Path(define.__file__).parent))
+
+_LIBRARY: Final = str(Path(os.__file__).parent)
+_PLACE: Final = re.compile(r"\S+:\d+: ")
 
 NAMES: Final = ("app", "server", "mcp")
 """Where an app is looked for first."""
@@ -104,7 +109,9 @@ def _import(place: str) -> ModuleType:
             sys.path.insert(0, "")
         return importlib.import_module(place)
     except RegistrationError as error:
-        raise TargetError(str(error)) from error
+        said = str(error)
+        place = "" if _PLACE.match(said) else _where(error)
+        raise TargetError(f"{said}{place}") from error
     except ModuleNotFoundError as error:
         if error.name is not None and (place == error.name or place.startswith(error.name + ".")):
             raise TargetError(f"there is no module or file {place}") from error
@@ -114,18 +121,28 @@ def _import(place: str) -> ModuleType:
 
 
 def _cannot_import(place: str, error: BaseException) -> str:
-    where = ""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [each for each in frames if not each.filename.startswith(_NOT_THE_AUTHORS)]
-    if isinstance(error, SyntaxError):
-        where = f" ({Path(error.filename or place).name}:{error.lineno})"
-    elif own:
-        where = f" ({Path(own[-1].filename).name}:{own[-1].lineno})"
     said = (str(error).strip().splitlines() or [""])[0]
+    where = _where(error)
     if isinstance(error, SyntaxError):
         said = error.msg
+        where = f" ({Path(error.filename or place).name}:{error.lineno})"
     what = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return f"{place} cannot be imported: {what}{where}"
+
+
+def _where(error: BaseException) -> str:
+    """The last line of the author's own that led to an error, in brackets; empty if there is none.
+
+    What is installed is not the author's, as long as anything else is in the way to the error.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    found = [each for each in frames if not each.filename.startswith(_NOT_THE_AUTHORS)]
+    own = [each for each in found if not _is_installed(each.filename)] or found
+    return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+
+
+def _is_installed(file: str) -> bool:
+    return file.startswith(_LIBRARY) or any(part.endswith("-packages") for part in Path(file).parts)
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -206,3 +206,38 @@ def test_a_file_that_is_no_python(folder: Path) -> None:
     (folder / "server.txt").write_text("hello")
     with pytest.raises(TargetError, match=r"server\.txt is no Python file"):
         load_app("server.txt")
+
+
+WRONG = {
+    "@app.tool(readonly=True)\ndef a() -> None: ...": (
+        "main.py:3: a(): there is no option 'readonly'; did you mean 'read_only'?"
+    ),
+    "@app.resource('a://b', mimetype='x')\ndef a() -> str: ...": (
+        "main.py:3: a(): there is no option 'mimetype'; did you mean 'mime_type'?"
+    ),
+    "@app.prompt(nmae='b')\ndef a() -> str: ...": (
+        "main.py:3: a(): there is no option 'nmae'; did you mean 'name'?"
+    ),
+    "@app.tool('a name')\ndef a() -> None: ...": (
+        "'a name' is no function; a name is an option: name='a name' (main.py:3)"
+    ),
+    "@app.tool\ndef a(ctx) -> None: ...": (
+        "main.py:3: a(): ctx has no annotation, so a client would have to send it; "
+        "write ctx: Context, or ctx: SyncContext in a plain def"
+    ),
+    "def a() -> None: ...\napp.tool(a)\napp.tool(a)": (
+        "a tool 'a' is registered already; remove it first, or choose another (main.py:5)"
+    ),
+    "import json\njson.loads('{nope')": (
+        "main.py cannot be imported: JSONDecodeError: Expecting property name enclosed in double "
+        "quotes: line 1 column 2 (char 1) (main.py:4)"
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG.items(), ids=map(str, range(len(WRONG))))
+def test_what_is_wrong_in_a_file_is_said_with_its_line(folder: Path, text: str, said: str) -> None:
+    (folder / "main.py").write_text(an_app() + text + "\n")
+    with pytest.raises(TargetError) as caught:
+        load_app("main.py")
+    assert str(caught.value) == said

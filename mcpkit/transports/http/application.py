@@ -87,7 +87,7 @@ class Application:
     @property
     def shortcuts(self) -> Mapping[bytes, Shortcut]:
         """How a server of our own may answer short calls; nothing if something is in between."""
-        if self.settings.cors:
+        if self._places[self._base] is not self._endpoint:
             return {}
         return {quote(self._base or "/").encode(): self._endpoint.answer_at_once}
 

@@ -124,7 +124,10 @@ class Endpoint:
             message = parse_body(body)
         except Refusal:
             return None  # which the long way says
-        return serving.call_at_once(message, HttpRequest(scope, raw=head.raw), head)
+        answer = serving.call_at_once(message, HttpRequest(scope, raw=head.raw), head)
+        if isinstance(answer, Exchange):
+            serving.exchanges.add(answer)  # it counts from now on, not from its task's first step
+        return answer
 
     def admit(self, http: HttpRequest) -> None:
         """Check who asks, before anything is read or kept for them.
@@ -266,6 +269,7 @@ class Serving:
 
     async def finish(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         """Answer a POST whose message was begun before."""
+        self.exchanges.discard(exchange)
         await self._answer(exchange, receive, send, [])
 
     def check_room(self) -> None:

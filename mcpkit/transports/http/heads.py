@@ -101,7 +101,7 @@ class Heads:
         if why is not None:
             raise Refusal(403, why)
         head = Head(raw, scope.get("server"), self._judge(raw))
-        if sum(map(len, raw.values())) < _LONGEST_REMEMBERED:
+        if sum(map(len, raw)) + sum(map(len, raw.values())) < _LONGEST_REMEMBERED:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
             self._known[key] = head

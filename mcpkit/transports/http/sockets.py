@@ -196,6 +196,7 @@ class _Strict(Served):
 
     _in_head = False
     _head = 0
+    _ended = False
     _earlier: Sequence[Any] = ()
 
     def on_message_begin(self) -> None:
@@ -213,6 +214,11 @@ class _Strict(Served):
             earlier = (*self._earlier, before)
             self._earlier = [each for each in earlier if not each.response_complete]
 
+    def on_message_complete(self) -> None:
+        """A request has arrived."""
+        self._ended = True
+        super().on_message_complete()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone, or was dropped."""
         super().connection_lost(exc)
@@ -225,8 +231,9 @@ class _Strict(Served):
 
     def data_received(self, data: bytes) -> None:
         """Take what has arrived."""
+        self._ended = False
         super().data_received(data)
-        if self._in_head and not self.transport.is_closing():
+        if self._in_head and not self._ended and not self.transport.is_closing():
             self._head += len(data)
             if self._head > _LONGEST_HEAD:
                 if self.cycle is None or self.cycle.response_complete:
@@ -269,6 +276,7 @@ class _Quick(Served):
         ):
             self._held = []
         else:
+            self._unset_keepalive_if_required()  # of an answer to the same piece
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -288,7 +296,7 @@ class _Quick(Served):
         scope: Any = self.scope
         try:
             answer = self.shortcuts[self.url](scope, body)
-        except Exception:
+        except BaseException:
             # The parser would blame the client; and who knows how much has been done.
             log.exception("a request could not be answered")
             self._held = None
@@ -308,6 +316,7 @@ class _Quick(Served):
         if begun is not None:
             scope: Any = self.scope
             scope[BEGUN] = begun
+        self._unset_keepalive_if_required()
         super().on_headers_complete()
         for each in held:
             super().on_body(each)

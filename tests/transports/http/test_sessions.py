@@ -239,7 +239,7 @@ def test_an_id_expires(serve: Serve, monkeypatch: pytest.MonkeyPatch, in_use: bo
         assert talk.get().status == 200
     assert talk.request("ping").status == 200
     now = time.time()
-    monkeypatch.setattr("mcpkit.transports.http.ids.time.time", lambda: now + 59)
+    monkeypatch.setattr("mcpkit.transports.http.ids.time.time", lambda: now + 50)
     assert talk.request("ping").status == 200
     monkeypatch.setattr("mcpkit.transports.http.ids.time.time", lambda: now + 61)
     assert talk.request("ping").status == 404

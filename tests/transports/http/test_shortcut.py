@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit.http import Scope
+from mcpkit.http import HttpSettings, Scope
+from mcpkit.transports.http.guard import Guard
+from mcpkit.transports.http.heads import Heads
 from tests.transports.http.attack import Raw, post_head
 from tests.transports.http.wire import (
     LEGACY,
     MODERN,
+    SILENCE,
     VERSIONS,
     Host,
     Site,
@@ -270,10 +274,70 @@ def test_a_client_that_wants_the_connection_closed_has_it_closed(line: Line) -> 
 
 
 def test_a_silent_connection_is_closed_in_the_end(served: Served) -> None:
-    """After the five seconds for which uvicorn keeps connections."""
     line = served.line()
     line.call("add", a=1, b=2)
     assert line.raw.socket.recv(1) == b""
+
+
+def test_the_silence_of_a_running_call_is_not_that_of_the_client(served: Served) -> None:
+    """The timer that an answered call has set does not end the one that came with it."""
+    line = served.line()
+    line.raw.send(
+        line.text(line.message("add", 1, a=1, b=0)) + line.text(line.message("wait", 2, name="c"))
+    )
+    assert line.answer()[1]["id"] == 1
+    served.stage.expect("begun", "c")
+    threading.Event().wait(SILENCE + 0.5)  # as long as a connection may not be silent
+    served.stage.release("c")
+    assert line.answer()[1]["id"] == 2
+
+
+def test_bodies_are_not_counted_as_the_head_that_follows_them(served: Served) -> None:
+    line = served.line()
+    text = line.text(line.message("large", size=1) | {"x": "y" * 35_000})
+    line.raw.send(text + text + text[:60])
+    for _ in range(2):
+        headers, _ = line.answer()
+        assert headers["status"] == "200 OK"
+    line.raw.send(text[60:])
+    assert line.answer()[0]["status"] == "200 OK"
+
+
+def test_the_long_names_of_headers_are_not_remembered() -> None:
+    settings = HttpSettings()
+    heads = Heads(Guard(settings, True), settings)
+    for number in range(10):
+        name = b"x" * 5000 + b"%d" % number
+        heads.of({"headers": [(b"content-type", b"application/json"), (name, b"")]})
+    assert len(heads._known) == 0
+
+
+def test_what_was_begun_counts_among_the_requests_at_once(host: Host) -> None:
+    stage = Stage()
+    app = MCPKit("few")
+
+    @app.tool
+    async def wait(name: str) -> str:
+        await stage.wait(name)
+        return name
+
+    site = host.serve(app, stage, max_requests=2)
+    lines = [Line(site) for _ in range(4)]
+    lines[0].ask(announced(0, "server/discover"))
+    for number, line in enumerate(lines[:2]):
+        line.raw.send(line.text(line.message("wait", name=f"n{number}")))
+        stage.expect("begun", f"n{number}")
+    for line in lines[2:]:
+        assert line.ask(line.message("wait", name="more"))[0]["status"].startswith("503")
+    for number, line in enumerate(lines[:2]):
+        stage.release(f"n{number}")
+        assert line.answer()[0]["status"] == "200 OK"
+    for line in lines:
+        line.raw.socket.close()
+
+
+def test_other_endpoints_at_the_path_are_left_alone() -> None:
+    assert MCPKit("a").asgi(path="/messages", sse=True).shortcuts == {}
 
 
 def test_a_fault_of_the_shortcut_is_no_fault_of_the_client(

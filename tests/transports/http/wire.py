@@ -35,6 +35,7 @@ __all__ = [
     "MODERN",
     "NEWEST",
     "PATIENCE",
+    "SILENCE",
     "VERSIONS",
     "Event",
     "Exchange",
@@ -52,6 +53,9 @@ __all__ = [
 
 PATIENCE: Final = 20.0
 """Seconds to wait for what must happen."""
+
+SILENCE: Final = 1
+"""Seconds after which a connection is closed on which nothing is asked."""
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
@@ -488,6 +492,7 @@ def hosting() -> Iterator[Host]:
             ws="none",
             log_level="critical",
             access_log=False,
+            timeout_keep_alive=SILENCE,
             timeout_graceful_shutdown=1,
         )
         server = uvicorn.Server(config)
