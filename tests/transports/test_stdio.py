@@ -300,8 +300,8 @@ class TestEnd:
         server.close_stdin()
         assert ends_promptly(server) == 0
         assert server.rest() == []
-        assert "A has cleaned up" in server.stderr
-        assert "B has cleaned up" in server.stderr
+        server.wait_for_stderr("A has cleaned up")
+        server.wait_for_stderr("B has cleaned up")
 
     def test_calls_that_are_about_to_finish_are_answered(self, backend: str) -> None:
         with served(backend, env={"GRACE": "10"}) as server:
@@ -327,7 +327,7 @@ class TestEnd:
         server.signal(number)
         assert ends_promptly(server) == code
         assert server.rest() == []
-        assert "A has cleaned up" in server.stderr
+        server.wait_for_stderr("A has cleaned up")
         assert "Traceback" not in server.stderr
 
     def test_a_call_that_is_about_to_finish_is_answered_after_sigterm(self, backend: str) -> None:
@@ -354,14 +354,14 @@ class TestEnd:
         server.wait_for_stderr("a thread blocks")
         end(server)
         assert ends_promptly(server) == code
-        assert "1 handlers still run in threads" in server.stderr
+        server.wait_for_stderr("1 handlers still run in threads")
 
     def test_a_handler_that_refuses_to_be_cancelled_keeps_nobody(self, server: Process) -> None:
         server.send(call(1, "stubborn"), echo(2))
         server.answer(2)
         server.close_stdin()
         assert server.exit_code(within=6) == 0
-        assert "a handler does not let itself be cancelled" in server.stderr
+        server.wait_for_stderr("a handler does not let itself be cancelled")
 
     def test_the_lifespan_is_left(self, backend: str, tmp_path: Path) -> None:
         (tmp_path / "server.py").write_text(
@@ -389,7 +389,7 @@ class TestEnd:
             server.stdout.close()
             server.send(echo(2))
             assert ends_promptly(server) == 0
-            assert "A has cleaned up" in server.stderr
+            server.wait_for_stderr("A has cleaned up")
 
     def test_a_client_that_neither_reads_nor_waits(self, backend: str) -> None:
         """Input ends, and the last answers do not fit into the pipe."""
@@ -478,7 +478,7 @@ class TestBackPressure:
             assert server.status("VmHWM") < 100_000
             server.read()
             assert server.answer(1)["result"]["content"][0]["text"] == "flooded"
-            assert "left out" in server.stderr
+            server.wait_for_stderr("left out")
 
     def test_a_handler_that_awaits_its_log_messages_loses_none(self, server: Process) -> None:
         message = modern(1, "tools/call", level="info", name="pour", arguments={"count": 5000})
