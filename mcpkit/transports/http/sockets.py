@@ -32,6 +32,9 @@ BEGUN: Final = "mcpkit.begun"
 _LONGEST_HEAD: Final = 64 * 1024
 """Bytes of a request line and headers: as many as h11 takes."""
 
+_MOST_WAITING: Final = 1000
+"""Requests that a client may send before the first of them is answered."""
+
 _LAST_WORDS: Final = 0.5
 """Seconds to read the answer to a request that has used up its grace."""
 
@@ -213,6 +216,9 @@ class _Strict(Served):
         if before is not None and not before.response_complete:
             earlier = (*self._earlier, before)
             self._earlier = [each for each in earlier if not each.response_complete]
+        if len(self.pipeline) > _MOST_WAITING:
+            # Uvicorn stops reading for each, and goes on when an earlier one is answered.
+            self.transport.close()
 
     def on_message_complete(self) -> None:
         """A request has arrived."""
