@@ -17,12 +17,14 @@ from mcpkit.cli.checks.served import Served
 from mcpkit.cli.checks.settings import SettingsError, Wishes, wishes_for
 from mcpkit.cli.checks.table import check as apply
 from mcpkit.cli.checks.table import chosen, unknown
-from mcpkit.cli.connect import connected, headers_from, is_python, run_async
+from mcpkit.cli.connect import is_python, run_async
+from mcpkit.cli.options import Env, Headers, Reach, Revision, Timeout
+from mcpkit.cli.target import split
 from mcpkit.cli.terminal import BAD_NEWS, fail, on_stderr, on_stdout
 
 __all__ = ["check"]
 
-_WHICH, _REACH = "Which rules", "Reaching the server"
+_WHICH: Final = "Which rules"
 _FAIL_ON: Final = (*SEVERITIES, "never")
 
 
@@ -58,18 +60,10 @@ def check(
         bool,
         typer.Option("--rules", help="Explain the rules, and leave", rich_help_panel=_WHICH),
     ] = False,
-    header: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Sent with every HTTP request, as 'Name: value'",
-            metavar="HEADER",
-            rich_help_panel=_REACH,
-        ),
-    ] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(help="Seconds to wait for an answer", rich_help_panel=_REACH),
-    ] = 30,
+    revision: Revision = None,
+    header: Headers = None,
+    env: Env = None,
+    timeout: Timeout = None,
 ) -> None:
     """Find what hosts and models will stumble over.
 
@@ -110,7 +104,8 @@ def check(
             f"mcpkit: {wishes.unread.name} is not read for settings; that needs Python 3.11",
             markup=False,
         )
-    served = run_async(lambda: _asked(target, headers_from(header), timeout))
+    reach = Reach(target, revision, header, env, timeout)
+    served = run_async(lambda: _asked(reach))
     if is_python(target):
         served = with_facts(served, target)
     findings, silenced = apply(served, applied)
@@ -122,8 +117,8 @@ def check(
         raise typer.Exit(BAD_NEWS)
 
 
-async def _asked(target: str, headers: dict[str, str], timeout: float) -> Served:
-    async with connected(target, headers=headers or None, timeout=timeout) as client:
+async def _asked(reach: Reach) -> Served:
+    async with reach.connected() as client:
         return await gather(client)
 
 
@@ -137,10 +132,9 @@ def _wishes(target: str | None) -> Wishes:
     """What the project of a target wants: that of its file, or else of the working directory."""
     folder = Path.cwd()
     if target is not None:
-        for each in (target, target.rpartition(":")[0]):
-            if each.endswith(".py") and Path(each).is_file():
-                folder = Path(each).parent
-                break
+        place, _ = split(target)
+        if place.endswith(".py") and Path(place).is_file():
+            folder = Path(place).parent
     try:
         return wishes_for(folder)
     except SettingsError as error:

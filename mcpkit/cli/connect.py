@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 import anyio
 import typer
 
+from mcpkit.cli.target import split
 from mcpkit.cli.terminal import fail
 from mcpkit.client import Client, is_url
 from mcpkit.errors import ConnectionClosed, MCPKitError
@@ -36,13 +37,12 @@ def is_python(target: str) -> bool:
     """Whether `mcpkit run` serves it: a file or module, rather than a command or URL."""
     if is_url(target):
         return False
-    place, _, name = target.rpartition(":")
-    for each in (target, place if name.isidentifier() else ""):
-        if each.endswith(".py"):
-            return len(each.split()) == 1 or Path(each).is_file()  # not: python server.py
-        if each and all(part.isidentifier() for part in each.split(".")):
-            return shutil.which(each) is None and _is_module(each)
-    return False
+    place, _ = split(target)
+    if place.endswith(".py"):
+        return len(place.split()) == 1 or Path(place).is_file()  # not: python server.py
+    if not all(part.isidentifier() for part in place.split(".")):
+        return False
+    return shutil.which(place) is None and _is_module(place)
 
 
 def _is_module(name: str) -> bool:
@@ -65,9 +65,9 @@ def command_for(target: str) -> list[str]:
         typer.Exit: It is none of these; that has been said.
     """
     if is_python(target):
-        place = target.rpartition(":")[0] if not Path(target).exists() else target
-        if (place or target).endswith(".py") and not Path(place or target).is_file():
-            fail(f"there is no file {place or target}")
+        place, _ = split(target)
+        if place.endswith(".py") and not Path(place).is_file():
+            fail(f"there is no file {place}")
         return [sys.executable, "-m", "mcpkit", "run", target]
     try:
         command = shlex.split(target)
@@ -106,9 +106,9 @@ async def connected(target: str, **options: Any) -> AsyncGenerator[Client, None]
             gone; that has been said, in one line, with exit code 2.
     """
     where = target if is_url(target) else command_for(target)
-    if is_python(target) and options.get("probe_timeout", _PROBE) >= _PROBE:
-        # It is mcpkit's own: if it says nothing yet, it is being imported.
-        options["probe_timeout"] = _PATIENCE
+    # If one of mcpkit's own says nothing yet, it is being imported.
+    longest = _PATIENCE if is_python(target) else _PROBE
+    options["probe_timeout"] = min(options.get("timeout") or longest, longest)
     entered = False
     try:
         async with Client(where, name="mcpkit-cli", **options) as client:

@@ -160,7 +160,6 @@ class Reach:
             self._options["env"] = _environment(self.env)
         if self.timeout is not None:
             self._options["timeout"] = self.timeout
-            self._options["probe_timeout"] = min(self.timeout, 5)
 
     @asynccontextmanager
     async def connected(self, **options: Any) -> AsyncGenerator[Client, None]:

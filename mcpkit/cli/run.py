@@ -13,7 +13,7 @@ import typer
 
 from mcpkit.cli.relayed import follow_relay
 from mcpkit.cli.stderr import never_block
-from mcpkit.cli.target import TargetError, load_app
+from mcpkit.cli.target import TargetError, load_app, split
 from mcpkit.cli.terminal import fail
 from mcpkit.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit.server import log
@@ -168,9 +168,9 @@ def _serve_anew(target: str, streams: ProtocolStreams, debug: bool) -> int:
     from mcpkit.cli.reload import serve_anew
     from mcpkit.cli.supervise import Watched
 
-    files = [Path(each) for each in (target, target.rpartition(":")[0]) if each.endswith(".py")]
-    if files and not any(each.is_file() for each in files):
-        fail(f"there is no file {files[-1]}")  # rather than wait for one that is misspelt
+    place, _ = split(target)
+    if place.endswith(".py") and not Path(place).is_file():
+        fail(f"there is no file {place}")  # rather than wait for one that is misspelt
     if os.isatty(streams.reader):
         typer.echo(
             f"{target} waits for a client on standard input, and starts anew when a file changes; "
@@ -221,9 +221,8 @@ def _supervise(
 
 def _folder_of(target: str) -> Path:
     """Where the files are that an app may be made of."""
-    place = target.rpartition(":")[0]
-    file = next((Path(each) for each in (target, place) if Path(each).is_file()), None)
-    if file is None:
+    file = Path(split(target)[0])
+    if not file.is_file():
         return Path.cwd()
     folder = file.resolve().parent
     while (folder / "__init__.py").is_file():

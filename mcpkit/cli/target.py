@@ -16,7 +16,7 @@ from mcpkit import define
 from mcpkit.app import MCPKit
 from mcpkit.errors import RegistrationError
 
-__all__ = ["TargetError", "load_app"]
+__all__ = ["TargetError", "load_app", "split"]
 
 _NOT_THE_AUTHORS: Final = ("<frozen", str(Path(define.__file__).parent))
 
@@ -41,7 +41,7 @@ def load_app(target: str) -> MCPKit[Any]:
         TargetError: There is no such file, module or app, there are several, or it cannot be
             imported. The cause is the exception of the module, if there is one.
     """
-    place, name = _split(target)
+    place, name = split(target)
     module = _import(place)
     if name is not None:
         return _named(module, name, place)
@@ -61,7 +61,8 @@ def load_app(target: str) -> MCPKit[Any]:
     return _from_marks(module, place)
 
 
-def _split(target: str) -> tuple[str, str | None]:
+def split(target: str) -> tuple[str, str | None]:
+    """The file or module that a target names, and the app in it; None if it names no app."""
     place, separator, name = target.rpartition(":")
     # A colon may also belong to a Windows drive.
     if not separator or not name.isidentifier() or Path(target).exists():

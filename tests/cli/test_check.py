@@ -241,7 +241,7 @@ def test_the_exit_code_says_whether_it_is_good_enough(
         (["no-such-command"], "no file, module, command or URL"),
         (["good.py", "--ignore", "DESK"], "no rule's id begins with 'DESK'"),
         (["good.py", "--fail-on", "warnings"], "--fail-on warnings: use one of error, warning"),
-        (["good.py", "--header", "nonsense"], "write it as 'Name: value'"),
+        (["http://127.0.0.1:1/mcp", "--header", "nonsense"], "write it as 'Name: value'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

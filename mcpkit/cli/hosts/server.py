@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import mcpkit
 from mcpkit.cli.connect import command_for, is_python
 from mcpkit.cli.hosts.host import Launch, Remote, Unfit
+from mcpkit.cli.target import split
 from mcpkit.client import is_url
 
 __all__ = ["named_by", "server_at"]
@@ -63,7 +64,7 @@ def server_at(
         program, *args = command_for(target)
         return Launch(command=_program(program), args=[*map(_wherever, args)], env=env)
     command_for(target)
-    place, name = _split(target)
+    place, name = split(target)
     if place.endswith(".py"):
         place = os.path.abspath(place)
     served = f"{place}:{name}" if name else place
@@ -79,13 +80,6 @@ def server_at(
         given = [env["PYTHONPATH"]] if "PYTHONPATH" in env else []
         env = {**env, "PYTHONPATH": os.pathsep.join([*given, *folders])}
     return Launch(command=sys.executable, args=["-m", "mcpkit", "run", served], env=env)
-
-
-def _split(target: str) -> tuple[str, str]:
-    place, _, name = target.rpartition(":")
-    # A colon may also belong to a Windows drive.
-    named = bool(place) and name.isidentifier() and not Path(target).exists()
-    return (place, name) if named else (target, "")
 
 
 def _program(name: str) -> str:
@@ -194,7 +188,7 @@ def named_by(target: str, server: Launch | Remote, *, uv: bool, anyway: bool) ->
     if isinstance(server, Remote):
         parts = urlsplit(server.url)
         return "-".join(filter(None, [parts.hostname, str(parts.port or "")]))
-    place = _split(target)[0]
+    place = split(target)[0]
     if not is_python(target):
         stem = Path(server.command).stem
         if stem.lower() in _RUNNERS or re.fullmatch(r"python[\d.]+", stem):

@@ -24,7 +24,7 @@ __all__ = [
     "session_token",
 ]
 
-LEGACY: Final = {each.version.encode(): each for each in HANDSHAKE}
+LEGACY: Final = frozenset(each.version.encode() for each in HANDSHAKE)
 _MODERN: Final = frozenset(each.version.encode() for each in PER_REQUEST)
 TOO_LONG: Final = "The body is longer than %d bytes (the server's setting is max_body)"
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
+import anyio
 import pytest
 
 from mcpkit import MCPKit
@@ -16,6 +18,7 @@ from mcpkit.transports.http.guard import Guard
 from mcpkit.transports.http.heads import Heads
 from tests.transports.http.attack import Raw, post_head
 from tests.transports.http.wire import (
+    JSON,
     LEGACY,
     MODERN,
     SILENCE,
@@ -312,28 +315,33 @@ def test_the_long_names_of_headers_are_not_remembered() -> None:
     assert len(heads._known) == 0
 
 
-def test_what_was_begun_counts_among_the_requests_at_once(host: Host) -> None:
-    stage = Stage()
+@taken
+def test_what_is_begun_counts_at_once_among_the_requests() -> None:
+    """And not from the first step of a task on, before which any number could be begun."""
     app = MCPKit("few")
 
     @app.tool
-    async def wait(name: str) -> str:
-        await stage.wait(name)
-        return name
+    async def wait() -> None:
+        await anyio.sleep_forever()
 
-    site = host.serve(app, stage, max_requests=2)
-    lines = [Line(site) for _ in range(4)]
-    lines[0].ask(announced(0, "server/discover"))
-    for number, line in enumerate(lines[:2]):
-        line.raw.send(line.text(line.message("wait", name=f"n{number}")))
-        stage.expect("begun", f"n{number}")
-    for line in lines[2:]:
-        assert line.ask(line.message("wait", name="more"))[0]["status"].startswith("503")
-    for number, line in enumerate(lines[:2]):
-        stage.release(f"n{number}")
-        assert line.answer()[0]["status"] == "200 OK"
-    for line in lines:
-        line.raw.socket.close()
+    asgi = app.asgi(loopback=True, max_requests=2)
+    message = announced(1, "tools/call", name="wait", arguments={})
+    headers = [
+        (b"content-type", JSON.encode()),
+        (b"mcp-protocol-version", MODERN.encode()),
+        (b"mcp-method", b"tools/call"),
+        (b"mcp-name", b"wait"),
+    ]
+
+    async def main() -> list[bool]:
+        async with app.running(), asgi.runtime.hold():
+            await asgi._endpoint.serving()
+            answer = asgi.shortcuts[b"/mcp"]
+            body = json.dumps(message).encode()
+            scope = {"headers": headers, "server": None}
+            return [answer(scope, body) is not None for _ in range(3)]
+
+    assert asyncio.run(main()) == [True, True, False]
 
 
 def test_other_endpoints_at_the_path_are_left_alone() -> None:
