@@ -13,7 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.transports.processes import TIMEOUT, environment
+from tests.transports.processes import (
+    TIMEOUT,
+    environment,
+)
 
 __all__ = ["ELICITING", "MCPKIT", "OFFERING", "Ended", "Step", "at_terminal", "mcpkit", "one_line"]
 

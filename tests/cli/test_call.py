@@ -19,7 +19,9 @@ from tests.cli.commands import (
     one_line,
 )
 from tests.transports.http.plain import serving
-from tests.transports.processes import until
+from tests.transports.processes import (
+    until,
+)
 
 PNG = b"\x89PNG\r\n\x1a\npixels"
 

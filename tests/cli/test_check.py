@@ -14,7 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.transports.processes import REPOSITORY, TIMEOUT, environment, started
+from tests.transports.processes import (
+    REPOSITORY,
+    TIMEOUT,
+    environment,
+    started,
+)
 
 CHECK = [sys.executable, "-m", "mcpkit", "check"]
 

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from mcpkit.cli.commands import COMMANDS
-from tests.transports.processes import TIMEOUT, environment
+from tests.transports.processes import (
+    TIMEOUT,
+    environment,
+)
 
 MCPKIT = [sys.executable, "-m", "mcpkit"]
 

@@ -263,7 +263,10 @@ def test_a_reader_that_leaves_early(tmp_path: Path) -> None:
     """As ``mcpkit inspect server.py | head -1``."""
     import subprocess
 
-    from tests.transports.processes import TIMEOUT, environment
+    from tests.transports.processes import (
+        TIMEOUT,
+        environment,
+    )
 
     with (tmp_path / "stderr").open("w+") as stderr:
         process = subprocess.Popen(

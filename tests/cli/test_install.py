@@ -15,7 +15,10 @@ import pytest
 
 from mcpkit import Client
 from mcpkit.cli.hosts import HOSTS
-from tests.transports.processes import TIMEOUT, environment
+from tests.transports.processes import (
+    TIMEOUT,
+    environment,
+)
 
 INSTALL = [sys.executable, "-m", "mcpkit", "install"]
 SERVER = (

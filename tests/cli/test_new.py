@@ -11,7 +11,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from mcpkit.cli import new
-from tests.transports.processes import TIMEOUT, environment
+from tests.transports.processes import (
+    TIMEOUT,
+    environment,
+)
 
 NEW = [sys.executable, "-m", "mcpkit", "new"]
 

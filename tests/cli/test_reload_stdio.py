@@ -14,17 +14,19 @@ import pytest
 
 from mcpkit.cli.relay import Relay, Version
 from mcpkit.testing import REVISIONS, TestClient
+from tests.messages import (
+    MODERN,
+    Message,
+    cancelled,
+    request,
+)
 from tests.transports.processes import (
     LEGACY,
-    MODERN,
     REPOSITORY,
     TIMEOUT,
-    Message,
     Process,
     call,
-    cancelled,
     modern,
-    request,
     started,
     until,
 )

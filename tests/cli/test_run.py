@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.transports.processes import TIMEOUT, call, environment, modern, started
+from tests.transports.processes import (
+    TIMEOUT,
+    call,
+    environment,
+    modern,
+    started,
+)
 
 RUN = [sys.executable, "-m", "mcpkit", "run"]
 SERVER = (

@@ -16,7 +16,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.transports.http.plain import RUN, Server, serving
-from tests.transports.processes import TIMEOUT, call, environment, started
+from tests.transports.processes import (
+    TIMEOUT,
+    call,
+    environment,
+    started,
+)
 
 SERVER = (
     "from mcpkit import MCPKit\n"

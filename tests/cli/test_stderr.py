@@ -16,7 +16,14 @@ from typing import IO, Any
 import pytest
 
 from mcpkit.cli import stderr
-from tests.transports.processes import TIMEOUT, Process, call, environment, started, until
+from tests.transports.processes import (
+    TIMEOUT,
+    Process,
+    call,
+    environment,
+    started,
+    until,
+)
 
 COMMAND = [sys.executable, "-m", "mcpkit", "run", "server.py"]
 SERVER = """

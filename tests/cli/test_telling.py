@@ -6,7 +6,9 @@ import anyio
 import pytest
 
 from mcpkit.cli.telling import Patience
-from tests.transports.processes import TIMEOUT
+from tests.transports.processes import (
+    TIMEOUT,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,12 @@ from typing import Any
 import uvicorn
 
 from mcpkit import Context, MCPKit, SyncContext
-from tests.transports.http.wire import PATIENCE, Host, Site, Stage
+from tests.transports.http.wire import (
+    PATIENCE,
+    Host,
+    Site,
+    Stage,
+)
 
 __all__ = ["Address", "Diary", "make_app", "served", "variable"]
 

@@ -18,8 +18,17 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from mcpkit import MCPKit
+from tests.messages import (
+    announced,
+    called,
+    initialize,
+)
 from tests.mounting.serving import Diary, make_app, served, variable
-from tests.transports.http.wire import JSON, PATIENCE, Stage, announced, called, initialize
+from tests.transports.http.wire import (
+    JSON,
+    PATIENCE,
+    Stage,
+)
 
 Build = Callable[[MCPKit[Any]], Any]
 

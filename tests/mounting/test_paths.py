@@ -15,8 +15,17 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route, Router
 
 from mcpkit import MCPKit
+from tests.messages import (
+    LEGACY,
+    initialize,
+)
 from tests.mounting.serving import make_app, served
-from tests.transports.http.wire import EVENTS, JSON, LEGACY, PATIENCE, Site, initialize
+from tests.transports.http.wire import (
+    EVENTS,
+    JSON,
+    PATIENCE,
+    Site,
+)
 
 Build = Callable[..., Any]
 

@@ -19,8 +19,16 @@ from starlette.routing import Mount
 
 from mcpkit import Context, MCPKit
 from mcpkit.http import HttpRequest
+from tests.messages import (
+    initialize,
+)
 from tests.mounting.serving import Diary, make_app, served, variable
-from tests.transports.http.wire import EVENTS, JSON, Site, Stage, initialize
+from tests.transports.http.wire import (
+    EVENTS,
+    JSON,
+    Site,
+    Stage,
+)
 
 HANDLERS = ["look", "look_in_thread"]
 Next = Callable[[Request], Awaitable[Response]]

@@ -16,7 +16,13 @@ from pathlib import Path
 import pytest
 
 from tests.mounting.serving import Address
-from tests.transports.http.wire import EVENTS, JSON, PATIENCE, Exchange, Site
+from tests.transports.http.wire import (
+    EVENTS,
+    JSON,
+    PATIENCE,
+    Exchange,
+    Site,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
 

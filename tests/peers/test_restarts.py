@@ -13,7 +13,9 @@ import pytest
 from tests.peers.installed import copy_scripts, require
 from tests.peers.test_peers import FOLDERS, HANDSHAKES, MODES, SERVER, command_of
 from tests.transports.http.plain import serving
-from tests.transports.processes import until
+from tests.transports.processes import (
+    until,
+)
 
 pytestmark = pytest.mark.peers
 

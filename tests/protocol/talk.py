@@ -7,26 +7,14 @@ from typing import Any, Final, TypeVar
 
 from hypothesis import HealthCheck, settings
 
-from mcpkit.protocol.connection import (
-    CAPABILITIES_KEY,
-    VERSION_KEY,
-    Connection,
-    Event,
-    Refused,
-    Request,
-    State,
-)
+from mcpkit.protocol.connection import Connection, Event, Refused, Request, State
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Revision
-from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISIONS
+from mcpkit.protocol.revisions import BY_VERSION, PER_REQUEST, REVISIONS
+from tests.messages import Message, announced, initialize, notification, request
 
-VERSIONS: Final = [each.version for each in REVISIONS]
-LEGACY: Final = [each.version for each in HANDSHAKE]
 MODERN: Final = [each.version for each in PER_REQUEST]
-NEWEST_LEGACY: Final = LEGACY[-1]
 WITHOUT_BATCHES: Final = [each.version for each in REVISIONS if not each.batching]
-BATCHES: Final = "2025-03-26"
-CLIENT: Final = {"name": "a client", "version": "1"}
 
 calm: Final = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """For generated messages: a busy machine is no reason to fail."""
@@ -38,37 +26,7 @@ def text(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-def request(id: object, method: str, params: object = None) -> dict[str, Any]:
-    message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
-    return message if params is None else message | {"params": params}
-
-
-def notification(method: str, params: object = None) -> dict[str, Any]:
-    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-    return message if params is None else message | {"params": params}
-
-
-def cancellation(id: object, **members: object) -> dict[str, Any]:
-    return notification("notifications/cancelled", {"requestId": id, **members})
-
-
-def initialize(id: object, version: object, **members: object) -> dict[str, Any]:
-    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT}
-    return request(id, "initialize", params | members)
-
-
-def meta(version: str = MODERN[-1], **members: object) -> dict[str, Any]:
-    return {VERSION_KEY: version, CAPABILITIES_KEY: {}} | members
-
-
-def announced(
-    id: object, method: str, version: str = MODERN[-1], **params: object
-) -> dict[str, Any]:
-    """A request that carries its version and capabilities itself."""
-    return request(id, method, {"_meta": meta(version), **params})
-
-
-def ask(version: str, id: object, method: str = "tools/list", **params: object) -> dict[str, Any]:
+def ask(version: str, id: object, method: str = "tools/list", **params: object) -> Message:
     """A request in the manner of a revision."""
     if BY_VERSION[version].handshake:
         return request(id, method, params or None)
@@ -79,7 +37,7 @@ def opened(version: str) -> Connection:
     """A connection ready for requests of a revision."""
     connection = Connection()
     if BY_VERSION[version].handshake:
-        hello = one(connection, initialize("hello", version), Request)
+        hello = one(connection, initialize(version, "hello"), Request)
         connection.send_result(hello, b"")
         connection.receive(text(notification("notifications/initialized")))
         assert connection.state is State.OPEN

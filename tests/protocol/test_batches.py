@@ -19,14 +19,16 @@ from mcpkit.protocol.connection import (
     Refused,
     Request,
 )
-from tests.protocol.talk import (
+from tests.messages import (
     BATCHES,
     announced,
-    cancellation,
+    cancelled,
     initialize,
     notification,
-    opened,
     request,
+)
+from tests.protocol.talk import (
+    opened,
     text,
 )
 from tests.schemas import check
@@ -118,7 +120,7 @@ def test_a_request_beside_a_batch_is_answered_alone(connection: Connection) -> N
     "parts",
     [
         [PROGRESS],
-        [PROGRESS, notification("notifications/invented"), cancellation(9)],
+        [PROGRESS, notification("notifications/invented"), cancelled(9)],
         [ANSWER, ANSWER],
         [PROGRESS, ANSWER],
     ],
@@ -235,7 +237,7 @@ def test_an_id_twice_in_a_batch_is_served_once(connection: Connection) -> None:
 
 def test_initialize_in_a_batch_refuses_every_request_in_it(connection: Connection) -> None:
     """MSG-10, ERR-5; -32600."""
-    parts = [request(1, "ping"), PROGRESS, initialize(2, BATCHES), request(None, "ping")]
+    parts = [request(1, "ping"), PROGRESS, initialize(BATCHES, 2), request(None, "ping")]
     events = connection.receive(text(parts))
     assert requests(events) == []
     (sent,) = texts(events)
@@ -254,7 +256,7 @@ def test_initialize_without_an_id_in_a_batch_is_not_answered(connection: Connect
 def test_a_cancelled_part_is_missing_from_the_answers(connection: Connection) -> None:
     """CANC-4, MSG-12."""
     first, second = requests(connection.receive(text([request(1, "ping"), request(2, "ping")])))
-    connection.receive(text(cancellation(1)))
+    connection.receive(text(cancelled(1)))
     assert connection.forget(first) is None
     assert ids(connection.send_result(second, b"")) == [2]
 
@@ -263,7 +265,7 @@ def test_cancelling_the_last_part_sends_the_other_answers(connection: Connection
     """CANC-4, MSG-12."""
     first, second = requests(connection.receive(text([request(1, "ping"), request(2, "ping")])))
     assert connection.send_result(first, b"") is None
-    connection.receive(text(cancellation(2)))
+    connection.receive(text(cancelled(2)))
     assert ids(connection.forget(second)) == [1]
 
 
@@ -273,7 +275,7 @@ def test_a_late_result_of_a_cancelled_part_sends_the_other_answers(
     """CANC-4, MSG-12: whoever missed the cancellation completes the batch all the same."""
     first, second = requests(connection.receive(text([request(1, "ping"), request(2, "ping")])))
     assert connection.send_result(first, b"") is None
-    connection.receive(text(cancellation(2)))
+    connection.receive(text(cancelled(2)))
     assert ids(connection.send_result(second, b"")) == [1]
 
 
@@ -282,7 +284,7 @@ def test_a_cancelled_part_counts_once(connection: Connection) -> None:
     first, second, third = requests(
         connection.receive(text([request(id, "ping") for id in (1, 2, 3)]))
     )
-    connection.receive(text(cancellation(1)))
+    connection.receive(text(cancelled(1)))
     for _ in range(3):
         assert connection.forget(first) is None
         assert connection.send_result(first, b"") is None
@@ -296,19 +298,19 @@ def test_a_batch_of_which_every_part_is_cancelled_is_not_answered(
     """CANC-4, MSG-12."""
     parts = requests(connection.receive(text([request(1, "ping"), request(2, "ping")])))
     for part in parts:
-        connection.receive(text(cancellation(part.id)))
+        connection.receive(text(cancelled(part.id)))
         assert connection.forget(part) is None
 
 
 def test_a_part_may_be_cancelled_within_its_batch(connection: Connection) -> None:
     """CANC-4, MSG-12."""
-    first, second, cancelled = connection.receive(
-        text([request(1, "ping"), request(2, "ping"), cancellation(1)])
+    first, second, gone = connection.receive(
+        text([request(1, "ping"), request(2, "ping"), cancelled(1)])
     )
     assert isinstance(first, Request)
     assert isinstance(second, Request)
-    assert isinstance(cancelled, Cancelled)
-    assert cancelled.request is first
+    assert isinstance(gone, Cancelled)
+    assert gone.request is first
     connection.forget(first)
     assert ids(connection.send_result(second, b"")) == [2]
 

@@ -22,25 +22,27 @@ from mcpkit.protocol.connection import (
     State,
 )
 from mcpkit.protocol.revisions import HANDSHAKE
-from tests.protocol.talk import (
+from tests.messages import (
     BATCHES,
     CLIENT,
     LEGACY,
-    MODERN,
-    NEWEST_LEGACY,
+    NEWEST,
     VERSIONS,
-    WITHOUT_BATCHES,
     announced,
-    ask,
-    calm,
-    cancellation,
+    cancelled,
     initialize,
     meta,
     notification,
+    request,
+)
+from tests.protocol.talk import (
+    MODERN,
+    WITHOUT_BATCHES,
+    ask,
+    calm,
     one,
     opened,
     refusal,
-    request,
     revision,
     started,
     text,
@@ -96,7 +98,7 @@ def test_an_array_is_refused_where_batches_do_not_exist(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "message", [[], [request(1, "ping")], [initialize(1, BATCHES)]], ids=["empty", "ping", "hello"]
+    "message", [[], [request(1, "ping")], [initialize(BATCHES, 1)]], ids=["empty", "ping", "hello"]
 )
 def test_an_array_before_the_handshake_is_refused(message: object) -> None:
     """MSG-10, MSG-11; -32600."""
@@ -232,7 +234,7 @@ def test_nothing_that_resembles_messages_makes_receive_raise(
 def test_a_version_that_is_supported_is_agreed_on(version: str) -> None:
     """LIFE-2."""
     connection = Connection()
-    hello = one(connection, initialize(1, version), Request)
+    hello = one(connection, initialize(version, 1), Request)
     assert connection.revision is hello.revision is revision(version)
 
 
@@ -241,15 +243,15 @@ def test_a_version_that_is_supported_is_agreed_on(version: str) -> None:
 )
 def test_any_other_version_yields_the_newest_with_a_handshake(version: str) -> None:
     """LIFE-3, LIFE-4."""
-    hello = one(Connection(), initialize(1, version), Request)
-    assert hello.revision.version == NEWEST_LEGACY
+    hello = one(Connection(), initialize(version, 1), Request)
+    assert hello.revision.version == NEWEST
 
 
 def test_the_handshake_goes_through_three_states() -> None:
     """LIFE-1."""
     connection = Connection()
     states = [connection.state]
-    hello = one(connection, initialize(1, NEWEST_LEGACY), Request)
+    hello = one(connection, initialize(NEWEST, 1), Request)
     states.append(connection.state)
     connection.send_result(hello, b"")
     states.append(connection.state)
@@ -262,16 +264,16 @@ def test_the_handshake_goes_through_three_states() -> None:
 def test_the_handshake_tells_who_the_client_is() -> None:
     capabilities = {"roots": {"listChanged": True}, "invented": {}}
     connection = Connection()
-    hello = one(connection, initialize(1, NEWEST_LEGACY, capabilities=capabilities), Request)
+    hello = one(connection, initialize(NEWEST, 1, capabilities=capabilities), Request)
     assert hello.client == connection.client == ClientFacts(capabilities, CLIENT)
-    assert started(connection, NEWEST_LEGACY, 2).client is connection.client
+    assert started(connection, NEWEST, 2).client is connection.client
 
 
 @pytest.mark.parametrize("version", LEGACY)
 def test_a_request_between_the_answer_and_the_notification_is_served(version: str) -> None:
     """LIFE-7: clients race."""
     connection = Connection()
-    one(connection, initialize(1, version), Request)
+    one(connection, initialize(version, 1), Request)
     assert started(connection, version, 2).revision.version == version
 
 
@@ -293,7 +295,7 @@ def test_ping_is_served_before_the_handshake() -> None:
 def test_ping_is_served_during_and_after_the_handshake(version: str) -> None:
     """PING-1."""
     connection = Connection()
-    hello = one(connection, initialize(1, version), Request)
+    hello = one(connection, initialize(version, 1), Request)
     assert one(connection, request(2, "ping"), Request).known.operation == "ping"
     connection.send_result(hello, b"")
     connection.receive(text(notification("notifications/initialized")))
@@ -304,7 +306,7 @@ def test_ping_is_served_during_and_after_the_handshake(version: str) -> None:
 def test_a_second_initialize_is_an_invalid_request(version: str) -> None:
     """LIFE-11; -32600."""
     connection = opened(version)
-    assert refusal(connection, initialize("again", "2024-11-05")) == (-32600, "again")
+    assert refusal(connection, initialize("2024-11-05", "again")) == (-32600, "again")
     assert connection.revision is revision(version)
     assert connection.state is State.OPEN
 
@@ -312,23 +314,23 @@ def test_a_second_initialize_is_an_invalid_request(version: str) -> None:
 def test_a_second_initialize_is_refused_while_the_first_runs() -> None:
     """LIFE-11; -32600."""
     connection = Connection()
-    one(connection, initialize(1, NEWEST_LEGACY), Request)
-    assert refusal(connection, initialize(2, NEWEST_LEGACY)) == (-32600, 2)
+    one(connection, initialize(NEWEST, 1), Request)
+    assert refusal(connection, initialize(NEWEST, 2)) == (-32600, 2)
 
 
 MALFORMED_HELLO: dict[str, dict[str, Any]] = {
     "no version": {"capabilities": {}, "clientInfo": {}},
     "a number as version": {"protocolVersion": 2, "capabilities": {}, "clientInfo": {}},
     "a list as version": {"protocolVersion": [], "capabilities": {}, "clientInfo": {}},
-    "no capabilities": {"protocolVersion": NEWEST_LEGACY, "clientInfo": {}},
+    "no capabilities": {"protocolVersion": NEWEST, "clientInfo": {}},
     "a list of capabilities": {
-        "protocolVersion": NEWEST_LEGACY,
+        "protocolVersion": NEWEST,
         "capabilities": [],
         "clientInfo": {},
     },
-    "no client info": {"protocolVersion": NEWEST_LEGACY, "capabilities": {}},
+    "no client info": {"protocolVersion": NEWEST, "capabilities": {}},
     "a name as client info": {
-        "protocolVersion": NEWEST_LEGACY,
+        "protocolVersion": NEWEST,
         "capabilities": {},
         "clientInfo": "me",
     },
@@ -341,7 +343,7 @@ def test_a_malformed_initialize_may_be_tried_again(params: dict[str, Any]) -> No
     connection = Connection()
     assert refusal(connection, request(1, "initialize", params)) == (-32602, 1)
     assert connection.state is State.NEW
-    assert one(connection, initialize(1, NEWEST_LEGACY), Request).method == "initialize"
+    assert one(connection, initialize(NEWEST, 1), Request).method == "initialize"
 
 
 def test_a_session_can_be_taken_up_where_it_was_left() -> None:
@@ -350,7 +352,7 @@ def test_a_session_can_be_taken_up_where_it_was_left() -> None:
     assert connection.state is State.OPEN
     taken = one(connection, request(1, "tools/list"), Request)
     assert (taken.revision, taken.client) == (HANDSHAKE[0], client)
-    assert refusal(connection, initialize(2, NEWEST_LEGACY)) == (-32600, 2)
+    assert refusal(connection, initialize(NEWEST, 2)) == (-32600, 2)
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -360,7 +362,7 @@ def test_a_session_can_be_taken_up_where_it_was_left() -> None:
 def test_every_method_of_a_revision_is_served(version: str) -> None:
     for method, known in revision(version).methods.items():
         connection = Connection() if method == "initialize" else opened(version)
-        message = initialize(1, version) if method == "initialize" else ask(version, 1, method)
+        message = initialize(version, 1) if method == "initialize" else ask(version, 1, method)
         event = one(connection, message, Request)
         assert (event.method, event.known, event.revision) == (method, known, revision(version))
 
@@ -525,7 +527,7 @@ def test_a_request_can_be_cancelled(version: str) -> None:
     """CANC-1."""
     connection = opened(version)
     asked = started(connection, version, 1)
-    event = one(connection, cancellation(1, reason="late"), Cancelled)
+    event = one(connection, cancelled(1, reason="late"), Cancelled)
     assert (event.request, event.reason) == (asked, "late")
 
 
@@ -535,15 +537,15 @@ def test_a_reason_that_is_no_text_is_ignored(version: str, reason: object) -> No
     """CANC-2."""
     connection = opened(version)
     started(connection, version, 1)
-    assert one(connection, cancellation(1, reason=reason), Cancelled).reason is None
+    assert one(connection, cancelled(1, reason=reason), Cancelled).reason is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_answer_never_follows_a_cancellation(version: str) -> None:
+def test_an_answer_never_follows_a_cancelled(version: str) -> None:
     """CANC-1, CANC-4."""
     connection = opened(version)
     asked = started(connection, version, 1)
-    one(connection, cancellation(1), Cancelled)
+    one(connection, cancelled(1), Cancelled)
     assert not connection.is_in_flight(asked)
     assert connection.send_result(asked, b"") is None
     assert connection.send_error(asked, InternalError("no")) is None
@@ -555,7 +557,7 @@ def test_an_answer_never_follows_a_cancellation_even_if_its_id_is_used_again(ver
     """CANC-4, MSG-4."""
     connection = opened(version)
     asked = started(connection, version, 1)
-    one(connection, cancellation(1), Cancelled)
+    one(connection, cancelled(1), Cancelled)
     again = started(connection, version, 1)
     assert connection.send_result(asked, b'"old":1') is None
     assert connection.send_error(asked, InternalError("no")) is None
@@ -567,7 +569,7 @@ def test_forgetting_a_cancelled_request_leaves_alone_who_uses_its_id_now(version
     """MSG-4."""
     connection = opened(version)
     asked = started(connection, version, 1)
-    one(connection, cancellation(1), Cancelled)
+    one(connection, cancelled(1), Cancelled)
     again = started(connection, version, 1)
     connection.forget(asked)
     assert connection.is_in_flight(again)
@@ -588,7 +590,7 @@ def test_cancelling_what_does_not_run_is_ignored(version: str) -> None:
     connection.send_result(started(connection, version, 1), b"")
     started(connection, version, 2)
     for id in (1, 3, "2"):
-        one(connection, cancellation(id), Dropped)
+        one(connection, cancelled(id), Dropped)
 
 
 @pytest.mark.parametrize(
@@ -609,8 +611,8 @@ def test_a_malformed_cancellation_is_ignored(version: str, params: object) -> No
 def test_initialize_cannot_be_cancelled(version: str) -> None:
     """LIFE-9."""
     connection = Connection()
-    hello = one(connection, initialize(1, version), Request)
-    one(connection, cancellation(1), Dropped)
+    hello = one(connection, initialize(version, 1), Request)
+    one(connection, cancelled(1), Dropped)
     assert connection.send_result(hello, b"") is not None
 
 
@@ -678,7 +680,7 @@ def test_the_client_may_use_the_ids_that_we_use(version: str) -> None:
 )
 def test_an_error_from_the_client_is_an_exception(code: int, kind: type[ProtocolError]) -> None:
     body = {"code": code, "message": "User rejected", "data": [1]}
-    connection = opened(NEWEST_LEGACY)
+    connection = opened(NEWEST)
     answer = one(connection, {"jsonrpc": "2.0", "id": 1, "error": body}, Answer)
     assert answer.result is None
     assert type(answer.error) is kind

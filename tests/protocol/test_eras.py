@@ -23,21 +23,23 @@ from mcpkit.protocol.connection import (
     State,
 )
 from mcpkit.types import LOG_LEVELS
-from tests.protocol.talk import (
+from tests.messages import (
     LEGACY,
-    MODERN,
-    NEWEST_LEGACY,
+    NEWEST,
     VERSIONS,
     announced,
-    ask,
-    cancellation,
+    cancelled,
     initialize,
     meta,
     notification,
+    request,
+)
+from tests.protocol.talk import (
+    MODERN,
+    ask,
     one,
     opened,
     refusal,
-    request,
     revision,
     started,
 )
@@ -240,7 +242,7 @@ def test_discovery_may_come_before_a_handshake(where: str) -> None:
     probe = one(connection, announced("probe", "server/discover"), Request)
     assert connection.send_result(probe, b"") is not None
     if where == NEW:
-        one(connection, initialize(1, NEWEST_LEGACY), Request)
+        one(connection, initialize(NEWEST, 1), Request)
         assert connection.state is State.OPENING
 
 
@@ -249,14 +251,14 @@ def test_a_refused_probe_does_not_prevent_a_handshake(where: str) -> None:
     connection = start(where)
     refusal(connection, announced("probe", "server/discover", "2099-01-01"))
     if where == NEW:
-        one(connection, initialize(1, NEWEST_LEGACY), Request)
+        one(connection, initialize(NEWEST, 1), Request)
     assert connection.revision is not None
 
 
 def test_an_announced_request_is_served_during_the_handshake(where: str) -> None:
     """ERA-4."""
     connection = Connection()
-    one(connection, initialize(1, where if where in LEGACY else NEWEST_LEGACY), Request)
+    one(connection, initialize(where, 1 if where in LEGACY else NEWEST), Request)
     assert started(connection, MODERN[-1], 2).revision.version == MODERN[-1]
 
 
@@ -273,8 +275,8 @@ def test_an_announced_request_does_not_open_a_session(where: str) -> None:
 def test_each_era_sees_the_capabilities_of_its_own(where: str) -> None:
     """ERA-4, META-3."""
     connection = Connection()
-    version = where if where in LEGACY else NEWEST_LEGACY
-    hello = initialize(1, version, capabilities={"sampling": {}})
+    version = where if where in LEGACY else NEWEST
+    hello = initialize(version, 1, capabilities={"sampling": {}})
     connection.send_result(one(connection, hello, Request), b"")
     modern = started(connection, MODERN[-1], 2)
     legacy = started(connection, version, 3)
@@ -285,7 +287,7 @@ def test_both_eras_share_one_space_of_ids(where: str) -> None:
     """MSG-4; -32600."""
     connection = start(where)
     asked = started(connection, MODERN[-1], 1)
-    other = NEWEST_LEGACY if where == NEW else where
+    other = NEWEST if where == NEW else where
     second = request(1, "ping") if where == NEW else ask(other, 1)
     assert refusal(connection, second) == (-32600, 1)
     assert connection.send_result(asked, b"") is not None
@@ -295,7 +297,7 @@ def test_a_cancellation_finds_a_request_of_the_modern_era(where: str) -> None:
     """ERA-3, CANC-4."""
     connection = start(where)
     asked = started(connection, MODERN[-1], 1)
-    assert one(connection, cancellation(1), Cancelled).request is asked
+    assert one(connection, cancelled(1), Cancelled).request is asked
     assert connection.send_result(asked, b"") is None
 
 
@@ -304,7 +306,7 @@ def test_a_cancellation_finds_requests_of_either_era_and_only_those_it_names(whe
     connection = start(where)
     modern = started(connection, MODERN[-1], "modern")
     legacy = one(connection, request("legacy", "ping"), Request)
-    assert one(connection, cancellation("legacy"), Cancelled).request is legacy
+    assert one(connection, cancelled("legacy"), Cancelled).request is legacy
     assert connection.is_in_flight(modern)
     assert connection.send_result(modern, b"") is not None
     assert connection.send_result(legacy, b"") is None

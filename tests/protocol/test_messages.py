@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from mcpkit.errors import InvalidParams, InvalidRequest, ParseError, ProtocolError
 from mcpkit.protocol import messages
 from mcpkit.types import UNSET
-from tests.protocol.talk import calm, notification, request
+from tests.messages import (
+    notification,
+    request,
+)
+from tests.protocol.talk import (
+    calm,
+)
 
 JSON = st.recursive(
     st.none()

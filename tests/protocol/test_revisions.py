@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISIONS
-from tests.protocol.talk import VERSIONS, revision
+from tests.messages import (
+    VERSIONS,
+)
+from tests.protocol.talk import (
+    revision,
+)
 from tests.schemas import definitions
 
 # A row for each message from a client, a mark for each revision that has it, oldest first.

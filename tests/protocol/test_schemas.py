@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.protocol.talk import LEGACY, VERSIONS, WITHOUT_BATCHES
+from tests.messages import (
+    LEGACY,
+    VERSIONS,
+)
+from tests.protocol.talk import (
+    WITHOUT_BATCHES,
+)
 from tests.schemas import DATA, check, check_value, definitions
 
 MODERN = "2026-07-28"

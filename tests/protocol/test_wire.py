@@ -25,7 +25,13 @@ from mcpkit.types import (
     TextResourceContents,
     ToolAnnotations,
 )
-from tests.protocol.talk import VERSIONS, calm, revision
+from tests.messages import (
+    VERSIONS,
+)
+from tests.protocol.talk import (
+    calm,
+    revision,
+)
 from tests.protocol.test_messages import JSON
 from tests.schemas import check_value, definitions
 

@@ -16,17 +16,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
+from tests.messages import CLIENT, MODERN, NEWEST, Message, announced, request
+
 __all__ = [
     "LEGACY",
-    "MODERN",
     "REPOSITORY",
     "SERVED",
     "TIMEOUT",
     "Process",
     "call",
-    "cancelled",
     "modern",
-    "request",
     "served",
     "started",
 ]
@@ -36,41 +35,25 @@ SERVED: Final = REPOSITORY / "tests" / "transports" / "served.py"
 TIMEOUT: Final = 20.0
 """Seconds after which a test fails; much more than anything here needs."""
 
-LEGACY: Final = "2025-11-25"
-MODERN: Final = "2026-07-28"
+LEGACY: Final = NEWEST
 _PREFIX: Final = "io.modelcontextprotocol/"
 
-Message: TypeAlias = dict[str, Any]
 Command: TypeAlias = Sequence["str | os.PathLike[str]"]
 Stream: TypeAlias = "int | IO[bytes] | socket.socket"
 Ends: TypeAlias = "tuple[IO[bytes] | None, IO[bytes] | None]"
 
 
-def request(id: int | str, method: str, **params: Any) -> Message:
-    """A request of a client that has made a handshake."""
-    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-
-
 def modern(id: int | str, method: str, *, level: str | None = None, **params: Any) -> Message:
-    """A request that announces itself (META-1)."""
-    meta: Message = {
-        _PREFIX + "protocolVersion": MODERN,
-        _PREFIX + "clientCapabilities": {},
-        _PREFIX + "clientInfo": {"name": "tests", "version": "1"},
-    }
+    """A request that announces itself and its client (META-1)."""
+    meta: Message = {_PREFIX + "clientInfo": CLIENT}
     if level is not None:
         meta[_PREFIX + "logLevel"] = level
-    return request(id, method, **params, _meta=meta)
+    return announced(id, method, **params, _meta=meta)
 
 
 def call(id: int | str, tool: str, /, **arguments: Any) -> Message:
     """A call of a tool, by a request that announces itself."""
     return modern(id, "tools/call", name=tool, arguments=arguments)
-
-
-def cancelled(id: int | str) -> Message:
-    """The notification that a client gives up on a request."""
-    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
 
 
 def environment(**variables: str) -> dict[str, str]:

@@ -18,16 +18,18 @@ from typing import Any
 
 import pytest
 
+from tests.messages import (
+    MODERN,
+    cancelled,
+    request,
+)
 from tests.transports.processes import (
     LEGACY,
-    MODERN,
     SERVED,
     TIMEOUT,
     Process,
     call,
-    cancelled,
     modern,
-    request,
     served,
     sockets,
     started,

@@ -13,13 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.messages import (
+    MODERN,
+    request,
+)
 from tests.transports.processes import (
     LEGACY,
-    MODERN,
     TIMEOUT,
     Process,
     modern,
-    request,
     served,
 )
 

@@ -9,7 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from tests.transports.http.wire import EVENTS, JSON, PATIENCE
+from tests.transports.http.wire import (
+    EVENTS,
+    JSON,
+    PATIENCE,
+)
 
 __all__ = ["Raw", "connect", "eventually", "head", "hostile_headers", "post_head"]
 

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tests.transports.processes import MODERN, TIMEOUT, Message, Process, request, started
+from tests.messages import (
+    MODERN,
+    Message,
+    request,
+)
+from tests.transports.processes import (
+    TIMEOUT,
+    Process,
+    started,
+)
 
 __all__ = ["HANDSHAKES", "RUN", "Answer", "Client", "Events", "Server", "serving"]
 

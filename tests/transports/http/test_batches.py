@@ -6,19 +6,21 @@ from typing import Any
 
 import pytest
 
-from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
+from tests.messages import (
     BATCHES,
-    EVENTS,
-    JSON,
     LEGACY,
-    Site,
-    Talk,
     announced,
     called,
     initialize,
     notification,
     request,
+)
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import (
+    EVENTS,
+    JSON,
+    Site,
+    Talk,
 )
 
 PING = {"jsonrpc": "2.0", "result": {}}

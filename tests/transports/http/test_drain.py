@@ -15,8 +15,17 @@ import pytest
 
 from mcpkit import MCPKit
 from mcpkit.transports.http import Runtime, make_application
+from tests.messages import (
+    MODERN,
+    Message,
+    request,
+)
 from tests.transports.http.plain import RUN, Client, Events, Server, serving
-from tests.transports.processes import LEGACY, MODERN, Message, modern, request, started
+from tests.transports.processes import (
+    LEGACY,
+    modern,
+    started,
+)
 
 PROMPT = 8.0
 """Seconds that are far more than an end takes that waits for nothing, and far less than `LONG`."""

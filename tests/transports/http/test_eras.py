@@ -7,17 +7,19 @@ from typing import Any
 import pytest
 
 from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
-from tests.transports.http.wire import (
-    JSON,
+from tests.messages import (
     LEGACY,
     MODERN,
     NEWEST,
-    Site,
     announced,
     called,
     initialize,
     notification,
     request,
+)
+from tests.transports.http.wire import (
+    JSON,
+    Site,
 )
 
 UNKNOWN = ["2099-01-01", "DRAFT-2026-v1", "1.0", ""]

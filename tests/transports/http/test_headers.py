@@ -9,7 +9,15 @@ import pytest
 from pydantic import BaseModel
 
 from mcpkit import Header, MCPKit, RegistrationError
-from tests.transports.http.wire import LEGACY, Exchange, Host, Site, called
+from tests.messages import (
+    LEGACY,
+    called,
+)
+from tests.transports.http.wire import (
+    Exchange,
+    Host,
+    Site,
+)
 
 
 def wrapped(text: str) -> str:

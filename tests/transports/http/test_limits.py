@@ -17,23 +17,25 @@ from mcpkit import MCPKit
 from mcpkit.http import HttpRequest, HttpSettings
 from mcpkit.transports.http import hub
 from mcpkit.transports.http.guard import RateLimit
-from tests.transports.http.attack import connect, eventually, head, post_head
-from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
+from tests.messages import (
     BATCHES,
-    EVENTS,
-    JSON,
     LEGACY,
     MODERN,
     NEWEST,
-    Exchange,
-    Site,
-    Talk,
     announced,
     called,
     initialize,
     notification,
     request,
+)
+from tests.transports.http.attack import connect, eventually, head, post_head
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import (
+    EVENTS,
+    JSON,
+    Exchange,
+    Site,
+    Talk,
 )
 
 COMPLETE = {"content-type": JSON, "accept": f"{JSON}, {EVENTS}"}

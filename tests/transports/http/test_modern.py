@@ -10,17 +10,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from mcpkit.protocol.connection import CAPABILITIES_KEY, LOG_LEVEL_KEY, SUBSCRIPTION_KEY
-from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
-    EVENTS,
-    JSON,
+from tests.messages import (
     LEGACY,
     MODERN,
-    Site,
     announced,
     called,
     notification,
     request,
+)
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import (
+    EVENTS,
+    JSON,
+    Site,
 )
 
 LOGS = {LOG_LEVEL_KEY: "info"}

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from tests.messages import (
+    LEGACY,
+    NEWEST,
+)
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import EVENTS, JSON, LEGACY, NEWEST, Site
+from tests.transports.http.wire import (
+    EVENTS,
+    JSON,
+    Site,
+)
 
 POLLING = NEWEST
 OTHERS = [version for version in LEGACY if version != POLLING]

@@ -27,18 +27,23 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcpkit import MCPKit
 from mcpkit.transports.http.sockets import bounded
-from tests.transports.http.attack import Raw, connect, eventually, head, hostile_headers, post_head
-from tests.transports.http.wire import (
-    EVENTS,
+from tests.messages import (
     MODERN,
     NEWEST,
-    PATIENCE,
     announced,
     called,
     initialize,
     request,
 )
-from tests.transports.processes import Command, Process
+from tests.transports.http.attack import Raw, connect, eventually, head, hostile_headers, post_head
+from tests.transports.http.wire import (
+    EVENTS,
+    PATIENCE,
+)
+from tests.transports.processes import (
+    Command,
+    Process,
+)
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),

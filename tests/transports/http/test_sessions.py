@@ -11,18 +11,20 @@ import pytest
 
 from mcpkit import MCPKit
 from mcpkit.http import HttpRequest
-from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
+from tests.messages import (
     BATCHES,
     CLIENT,
-    EVENTS,
     LEGACY,
-    Host,
-    Site,
-    Talk,
     initialize,
     notification,
     request,
+)
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import (
+    EVENTS,
+    Host,
+    Site,
+    Talk,
 )
 
 SECRET = {"secret": "the secret of all workers"}

@@ -16,20 +16,22 @@ from mcpkit import MCPKit
 from mcpkit.http import HttpSettings, Scope
 from mcpkit.transports.http.guard import Guard
 from mcpkit.transports.http.heads import Heads
-from tests.transports.http.attack import Raw, post_head
-from tests.transports.http.wire import (
-    JSON,
+from tests.messages import (
     LEGACY,
     MODERN,
-    SILENCE,
     VERSIONS,
-    Host,
-    Site,
-    Stage,
     announced,
     called,
     initialize,
     request,
+)
+from tests.transports.http.attack import Raw, post_head
+from tests.transports.http.wire import (
+    JSON,
+    SILENCE,
+    Host,
+    Site,
+    Stage,
 )
 
 taken = pytest.mark.skipif(

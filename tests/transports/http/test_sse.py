@@ -8,19 +8,21 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from mcpkit.http import HttpRequest
-from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
+from tests.messages import (
     BATCHES,
-    EVENTS,
-    JSON,
     LEGACY,
     NEWEST,
-    Exchange,
-    Site,
     called,
     initialize,
     notification,
     request,
+)
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import (
+    EVENTS,
+    JSON,
+    Exchange,
+    Site,
 )
 
 

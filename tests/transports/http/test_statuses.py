@@ -6,19 +6,21 @@ from typing import Any
 
 import pytest
 
-from tests.transports.http.wire import (
+from tests.messages import (
     BATCHES,
-    EVENTS,
-    JSON,
     LEGACY,
     MODERN,
-    Site,
-    Talk,
     announced,
     called,
     initialize,
     notification,
     request,
+)
+from tests.transports.http.wire import (
+    EVENTS,
+    JSON,
+    Site,
+    Talk,
 )
 
 UNHEARD_OF = {"MCP-Protocol-Version": "2099-01-01"}

@@ -6,8 +6,18 @@ from typing import Any
 
 import pytest
 
+from tests.messages import (
+    LEGACY,
+    NEWEST,
+    called,
+)
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import EVENTS, JSON, LEGACY, NEWEST, Site, Talk, called
+from tests.transports.http.wire import (
+    EVENTS,
+    JSON,
+    Site,
+    Talk,
+)
 
 FAST = {"stream_after": 0.15, "keep_alive": 0.05}
 CHANGED = "notifications/tools/list_changed"

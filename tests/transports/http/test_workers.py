@@ -10,7 +10,9 @@ from typing import TypeAlias
 import pytest
 
 from tests.transports.http.plain import HANDSHAKES, Client, Server, serving
-from tests.transports.processes import call
+from tests.transports.processes import (
+    call,
+)
 
 CALLS = 1000
 SOURCE = """

@@ -22,33 +22,31 @@ import anyio
 import uvicorn
 
 from mcpkit import MCPKit
-from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
-from mcpkit.protocol.revisions import HANDSHAKE, PER_REQUEST, REVISIONS
 from mcpkit.transports.http.sockets import Shortcut, bounded
+from tests.messages import (
+    BATCHES,
+    MODERN,
+    NEWEST,
+    announced,
+    called,
+    initialize,
+    notification,
+    request,
+)
 
 __all__ = [
-    "BATCHES",
-    "CLIENT",
     "EVENTS",
     "JSON",
-    "LEGACY",
-    "MODERN",
-    "NEWEST",
     "PATIENCE",
     "SILENCE",
-    "VERSIONS",
     "Event",
     "Exchange",
     "Host",
     "Site",
     "Stage",
     "Talk",
-    "announced",
     "eventually",
     "hosting",
-    "initialize",
-    "notification",
-    "request",
 ]
 
 PATIENCE: Final = 20.0
@@ -59,16 +57,6 @@ SILENCE: Final = 1
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
-VERSIONS: Final = [each.version for each in REVISIONS]
-LEGACY: Final = [each.version for each in HANDSHAKE]
-MODERN: Final = PER_REQUEST[-1].version
-NEWEST: Final = LEGACY[-1]
-"""The newest revision that has a handshake."""
-
-BATCHES: Final = "2025-03-26"
-"""The only one that has batches, and the last before there was a header with the version."""
-
-CLIENT: Final = {"name": "wire", "version": "1"}
 _NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 Headers = Mapping[str, "str | bytes | Sequence[str] | None"]
@@ -85,34 +73,6 @@ def eventually(attempt: Callable[[], T], is_right: Callable[[T], bool]) -> T:
         assert time.monotonic() < deadline, found
         time.sleep(0.02)
     return found
-
-
-# --- messages -------------------------------------------------------------------------------------
-
-
-def request(id: Any, method: str, params: Any = None) -> dict[str, Any]:
-    message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
-    return message if params is None else {**message, "params": params}
-
-
-def notification(method: str, params: Any = None) -> dict[str, Any]:
-    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-    return message if params is None else {**message, "params": params}
-
-
-def initialize(version: str = NEWEST, id: Any = 0, **members: Any) -> dict[str, Any]:
-    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT, **members}
-    return request(id, "initialize", params)
-
-
-def announced(id: Any, method: str, _version: str = MODERN, **params: Any) -> dict[str, Any]:
-    """A request of 2026-07-28."""
-    meta: dict[str, Any] = {VERSION_KEY: _version, CAPABILITIES_KEY: {}, **params.pop("_meta", {})}
-    return request(id, method, {**params, "_meta": meta})
-
-
-def called(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": tool, "arguments": dict(arguments)}
 
 
 # --- what comes back ------------------------------------------------------------------------------
