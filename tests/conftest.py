@@ -1,16 +1,38 @@
-"""For all tests: both event loops, and the plugin as users have it."""
+"""For all tests: both event loops, the plugin as users have it, and which cases are run."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import HealthCheck, settings
 
 from mcpkit import pytest_plugin
+from tests import selection
+from tests.selection import pytest_addoption, pytest_collection_modifyitems
+
+__all__ = ["pytest_addoption", "pytest_collection_modifyitems"]
+
+# A busy machine is no reason to fail.
+calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", calm, max_examples=40)
+settings.register_profile("deep", calm, max_examples=400)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # An installed mcpkit brings its plugin along; a checkout does not.
     if not config.pluginmanager.is_registered(pytest_plugin):
         config.pluginmanager.register(pytest_plugin, "mcpkit")
+    settings.load_profile("deep" if config.getoption("--deep") else "quick")
+    selection.configure(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each process neighbouring tests, which share servers, and let it take from others."""
+    from xdist.scheduler import WorkStealingScheduling  # type: ignore[import-untyped]
+
+    return WorkStealingScheduling(config, log)
 
 
 @pytest.fixture(params=["asyncio", "trio"], scope="module")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.context import SyncContext
@@ -357,7 +357,6 @@ class TestCursors:
         with pytest.raises(InvalidParams, match="belongs to another list"):
             page(registry, cursor, 1, listing="prompts")
 
-    @settings(max_examples=50, deadline=None)
     @given(st.text(max_size=30))
     def test_whatever_is_sent_is_one_error_at_most(self, cursor: str) -> None:
         registry = Registry()

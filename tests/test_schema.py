@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, Optional, TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -818,7 +818,6 @@ def typed_values(draw: st.DrawFn) -> tuple[Any, Any]:
     return made[0], draw(made[1])
 
 
-@settings(max_examples=60, deadline=None)
 @given(typed_values())
 def test_every_schema_fits_what_comes_with_it(case: tuple[Any, Any]) -> None:
     annotation, value = case
@@ -829,7 +828,6 @@ def test_every_schema_fits_what_comes_with_it(case: tuple[Any, Any]) -> None:
     Draft202012Validator(output.schema).validate(json.loads(structured))
 
 
-@settings(max_examples=60, deadline=None)
 @given(typed_values())
 def test_what_is_dumped_can_be_sent_back(case: tuple[Any, Any]) -> None:
     annotation, value = case

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import re
@@ -689,9 +690,14 @@ async def test_notifications_are_left_out_for_a_client_that_does_not_keep_up(
     assert len([each for each in caplog.records if "keep up" in each.getMessage()]) == 1
 
 
-def test_settings_have_the_defaults_of_the_documentation() -> None:
-    settings = bare().server.settings
-    assert settings == Settings(None, 0, "private", "info", 40, 1000, 1000)
+def test_an_app_and_its_settings_have_the_same_defaults() -> None:
+    assert bare().server.settings == Settings()
+    given = inspect.signature(MCPKit).parameters
+    shared = given.keys() & set(Settings._fields)
+    assert len(shared) >= 8
+    assert {name: given[name].default for name in shared} == {
+        name: Settings._field_defaults[name] for name in shared
+    }
 
 
 @pytest.mark.anyio

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 import anyio
@@ -14,23 +13,11 @@ import pytest
 from mcpkit.client import Params
 from mcpkit.testing import REVISIONS
 from tests.asking.server import make_app
+from tests.combinations import Place, Served, anyio_backend, place, revision, stderr
 from tests.scenarios.tapped import PATIENCE, TappedClient
-from tests.web import serving
+from tests.selection import Case
 
-SERVER = Path(__file__).with_name("server.py")
-ROOT = SERVER.parents[2]
-
-
-class Case(NamedTuple):
-    """One combination."""
-
-    transport: str
-    revision: str
-    backend: str
-
-    def __str__(self) -> str:
-        return "-".join(self)
-
+__all__ = ["anyio_backend", "place", "revision", "stderr"]
 
 CASES = [
     *(Case("memory", revision, "asyncio") for revision in REVISIONS),
@@ -147,13 +134,8 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 @pytest.fixture(scope="package")
-def anyio_backend(case: Case) -> str:
-    return case.backend
-
-
-@pytest.fixture(scope="package")
-def revision(case: Case) -> str:
-    return case.revision
+def served() -> Served:
+    return Served(Path(__file__).with_name("server.py"), make_app)
 
 
 @pytest.fixture
@@ -162,59 +144,9 @@ def tag() -> str:
     return uuid4().hex
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "revisions(*versions): the revisions that the rule of a scenario applies to"
-    )
-    config.addinivalue_line("markers", "in_memory: needs an app of its own")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a scenario for the revisions and transports that it is marked for."""
-    kept: list[pytest.Item] = []
-    dropped: list[pytest.Item] = []
-    for item in items:
-        params: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
-        case = params.get("case")
-        away = False
-        if isinstance(case, Case):
-            mark = item.get_closest_marker("revisions")
-            away = mark is not None and case.revision not in mark.args
-            away |= item.get_closest_marker("in_memory") is not None and case.transport != "memory"
-            away |= params.get("via") == "elicit" and case.revision < "2025-06-18"
-        (dropped if away else kept).append(item)
-    if dropped:
-        items[:] = kept
-        config.hook.pytest_deselected(items=dropped)
-
-
 @pytest.fixture(scope="package")
-def stderr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Where server processes log to."""
-    with (tmp_path_factory.mktemp("asking") / "stderr.log").open("w") as file:
-        yield file
-
-
-@pytest.fixture(scope="package")
-def url(case: Case, stderr: Any) -> Iterator[str]:
-    """Of a server over HTTP."""
-    if case.transport == "http":
-        with serving(SERVER, log=stderr) as url:
-            yield url
-    else:
-        yield ""
-
-
-@pytest.fixture(scope="package")
-async def shared(case: Case, anyio_backend: str, url: str, stderr: Any) -> AsyncIterator[Asked]:
-    target: Any = make_app()
-    options: dict[str, Any] = {}
-    if case.transport == "stdio":
-        target = [sys.executable, "-m", "mcpkit", "run", str(SERVER)]
-        options = {"env": {"PYTHONPATH": str(ROOT)}, "stderr": stderr}
-    if case.transport == "http":
-        target = url
-    async with Asked(target, revision=case.revision, **options) as client:
+async def shared(anyio_backend: str, revision: str, place: Place) -> AsyncIterator[Asked]:
+    async with Asked(place.find(), revision=revision, **place.options) as client:
         yield client
 
 
@@ -232,10 +164,10 @@ Connect = Callable[..., Asked]
 
 
 @pytest.fixture
-def connect(case: Case) -> Connect:
+def connect(revision: str) -> Connect:
     """Makes clients of a scenario's own, in memory, with options of the client and the app."""
 
     def make(app: Any = None, **options: Any) -> Asked:
-        return Asked(app or make_app(), revision=case.revision, **options)
+        return Asked(app or make_app(), revision=revision, **options)
 
     return make

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any, Final, TypeVar
 
-from hypothesis import HealthCheck, settings
-
 from mcpkit.protocol.connection import Connection, Event, Refused, Request, State
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Revision
@@ -15,9 +13,6 @@ from tests.messages import Message, announced, initialize, notification, request
 
 MODERN: Final = [each.version for each in PER_REQUEST]
 WITHOUT_BATCHES: Final = [each.version for each in REVISIONS if not each.batching]
-
-calm: Final = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""For generated messages: a busy machine is no reason to fail."""
 
 E_ = TypeVar("E_", bound=Event)
 

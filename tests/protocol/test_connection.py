@@ -39,7 +39,6 @@ from tests.protocol.talk import (
     MODERN,
     WITHOUT_BATCHES,
     ask,
-    calm,
     one,
     opened,
     refusal,
@@ -163,14 +162,12 @@ def test_a_transport_stays_silent_where_no_error_lacks_an_id(version: str) -> No
     assert opened(version).send_refusal(ParseError("The line is too long")) is None
 
 
-@calm
 @given(st.binary())
 def test_no_bytes_make_receive_raise(line: bytes) -> None:
     assert len(Connection().receive(line)) == 1
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@calm
 @given(value=JSON)
 def test_no_json_value_makes_receive_raise(version: str, value: Any) -> None:
     assert opened(version).receive(text(value))
@@ -212,7 +209,6 @@ NEARLY = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@calm
 @given(values=st.lists(NEARLY | st.lists(NEARLY, max_size=3), max_size=4))
 def test_nothing_that_resembles_messages_makes_receive_raise(
     version: str, values: list[Any]

@@ -17,9 +17,6 @@ from tests.messages import (
     notification,
     request,
 )
-from tests.protocol.talk import (
-    calm,
-)
 
 JSON = st.recursive(
     st.none()
@@ -76,7 +73,6 @@ def test_a_parse_error_says_where() -> None:
         messages.parse(b'{"a":x}')
 
 
-@calm
 @given(st.binary())
 def test_bytes_are_either_a_value_or_a_parse_error(text: bytes) -> None:
     try:
@@ -85,13 +81,11 @@ def test_bytes_are_either_a_value_or_a_parse_error(text: bytes) -> None:
         pass
 
 
-@calm
 @given(JSON)
 def test_a_value_survives_the_way_to_text_and_back(value: Any) -> None:
     assert messages.parse(messages.encode(value)) == value
 
 
-@calm
 @given(JSON)
 def test_text_is_one_line(value: Any) -> None:
     """STDIO-1."""
@@ -195,7 +189,6 @@ def test_an_id_keeps_its_json_type(id: int | str) -> None:
     assert json.loads(messages.result_text(id, b"")) == {"jsonrpc": "2.0", "id": id, "result": {}}
 
 
-@calm
 @given(st.integers(-(10**30), 10**30) | st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_id_that_was_read_can_be_written(id: int | str) -> None:
     """MSG-2."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.messages import (
-    LEGACY,
-    VERSIONS,
-)
+from tests.messages import LEGACY, VERSIONS, Message
 from tests.protocol.talk import (
     WITHOUT_BATCHES,
 )
@@ -85,15 +83,15 @@ def test_there_are_examples() -> None:
     assert len(SENT) > 40
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=named)
-def test_every_official_example_is_what_its_folder_says(path: Path) -> None:
-    check_value(load(path), MODERN, path.parent.name)
+def test_every_official_example_is_what_its_folder_says() -> None:
+    for path in EXAMPLES:
+        check_value(load(path), MODERN, path.parent.name)
 
 
-@pytest.mark.parametrize("path", SENT, ids=named)
-def test_every_official_example_that_a_server_sends_is_accepted(path: Path) -> None:
-    message, method = whole(path)
-    check(json.dumps(message).encode(), MODERN, method)
+def test_every_official_example_that_a_server_sends_is_accepted() -> None:
+    for path in SENT:
+        message, method = whole(path)
+        check(json.dumps(message).encode(), MODERN, method)
 
 
 @pytest.mark.parametrize("version", LEGACY)
@@ -137,11 +135,23 @@ BROKEN_TEXT = {
 }
 
 
-@pytest.mark.parametrize("broken", BROKEN_TEXT.values(), ids=BROKEN_TEXT)
-@pytest.mark.parametrize("version", VERSIONS)
-def test_broken_text_is_rejected(version: str, broken: bytes) -> None:
-    with pytest.raises(AssertionError):
-        check(broken, version)
+def passing(
+    messages: Mapping[str, tuple[str | None, bytes | Message]], versions: Sequence[str] = VERSIONS
+) -> list[tuple[str, str]]:
+    """Which of these messages the helper lets pass, and in which revision."""
+    found: list[tuple[str, str]] = []
+    for version in versions:
+        for name, (method, message) in messages.items():
+            try:
+                check(message, version, method)
+            except AssertionError:
+                continue
+            found.append((version, name))
+    return found
+
+
+def test_broken_text_is_rejected() -> None:
+    assert passing({name: (None, text) for name, text in BROKEN_TEXT.items()}) == []
 
 
 BROKEN_EVERYWHERE: dict[str, dict[str, Any]] = {
@@ -177,11 +187,8 @@ BROKEN_EVERYWHERE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("message", BROKEN_EVERYWHERE.values(), ids=BROKEN_EVERYWHERE)
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_broken_message_is_rejected(version: str, message: dict[str, Any]) -> None:
-    with pytest.raises(AssertionError):
-        check(message, version)
+def test_a_broken_message_is_rejected() -> None:
+    assert passing({name: (None, each) for name, each in BROKEN_EVERYWHERE.items()}) == []
 
 
 def stamped(members: dict[str, Any]) -> dict[str, Any]:
@@ -209,13 +216,12 @@ BROKEN_RESULTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("method", "members"), BROKEN_RESULTS.values(), ids=BROKEN_RESULTS)
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_result_that_does_not_fit_its_method_is_rejected(
-    version: str, method: str, members: dict[str, Any]
-) -> None:
-    with pytest.raises(AssertionError):
-        check(result(stamped(members)), version, method)
+def test_a_result_that_does_not_fit_its_method_is_rejected() -> None:
+    results = {
+        name: (method, result(stamped(members)))
+        for name, (method, members) in BROKEN_RESULTS.items()
+    }
+    assert passing(results) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -290,12 +296,8 @@ BROKEN_MODERN: dict[str, tuple[str | None, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("method", "message"), BROKEN_MODERN.values(), ids=BROKEN_MODERN)
-def test_a_message_that_breaks_the_newest_rules_is_rejected(
-    method: str | None, message: dict[str, Any]
-) -> None:
-    with pytest.raises(AssertionError):
-        check(message, MODERN, method)
+def test_a_message_that_breaks_the_newest_rules_is_rejected() -> None:
+    assert passing(BROKEN_MODERN, [MODERN]) == []
 
 
 def test_the_message_says_where_and_shows_what() -> None:

@@ -29,7 +29,6 @@ from tests.messages import (
     VERSIONS,
 )
 from tests.protocol.talk import (
-    calm,
     revision,
 )
 from tests.protocol.test_messages import JSON
@@ -112,7 +111,6 @@ def test_a_block_comes_back_as_it_was(block: ContentBlock) -> None:
     assert wire.block_from_wire(wire.block_to_wire(block, NEWEST)) == block
 
 
-@calm
 @given(st.binary())
 def test_any_bytes_come_back(data: bytes) -> None:
     """CONT-4."""
@@ -236,7 +234,6 @@ def test_a_malformed_block_is_a_value_error(value: dict[str, Any]) -> None:
         wire.block_from_wire(value)
 
 
-@calm
 @given(
     st.fixed_dictionaries(
         {"type": st.sampled_from(["text", "image", "audio", "resource", "resource_link"])},
@@ -307,7 +304,6 @@ def test_a_malformed_implementation_is_tolerated(value: dict[str, Any]) -> None:
     assert not found.icons
 
 
-@calm
 @given(st.dictionaries(st.sampled_from(["name", "version", "title", "icons"]), JSON))
 def test_any_object_is_an_implementation(value: dict[str, Any]) -> None:
     """META-4."""
