@@ -124,7 +124,7 @@ if method == "server/discover":
 
 async def test_silence_leads_to_the_handshake(fake: Fake) -> None:
     """ERA-10."""
-    async with Client(fake(HANDSHAKES), probe_timeout=0.3) as client:
+    async with Client(fake(HANDSHAKES), probe_timeout=0.1) as client:
         assert client.revision == HANDSHAKE[-1]
         assert client.server_info is not None
         assert client.server_info.name == "fake"

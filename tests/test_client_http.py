@@ -27,7 +27,8 @@ from mcpkit.errors import (
 )
 from mcpkit.testing import REVISIONS
 from mcpkit.transports import http_client
-from tests.loopback import PATIENCE, Exchange, Host, Site, hosting, until, within
+from tests.fakes import PATIENCE, FakeHost, FakeSite, Incoming, hosting, until, within
+from tests.messages import notification, request
 
 pytestmark = pytest.mark.anyio
 
@@ -36,58 +37,59 @@ TEXT = [{"type": "text", "text": "done"}]
 JSON_OR_EVENTS = "application/json, text/event-stream"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing here is encrypted, and reading those of the system takes each client 20 ms."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SSL_CERT_FILE", raising=False)
+        patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("none")))
+        yield
+
+
 @pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
+def host() -> Iterator[FakeHost]:
     with hosting() as found:
         yield found
 
 
 @pytest.fixture
-def site(host: Host) -> Site:
+def site(host: FakeHost) -> FakeSite:
     return host.site()
 
 
 @pytest.fixture
-def modern(site: Site) -> Site:
+def modern(site: FakeSite) -> FakeSite:
     """A server without handshake, whose tools say that they are done."""
     site.modern()
 
     @site.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.result(resultType="complete", content=TEXT)
+    async def call(incoming: Incoming) -> None:
+        await incoming.result(resultType="complete", content=TEXT)
 
     return site
 
 
 @pytest.fixture
-def legacy(site: Site) -> Site:
+def legacy(site: FakeSite) -> FakeSite:
     """A server with a handshake, whose tools say that they are done."""
     site.legacy()
 
     @site.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.result(content=TEXT)
+    async def call(incoming: Incoming) -> None:
+        await incoming.result(content=TEXT)
 
     return site
 
 
-def progress(exchange: Exchange, number: int) -> dict[str, Any]:
-    token = exchange.params["_meta"]["progressToken"]
+def progress(incoming: Incoming, number: int) -> dict[str, Any]:
+    token = incoming.params["_meta"]["progressToken"]
     return notification("notifications/progress", progressToken=token, progress=number)
-
-
-def notification(method: str, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "method": method, "params": params}
-
-
-def asks(id: str, method: str, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
 
 # --- which revision (ERA-11 to ERA-13) ------------------------------------------------------------
 
 
-async def test_a_server_that_can_be_discovered_needs_no_handshake(modern: Site) -> None:
+async def test_a_server_that_can_be_discovered_needs_no_handshake(modern: FakeSite) -> None:
     """ERA-11."""
     async with Client(modern.url) as client:
         assert client.revision == MODERN
@@ -114,50 +116,50 @@ async def test_a_server_that_can_be_discovered_needs_no_handshake(modern: Site) 
     ],
 )
 async def test_any_other_refusal_leads_to_the_handshake(
-    legacy: Site, status: int, body: bytes, kind: str | None
+    legacy: FakeSite, status: int, body: bytes, kind: str | None
 ) -> None:
     """ERA-11."""
 
     @legacy.on("server/discover")
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.reply(status, body, kind)
+    async def refuse(incoming: Incoming) -> None:
+        await incoming.reply(status, body, kind)
 
     async with Client(legacy.url) as client:
         assert client.revision == HANDSHAKE[-1]
         assert (await client.call_tool("t")).text == "done"
 
 
-async def test_silence_leads_to_the_handshake(legacy: Site) -> None:
+async def test_silence_leads_to_the_handshake(legacy: FakeSite) -> None:
     @legacy.on("server/discover")
-    async def wait(exchange: Exchange) -> None:
-        await exchange.gone()
+    async def wait(incoming: Incoming) -> None:
+        await incoming.gone()
 
-    async with Client(legacy.url, probe_timeout=0.2) as client:
+    async with Client(legacy.url, probe_timeout=0.1) as client:
         assert client.revision == HANDSHAKE[-1]
 
 
-async def test_an_error_that_lists_a_shared_version_is_tried_again(site: Site) -> None:
+async def test_an_error_that_lists_a_shared_version_is_tried_again(site: FakeSite) -> None:
     """ERA-13: a recognised error means that there is no handshake."""
     site.modern()
-    discover = site._handlers["server/discover"]
+    discover = site.handler("server/discover")
 
     @site.on("server/discover")
-    async def refuse_once(exchange: Exchange) -> None:
+    async def refuse_once(incoming: Incoming) -> None:
         if len(site.seen) == 1:
             data = {"supported": ["2999-01-01", MODERN], "requested": "x"}
-            await exchange.error(-32022, 400, data=data)
+            await incoming.error(-32022, 400, data=data)
         else:
-            await discover(exchange)
+            await discover(incoming)
 
     async with Client(site.url) as client:
         assert client.revision == MODERN
     assert site.methods() == ["server/discover"] * 2
 
 
-async def test_an_error_that_lists_older_versions_leads_to_the_handshake(legacy: Site) -> None:
+async def test_an_error_that_lists_older_versions_leads_to_the_handshake(legacy: FakeSite) -> None:
     @legacy.on("server/discover")
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.error(-32022, 400, data={"supported": [HANDSHAKE[-1]], "requested": "x"})
+    async def refuse(incoming: Incoming) -> None:
+        await incoming.error(-32022, 400, data={"supported": [HANDSHAKE[-1]], "requested": "x"})
 
     async with Client(legacy.url) as client:
         assert client.revision == HANDSHAKE[-1]
@@ -172,13 +174,13 @@ async def test_an_error_that_lists_older_versions_leads_to_the_handshake(legacy:
     ],
 )
 async def test_a_recognised_error_without_a_way_out_is_raised(
-    site: Site, code: int, data: Any, error: type[Exception]
+    site: FakeSite, code: int, data: Any, error: type[Exception]
 ) -> None:
     """ERA-13: no handshake is tried."""
 
     @site.on("server/discover")
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.error(code, 400, data=data)
+    async def refuse(incoming: Incoming) -> None:
+        await incoming.error(code, 400, data=data)
 
     with pytest.raises(error):
         await Client(site.url).__aenter__()
@@ -199,11 +201,11 @@ async def test_a_recognised_error_without_a_way_out_is_raised(
     ],
 )
 async def test_other_answers_are_errors_that_show_them(
-    site: Site, status: int, body: bytes, kind: str | None, shown: str
+    site: FakeSite, status: int, body: bytes, kind: str | None, shown: str
 ) -> None:
     @site.on("server/discover", "initialize")
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.reply(status, body, kind)
+    async def refuse(incoming: Incoming) -> None:
+        await incoming.reply(status, body, kind)
 
     with pytest.raises(ConnectionClosed) as raised:
         await Client(site.url).__aenter__()
@@ -212,10 +214,10 @@ async def test_other_answers_are_errors_that_show_them(
     assert site.methods() == ["server/discover"]
 
 
-async def test_what_denies_access_in_json_is_raised_as_it_is(site: Site) -> None:
+async def test_what_denies_access_in_json_is_raised_as_it_is(site: FakeSite) -> None:
     @site.on("server/discover")
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.error(-32001, 401)
+    async def refuse(incoming: Incoming) -> None:
+        await incoming.error(-32001, 401)
 
     with pytest.raises(ProtocolError, match="no"):
         await Client(site.url).__aenter__()
@@ -223,15 +225,15 @@ async def test_what_denies_access_in_json_is_raised_as_it_is(site: Site) -> None
 
 
 async def test_a_refusal_that_never_ends_is_still_one(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_client, "_FOREIGN_PATIENCE", 0.1)
 
     @site.on("server/discover")
-    async def drip(exchange: Exchange) -> None:
-        await exchange._start(503, "text/plain", {})
-        await exchange.piece("wait")
-        await exchange.gone()
+    async def drip(incoming: Incoming) -> None:
+        await incoming.begin(503, "text/plain")
+        await incoming.piece("wait")
+        await incoming.gone()
 
     with pytest.raises(ConnectionClosed, match="503"):
         await Client(site.url, timeout=None, probe_timeout=PATIENCE).__aenter__()
@@ -239,7 +241,7 @@ async def test_a_refusal_that_never_ends_is_still_one(
 
 @pytest.mark.parametrize("revision", HANDSHAKE)
 async def test_a_handshake_revision_that_was_asked_for_is_asked_for(
-    site: Site, revision: str
+    site: FakeSite, revision: str
 ) -> None:
     site.legacy(version=revision)
     async with Client(site.url, revision=revision) as client:
@@ -247,7 +249,7 @@ async def test_a_handshake_revision_that_was_asked_for_is_asked_for(
     assert site.seen[0].params["protocolVersion"] == revision
 
 
-async def test_a_modern_revision_that_was_asked_for_is_insisted_on(legacy: Site) -> None:
+async def test_a_modern_revision_that_was_asked_for_is_insisted_on(legacy: FakeSite) -> None:
     with pytest.raises(ConnectionClosed, match="400 Bad Request"):
         await Client(legacy.url, revision=MODERN).__aenter__()
     assert legacy.methods() == ["server/discover"]
@@ -286,7 +288,7 @@ async def test_a_url_that_is_none(url: str) -> None:
         await Client(url).__aenter__()
 
 
-async def test_secrets_of_a_url_are_not_shown(site: Site) -> None:
+async def test_secrets_of_a_url_are_not_shown(site: FakeSite) -> None:
     url = site.url.replace("://", "://ann:hush@") + "?token=hush"
     with pytest.raises(ConnectionClosed) as raised:
         await Client(url, revision=MODERN).__aenter__()
@@ -328,13 +330,13 @@ def test_nobody_else_loads_the_library() -> None:
     ],
 )
 async def test_headers_repeat_what_the_body_says(
-    modern: Site, method: str, params: dict[str, Any], name: str | None
+    modern: FakeSite, method: str, params: dict[str, Any], name: str | None
 ) -> None:
     """HTTPM-2, HDR-6."""
 
     @modern.on(method)
-    async def answer(exchange: Exchange) -> None:
-        await exchange.result(resultType="complete")
+    async def answer(incoming: Incoming) -> None:
+        await incoming.result(resultType="complete")
 
     async with Client(modern.url) as client:
         await client.request(method, params)
@@ -346,10 +348,10 @@ async def test_headers_repeat_what_the_body_says(
     assert sent.headers["content-type"] == "application/json"
 
 
-async def test_there_is_no_session_without_a_handshake(modern: Site) -> None:
+async def test_there_is_no_session_without_a_handshake(modern: FakeSite) -> None:
     @modern.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.result({"mcp-session-id": "s1"}, resultType="complete", content=TEXT)
+    async def call(incoming: Incoming) -> None:
+        await incoming.result({"mcp-session-id": "s1"}, resultType="complete", content=TEXT)
 
     async with Client(modern.url) as client:
         await client.call_tool("t")
@@ -358,55 +360,55 @@ async def test_there_is_no_session_without_a_handshake(modern: Site) -> None:
     assert not any("mcp-session-id" in each.headers for each in modern.seen)
 
 
-async def test_an_unknown_method_is_an_error_of_the_protocol(modern: Site) -> None:
+async def test_an_unknown_method_is_an_error_of_the_protocol(modern: FakeSite) -> None:
     """HTTPM-5: status 404 has nothing to do with a session."""
 
     @modern.on("tools/call")
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.error(-32601, 404)
+    async def refuse(incoming: Incoming) -> None:
+        await incoming.error(-32601, 404)
 
     async with Client(modern.url) as client:
         with pytest.raises(MethodNotFound):
             await client.call_tool("t")
 
 
-async def test_an_error_without_the_id_is_still_the_answer(modern: Site) -> None:
+async def test_an_error_without_the_id_is_still_the_answer(modern: FakeSite) -> None:
     @modern.on("tools/call")
-    async def refuse(exchange: Exchange) -> None:
+    async def refuse(incoming: Incoming) -> None:
         error = {"code": -32600, "message": "unreadable"}
-        await exchange.json({"jsonrpc": "2.0", "error": error}, 400)
+        await incoming.json({"jsonrpc": "2.0", "error": error}, 400)
 
     async with Client(modern.url) as client:
         with pytest.raises(InvalidRequest, match="unreadable"):
             await client.call_tool("t")
 
 
-async def test_a_notification_is_a_post_of_its_own(modern: Site) -> None:
+async def test_a_notification_is_a_post_of_its_own(modern: FakeSite) -> None:
     @modern.on("notifications/x")
-    async def take(exchange: Exchange) -> None:
-        await exchange.reply(202)
+    async def take(incoming: Incoming) -> None:
+        await incoming.reply(202)
 
     async with Client(modern.url) as client:
         await client.notify("notifications/x")
     assert modern.seen[-1].headers["mcp-method"] == "notifications/x"
 
 
-async def test_a_notification_that_is_refused_is_an_error(modern: Site) -> None:
+async def test_a_notification_that_is_refused_is_an_error(modern: FakeSite) -> None:
     async with Client(modern.url) as client:
         with pytest.raises(ConnectionClosed, match="400"):
             await client.notify("notifications/x")
 
 
-async def test_input_is_given_in_a_second_request(modern: Site) -> None:
+async def test_input_is_given_in_a_second_request(modern: FakeSite) -> None:
     """MRTR-16: with another id, and the state as it was."""
 
     @modern.on("tools/call")
-    async def ask(exchange: Exchange) -> None:
-        if "inputResponses" in exchange.params:
-            await exchange.result(resultType="complete", content=TEXT)
+    async def ask(incoming: Incoming) -> None:
+        if "inputResponses" in incoming.params:
+            await incoming.result(resultType="complete", content=TEXT)
         else:
             wish = {"method": "roots/list", "params": {}}
-            await exchange.result(
+            await incoming.result(
                 resultType="input_required", inputRequests={"r": wish}, requestState="ß="
             )
 
@@ -421,18 +423,18 @@ async def test_input_is_given_in_a_second_request(modern: Site) -> None:
 # --- 2026-07-28: what comes back ------------------------------------------------------------------
 
 
-async def test_what_stands_before_the_answer_is_passed_on_as_it_comes(modern: Site) -> None:
+async def test_what_stands_before_the_answer_is_passed_on_as_it_comes(modern: FakeSite) -> None:
     """HTTPM-10."""
     arrived = threading.Event()
 
     @modern.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.stream()
-        await exchange.event(notification("notifications/message", level="info", data="a"))
-        await exchange.event(progress(exchange, 1))
+    async def call(incoming: Incoming) -> None:
+        await incoming.stream()
+        await incoming.event(notification("notifications/message", level="info", data="a"))
+        await incoming.event(progress(incoming, 1))
         await within(arrived)  # the answer waits until the client has been told
-        await exchange.event(exchange.answer(resultType="complete", content=TEXT))
-        await exchange.end()
+        await incoming.event(incoming.answer(resultType="complete", content=TEXT))
+        await incoming.end()
 
     told: list[Any] = []
 
@@ -446,16 +448,16 @@ async def test_what_stands_before_the_answer_is_passed_on_as_it_comes(modern: Si
 
 
 async def test_a_request_of_the_server_is_not_answered(
-    modern: Site, caplog: pytest.LogCaptureFixture
+    modern: FakeSite, caplog: pytest.LogCaptureFixture
 ) -> None:
     """MSG-13, HTTPM-9."""
 
     @modern.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.stream()
-        await exchange.event(asks("q1", "roots/list"))
-        await exchange.event(exchange.answer(resultType="complete", content=TEXT))
-        await exchange.end()
+    async def call(incoming: Incoming) -> None:
+        await incoming.stream()
+        await incoming.event(request("q1", "roots/list"))
+        await incoming.event(incoming.answer(resultType="complete", content=TEXT))
+        await incoming.end()
 
     async with Client(modern.url, roots=["file:///a"]) as client:
         for _ in range(3):  # an answer to the first would be there before the third
@@ -464,32 +466,39 @@ async def test_a_request_of_the_server_is_not_answered(
     assert "answer" not in modern.methods()
 
 
-async def test_a_stream_that_stays_open_after_the_answer_does_not_hold_it_up(modern: Site) -> None:
+async def test_a_stream_that_stays_open_after_the_answer_does_not_hold_it_up(
+    modern: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer does not wait for its end, which is not waited for without end either."""
+
     @modern.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.stream()
-        await exchange.event(exchange.answer(resultType="complete", content=TEXT))
-        await exchange.gone()
+    async def call(incoming: Incoming) -> None:
+        await incoming.stream()
+        await incoming.event(incoming.answer(resultType="complete", content=TEXT))
+        await incoming.gone()
 
     async with Client(modern.url) as client:
-        with anyio.fail_after(http_client._ENDING / 2):
+        monkeypatch.setattr(http_client, "_ENDING", 2 * PATIENCE)
+        with anyio.fail_after(PATIENCE):
             await client.call_tool("t")
+        monkeypatch.setattr(http_client, "_ENDING", 0.05)
+        await client.call_tool("t")
         await until(modern.seen[-1].over)
 
 
-async def test_one_connection_serves_one_request_after_the_other(modern: Site) -> None:
+async def test_one_connection_serves_one_request_after_the_other(modern: FakeSite) -> None:
     async with Client(modern.url) as client:
         for _ in range(3):
             await client.call_tool("t")
     assert len({each.client for each in modern.seen}) == 1
 
 
-async def test_a_stream_that_has_ended_leaves_its_connection_to_others(modern: Site) -> None:
+async def test_a_stream_that_has_ended_leaves_its_connection_to_others(modern: FakeSite) -> None:
     @modern.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.stream()
-        await exchange.event(exchange.answer(resultType="complete", content=TEXT))
-        await exchange.end()
+    async def call(incoming: Incoming) -> None:
+        await incoming.stream()
+        await incoming.event(incoming.answer(resultType="complete", content=TEXT))
+        await incoming.end()
 
     transport = httpx2.AsyncHTTPTransport()
     async with (
@@ -504,14 +513,14 @@ async def test_a_stream_that_has_ended_leaves_its_connection_to_others(modern: S
     assert len({each.client for each in modern.seen}) == 1
 
 
-async def test_a_stream_that_ends_too_soon_is_not_taken_up_again(modern: Site) -> None:
+async def test_a_stream_that_ends_too_soon_is_not_taken_up_again(modern: FakeSite) -> None:
     """HTTPM-13: not even if it has ids."""
 
     @modern.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.stream()
-        await exchange.event(id="1", retry="1", data="")
-        await exchange.end()
+    async def call(incoming: Incoming) -> None:
+        await incoming.stream()
+        await incoming.event(id="1", retry="1", data="")
+        await incoming.end()
 
     async with Client(modern.url) as client:
         with pytest.raises(ConnectionClosed, match="tools/call without the answer"):
@@ -519,11 +528,11 @@ async def test_a_stream_that_ends_too_soon_is_not_taken_up_again(modern: Site) -
     assert "GET" not in modern.methods()
 
 
-async def test_a_body_that_breaks_off_is_an_error(modern: Site) -> None:
+async def test_a_body_that_breaks_off_is_an_error(modern: FakeSite) -> None:
     @modern.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange._start(200, "application/json", {"content_length": "100"})
-        await exchange.piece("{")
+    async def call(incoming: Incoming) -> None:
+        await incoming.begin(200, "application/json", {"content_length": "100"})
+        await incoming.piece("{")
         raise RuntimeError
 
     async with Client(modern.url) as client:
@@ -531,20 +540,20 @@ async def test_a_body_that_breaks_off_is_an_error(modern: Site) -> None:
             await client.call_tool("t")
 
 
-async def test_large_answers_arrive_whole(modern: Site) -> None:
+async def test_large_answers_arrive_whole(modern: FakeSite) -> None:
     text = "ä" * 3_000_000
 
     @modern.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        answer = exchange.answer(resultType="complete", content=[{"type": "text", "text": text}])
-        if exchange.params["name"] == "json":
-            await exchange.reply(
+    async def call(incoming: Incoming) -> None:
+        answer = incoming.answer(resultType="complete", content=[{"type": "text", "text": text}])
+        if incoming.params["name"] == "json":
+            await incoming.reply(
                 200, json.dumps(answer, ensure_ascii=False).encode(), "application/json"
             )
         else:
-            await exchange.stream()
-            await exchange.piece(f"data: {json.dumps(answer, ensure_ascii=False)}\n\n")
-            await exchange.end()
+            await incoming.stream()
+            await incoming.piece(f"data: {json.dumps(answer, ensure_ascii=False)}\n\n")
+            await incoming.end()
 
     async with Client(modern.url) as client:
         assert (await client.call_tool("json")).text == text
@@ -553,18 +562,18 @@ async def test_large_answers_arrive_whole(modern: Site) -> None:
 
 @pytest.mark.parametrize("kind", ["json", "events"])
 async def test_larger_ones_are_refused(
-    modern: Site, kind: str, monkeypatch: pytest.MonkeyPatch
+    modern: FakeSite, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_client, "LIMIT", 1000)
 
     @modern.on("tools/call")
-    async def call(exchange: Exchange) -> None:
+    async def call(incoming: Incoming) -> None:
         if kind == "json":
-            await exchange._start(200, "application/json", {})
+            await incoming.begin(200, "application/json")
         else:
-            await exchange.stream()
-        await exchange.piece("x" * 2000)
-        await exchange.gone()
+            await incoming.stream()
+        await incoming.piece("x" * 2000)
+        await incoming.gone()
 
     async with Client(modern.url) as client:
         with pytest.raises(ConnectionClosed, match="sends too much"):
@@ -572,14 +581,14 @@ async def test_larger_ones_are_refused(
         await until(modern.seen[-1].over)
 
 
-async def test_requests_do_not_wait_for_each_other(modern: Site) -> None:
+async def test_requests_do_not_wait_for_each_other(modern: FakeSite) -> None:
     """HTTPM-17."""
     both = threading.Barrier(2)
 
     @modern.on("tools/call")
-    async def call(exchange: Exchange) -> None:
+    async def call(incoming: Incoming) -> None:
         await anyio.to_thread.run_sync(both.wait, PATIENCE)
-        await exchange.result(resultType="complete", content=TEXT)
+        await incoming.result(resultType="complete", content=TEXT)
 
     async with Client(modern.url) as client, anyio.create_task_group() as group:
         group.start_soon(client.call_tool, "a")
@@ -590,21 +599,21 @@ async def test_requests_do_not_wait_for_each_other(modern: Site) -> None:
 
 
 @pytest.fixture
-def waiting(modern: Site) -> Site:
+def waiting(modern: FakeSite) -> FakeSite:
     """Its tools never answer: one before its headers, the other after."""
 
     @modern.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        if exchange.params["name"] == "stream":
-            await exchange.stream()
-            await exchange.event(progress(exchange, 1))
-        await exchange.gone()
+    async def call(incoming: Incoming) -> None:
+        if incoming.params["name"] == "stream":
+            await incoming.stream()
+            await incoming.event(progress(incoming, 1))
+        await incoming.gone()
 
     return modern
 
 
 @pytest.mark.parametrize("tool", ["silent", "stream"])
-async def test_a_timeout_closes_the_response(waiting: Site, tool: str) -> None:
+async def test_a_timeout_closes_the_response(waiting: FakeSite, tool: str) -> None:
     """CANC-5: instead of a notification."""
     async with Client(waiting.url) as client:
         with pytest.raises(TimeoutError):
@@ -615,7 +624,7 @@ async def test_a_timeout_closes_the_response(waiting: Site, tool: str) -> None:
 
 
 @pytest.mark.parametrize("tool", ["silent", "stream"])
-async def test_a_cancelled_task_closes_the_response(waiting: Site, tool: str) -> None:
+async def test_a_cancelled_task_closes_the_response(waiting: FakeSite, tool: str) -> None:
     """CANC-5."""
     async with Client(waiting.url) as client:
         async with anyio.create_task_group() as group:
@@ -634,18 +643,18 @@ async def test_a_cancelled_task_closes_the_response(waiting: Site, tool: str) ->
 # --- 2026-07-28: changes --------------------------------------------------------------------------
 
 
-async def test_changes_come_on_a_stream_that_stays_open(modern: Site) -> None:
+async def test_changes_come_on_a_stream_that_stays_open(modern: FakeSite) -> None:
     changed = threading.Event()
 
     @modern.on("subscriptions/listen")
-    async def listen(exchange: Exchange) -> None:
-        meta = {"io.modelcontextprotocol/subscriptionId": exchange.message["id"]}
-        await exchange.stream()
+    async def listen(incoming: Incoming) -> None:
+        meta = {"io.modelcontextprotocol/subscriptionId": incoming.message["id"]}
+        await incoming.stream()
         agreed = {"notifications": {"toolsListChanged": True}, "_meta": meta}
-        await exchange.event(notification("notifications/subscriptions/acknowledged", **agreed))
+        await incoming.event(notification("notifications/subscriptions/acknowledged", **agreed))
         await within(changed)
-        await exchange.event(notification("notifications/tools/list_changed", _meta=meta))
-        await exchange.gone()
+        await incoming.event(notification("notifications/tools/list_changed", _meta=meta))
+        await incoming.gone()
 
     told = anyio.Event()
     async with Client(modern.url) as client:
@@ -670,22 +679,22 @@ REGION = {"type": "string", "x-mcp-header": "Region"}
 
 
 @pytest.fixture
-def routed(modern: Site) -> Site:
+def routed(modern: FakeSite) -> FakeSite:
     """A tool that wants its argument in a header, and one that declares its own in a wrong way."""
 
     @modern.on("tools/list")
-    async def listed(exchange: Exchange) -> None:
+    async def listed(incoming: Incoming) -> None:
         wrong = tool("wrong", a={"type": "number", "x-mcp-header": "A"})
         tools = [tool("route", region=REGION, n={"type": "integer"}), wrong]
-        await exchange.result(resultType="complete", tools=tools)
+        await incoming.result(resultType="complete", tools=tools)
 
     @modern.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        region = exchange.params["arguments"].get("region")
-        if region is not None and "mcp-param-region" not in exchange.headers:
-            await exchange.error(-32020, 400)
+    async def call(incoming: Incoming) -> None:
+        region = incoming.params["arguments"].get("region")
+        if region is not None and "mcp-param-region" not in incoming.headers:
+            await incoming.error(-32020, 400)
         else:
-            await exchange.result(resultType="complete", content=TEXT)
+            await incoming.result(resultType="complete", content=TEXT)
 
     return modern
 
@@ -701,7 +710,7 @@ def routed(modern: Site) -> Site:
     ],
 )
 async def test_arguments_are_repeated_in_headers(
-    routed: Site, arguments: dict[str, Any], header: str | None
+    routed: FakeSite, arguments: dict[str, Any], header: str | None
 ) -> None:
     """HDR-4, HDR-6."""
     async with Client(routed.url) as client:
@@ -711,18 +720,20 @@ async def test_arguments_are_repeated_in_headers(
     assert "mcp-param-n" not in routed.seen[-1].headers
 
 
-async def test_a_tool_that_was_never_listed_is_looked_up_when_it_is_refused(routed: Site) -> None:
+async def test_a_tool_that_was_never_listed_is_looked_up_when_it_is_refused(
+    routed: FakeSite,
+) -> None:
     async with Client(routed.url) as client:
         assert (await client.call_tool("route", {"region": "eu"})).text == "done"
     assert routed.methods() == ["server/discover", "tools/call", "tools/list", "tools/call"]
 
 
-async def test_a_tool_that_has_changed_is_looked_up_when_it_is_refused(routed: Site) -> None:
-    listed = routed._handlers["tools/list"]
+async def test_a_tool_that_has_changed_is_looked_up_when_it_is_refused(routed: FakeSite) -> None:
+    listed = routed.handler("tools/list")
 
     @routed.on("tools/list")
-    async def older(exchange: Exchange) -> None:
-        await exchange.result(resultType="complete", tools=[tool("route")])
+    async def older(incoming: Incoming) -> None:
+        await incoming.result(resultType="complete", tools=[tool("route")])
 
     async with Client(routed.url) as client:
         await client.list_tools()
@@ -730,10 +741,10 @@ async def test_a_tool_that_has_changed_is_looked_up_when_it_is_refused(routed: S
         assert (await client.call_tool("route", {"region": "eu"})).text == "done"
 
 
-async def test_a_refusal_that_a_list_does_not_explain_is_raised(routed: Site) -> None:
+async def test_a_refusal_that_a_list_does_not_explain_is_raised(routed: FakeSite) -> None:
     @routed.on("tools/call")
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.error(-32020, 400)
+    async def refuse(incoming: Incoming) -> None:
+        await incoming.error(-32020, 400)
 
     async with Client(routed.url) as client:
         await client.list_tools()
@@ -743,7 +754,7 @@ async def test_a_refusal_that_a_list_does_not_explain_is_raised(routed: Site) ->
 
 
 async def test_a_tool_that_declares_headers_in_a_wrong_way_is_left_out(
-    routed: Site, caplog: pytest.LogCaptureFixture
+    routed: FakeSite, caplog: pytest.LogCaptureFixture
 ) -> None:
     """HDR-3."""
     async with Client(routed.url) as client:
@@ -751,17 +762,17 @@ async def test_a_tool_that_declares_headers_in_a_wrong_way_is_left_out(
     assert "'wrong' is left out" in caplog.text
 
 
-async def test_handshake_revisions_know_no_such_headers(site: Site) -> None:
+async def test_handshake_revisions_know_no_such_headers(site: FakeSite) -> None:
     site.legacy()
 
     @site.on("tools/list")
-    async def listed(exchange: Exchange) -> None:
+    async def listed(incoming: Incoming) -> None:
         wrong = tool("wrong", a={"type": "number", "x-mcp-header": "A"})
-        await exchange.result(tools=[tool("route", region=REGION), wrong])
+        await incoming.result(tools=[tool("route", region=REGION), wrong])
 
     @site.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.result(content=TEXT)
+    async def call(incoming: Incoming) -> None:
+        await incoming.result(content=TEXT)
 
     async with Client(site.url, revision=HANDSHAKE[-1]) as client:
         assert len(await client.list_tools()) == 2
@@ -775,7 +786,7 @@ async def test_handshake_revisions_know_no_such_headers(site: Site) -> None:
 
 @pytest.mark.parametrize("version", HANDSHAKE)
 async def test_session_and_version_stand_on_everything_after_the_handshake(
-    site: Site, version: str
+    site: FakeSite, version: str
 ) -> None:
     """HTTPL-14, HTTPL-19; the version is the one that the server has chosen."""
     site.legacy(version=version)
@@ -789,7 +800,7 @@ async def test_session_and_version_stand_on_everything_after_the_handshake(
         assert each.headers["mcp-protocol-version"] == version
 
 
-async def test_without_a_session_nothing_is_ended(site: Site) -> None:
+async def test_without_a_session_nothing_is_ended(site: FakeSite) -> None:
     site.legacy(session=None)
     async with Client(site.url, revision=HANDSHAKE[-1]):
         pass
@@ -798,19 +809,19 @@ async def test_without_a_session_nothing_is_ended(site: Site) -> None:
 
 
 @pytest.mark.parametrize("status", [405, 404, 500])
-async def test_a_session_that_cannot_be_ended_is_left(legacy: Site, status: int) -> None:
+async def test_a_session_that_cannot_be_ended_is_left(legacy: FakeSite, status: int) -> None:
     """HTTPL-17."""
 
     @legacy.on("DELETE")
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.reply(status)
+    async def refuse(incoming: Incoming) -> None:
+        await incoming.reply(status)
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]):
         pass
     assert legacy.methods()[-1] == "DELETE"
 
 
-async def test_what_is_sent_after_leaving_is_refused(legacy: Site) -> None:
+async def test_what_is_sent_after_leaving_is_refused(legacy: FakeSite) -> None:
     """Such as the answer to a question that the server has put at the last moment."""
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         link = client.link
@@ -818,14 +829,15 @@ async def test_what_is_sent_after_leaving_is_refused(legacy: Site) -> None:
         await link.send_text(b'{"jsonrpc":"2.0","id":"late","result":{}}')
 
 
-async def test_leaving_waits_for_nobody(legacy: Site) -> None:
+async def test_leaving_waits_for_nobody(legacy: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for the end of the session, nor for the server's own stream."""
+    monkeypatch.setattr(http_client, "_ENDING", 0.1)
 
     @legacy.on("DELETE", "GET")
-    async def wait(exchange: Exchange) -> None:
-        if exchange.verb == "GET":
-            await exchange.stream()
-        await exchange.gone()
+    async def wait(incoming: Incoming) -> None:
+        if incoming.verb == "GET":
+            await incoming.stream()
+        await incoming.gone()
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]):
         began = time.monotonic()
@@ -834,21 +846,21 @@ async def test_leaving_waits_for_nobody(legacy: Site) -> None:
         await until(each.over)
 
 
-async def test_a_session_that_was_lost_is_replaced_once(legacy: Site) -> None:
+async def test_a_session_that_was_lost_is_replaced_once(legacy: FakeSite) -> None:
     """HTTPL-16: by a handshake without an id; the request is sent again."""
-    initialize = legacy._handlers["initialize"]
+    initialize = legacy.handler("initialize")
 
     @legacy.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        if exchange.headers["mcp-session-id"] == "s1":
+    async def call(incoming: Incoming) -> None:
+        if incoming.headers["mcp-session-id"] == "s1":
             legacy.legacy(session="s2")
-            await exchange.error(-32001, 404)
+            await incoming.error(-32001, 404)
         else:
-            await exchange.result(content=TEXT)
+            await incoming.result(content=TEXT)
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         assert (await client.call_tool("t")).text == "done"
-    assert initialize is not legacy._handlers["initialize"]
+    assert initialize is not legacy.handler("initialize")
     again = legacy.of("initialize")[1]
     assert "mcp-session-id" not in again.headers
     assert again.params["protocolVersion"] == HANDSHAKE[-1]
@@ -859,17 +871,17 @@ async def test_a_session_that_was_lost_is_replaced_once(legacy: Site) -> None:
     assert legacy.seen[-1].headers["mcp-session-id"] == "s2"
 
 
-async def test_requests_share_the_new_session(legacy: Site) -> None:
+async def test_requests_share_the_new_session(legacy: FakeSite) -> None:
     both = threading.Barrier(2)
 
     @legacy.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        if exchange.headers["mcp-session-id"] == "s1":
+    async def call(incoming: Incoming) -> None:
+        if incoming.headers["mcp-session-id"] == "s1":
             await anyio.to_thread.run_sync(both.wait, PATIENCE)
             legacy.legacy(session="s2")
-            await exchange.reply(404)
+            await incoming.reply(404)
         else:
-            await exchange.result(content=TEXT)
+            await incoming.result(content=TEXT)
 
     client = Client(legacy.url, revision=HANDSHAKE[-1])
     async with client, anyio.create_task_group() as group:
@@ -878,23 +890,23 @@ async def test_requests_share_the_new_session(legacy: Site) -> None:
     assert len(legacy.of("initialize")) == 2
 
 
-async def test_requests_wait_for_the_new_session(legacy: Site) -> None:
+async def test_requests_wait_for_the_new_session(legacy: FakeSite) -> None:
     begun = threading.Event()
 
     @legacy.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        if exchange.headers.get("mcp-session-id") == "s2":
-            await exchange.result(content=TEXT)
+    async def call(incoming: Incoming) -> None:
+        if incoming.headers.get("mcp-session-id") == "s2":
+            await incoming.result(content=TEXT)
         else:
-            await exchange.reply(404)
+            await incoming.reply(404)
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
-        initialize = legacy.legacy(session="s2")._handlers["initialize"]
+        initialize = legacy.legacy(session="s2").handler("initialize")
 
         @legacy.on("initialize")
-        async def slowly(exchange: Exchange) -> None:
+        async def slowly(incoming: Incoming) -> None:
             await within(begun)
-            await initialize(exchange)
+            await initialize(incoming)
 
         async with anyio.create_task_group() as group:
             group.start_soon(client.call_tool, "first")
@@ -908,10 +920,10 @@ async def test_requests_wait_for_the_new_session(legacy: Site) -> None:
     assert sorted(names) == [("first", "s1"), ("first", "s2"), ("second", "s2")]
 
 
-async def test_a_session_that_is_lost_again_is_an_error(legacy: Site) -> None:
+async def test_a_session_that_is_lost_again_is_an_error(legacy: FakeSite) -> None:
     @legacy.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.reply(404)
+    async def call(incoming: Incoming) -> None:
+        await incoming.reply(404)
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         with pytest.raises(ConnectionClosed, match="does not know the session"):
@@ -919,19 +931,19 @@ async def test_a_session_that_is_lost_again_is_an_error(legacy: Site) -> None:
     assert len(legacy.of("tools/call")) == 2
 
 
-async def test_a_handshake_that_fails_is_tried_again_by_the_next_request(legacy: Site) -> None:
+async def test_a_handshake_that_fails_is_tried_again_by_the_next_request(legacy: FakeSite) -> None:
     @legacy.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        if exchange.headers.get("mcp-session-id") == "s2":
-            await exchange.result(content=TEXT)
+    async def call(incoming: Incoming) -> None:
+        if incoming.headers.get("mcp-session-id") == "s2":
+            await incoming.result(content=TEXT)
         else:
-            await exchange.reply(404)
+            await incoming.reply(404)
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
 
         @legacy.on("initialize")
-        async def refuse(exchange: Exchange) -> None:
-            await exchange.reply(503)
+        async def refuse(incoming: Incoming) -> None:
+            await incoming.reply(503)
 
         with pytest.raises(ConnectionClosed, match="503"):
             await client.call_tool("t")
@@ -940,12 +952,12 @@ async def test_a_handshake_that_fails_is_tried_again_by_the_next_request(legacy:
         assert client.revision == HANDSHAKE[-1]
 
 
-async def test_where_there_is_no_session_404_is_no_reason_for_a_handshake(site: Site) -> None:
+async def test_where_there_is_no_session_404_is_no_reason_for_a_handshake(site: FakeSite) -> None:
     site.legacy(session=None)
 
     @site.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.reply(404, b"gone", "text/plain")
+    async def call(incoming: Incoming) -> None:
+        await incoming.reply(404, b"gone", "text/plain")
 
     async with Client(site.url, revision=HANDSHAKE[-1]) as client:
         with pytest.raises(ConnectionClosed, match="404 Not Found: gone"):
@@ -957,32 +969,32 @@ async def test_where_there_is_no_session_404_is_no_reason_for_a_handshake(site: 
 
 
 @pytest.mark.parametrize("where", ["tools/call", "GET"])
-async def test_the_server_may_ask_on_any_stream(legacy: Site, where: str) -> None:
+async def test_the_server_may_ask_on_any_stream(legacy: FakeSite, where: str) -> None:
     """S2C-2, S2C-3: the answer is a POST of its own."""
-    question = asks("q1", "roots/list")
+    question = request("q1", "roots/list")
 
     @legacy.on("GET")
-    async def get(exchange: Exchange) -> None:
-        await exchange.stream()
+    async def get(incoming: Incoming) -> None:
+        await incoming.stream()
         if where == "GET":
-            await exchange.event(question)
-        await exchange.gone()
+            await incoming.event(question)
+        await incoming.gone()
 
     answered = threading.Event()
 
     @legacy.on("answer")
-    async def take(exchange: Exchange) -> None:
-        await exchange.reply(202)
+    async def take(incoming: Incoming) -> None:
+        await incoming.reply(202)
         answered.set()
 
     @legacy.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.stream()
+    async def call(incoming: Incoming) -> None:
+        await incoming.stream()
         if where == "tools/call":
-            await exchange.event(question)
+            await incoming.event(question)
         await within(answered)
-        await exchange.event(exchange.answer(content=TEXT))
-        await exchange.end()
+        await incoming.event(incoming.answer(content=TEXT))
+        await incoming.end()
 
     async with Client(legacy.url, revision=HANDSHAKE[-1], roots=["file:///a"]) as client:
         await client.call_tool("t")
@@ -996,23 +1008,23 @@ async def test_the_server_may_ask_on_any_stream(legacy: Site, where: str) -> Non
 
 
 async def test_an_answer_that_is_refused_is_noted(
-    legacy: Site, caplog: pytest.LogCaptureFixture
+    legacy: FakeSite, caplog: pytest.LogCaptureFixture
 ) -> None:
     refused = threading.Event()
 
     @legacy.on("answer")
-    async def refuse(exchange: Exchange) -> None:
+    async def refuse(incoming: Incoming) -> None:
         error = {"code": -32600, "message": "nobody asked"}
-        await exchange.json({"jsonrpc": "2.0", "error": error}, 400)
+        await incoming.json({"jsonrpc": "2.0", "error": error}, 400)
         refused.set()
 
     @legacy.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.stream()
-        await exchange.event(asks("q1", "ping"))
+    async def call(incoming: Incoming) -> None:
+        await incoming.stream()
+        await incoming.event(request("q1", "ping"))
         await within(refused)
-        await exchange.event(exchange.answer(content=TEXT))
-        await exchange.end()
+        await incoming.event(incoming.answer(content=TEXT))
+        await incoming.end()
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         assert (await client.call_tool("t")).text == "done"
@@ -1021,14 +1033,14 @@ async def test_an_answer_that_is_refused_is_noted(
                 await anyio.sleep(0.01)
 
 
-async def test_what_the_server_tells_unasked_comes_on_a_stream_of_its_own(legacy: Site) -> None:
+async def test_what_the_server_tells_unasked_comes_on_a_stream_of_its_own(legacy: FakeSite) -> None:
     """HTTPL-10."""
 
     @legacy.on("GET")
-    async def get(exchange: Exchange) -> None:
-        await exchange.stream()
-        await exchange.event(notification("notifications/tools/list_changed"))
-        await exchange.gone()
+    async def get(incoming: Incoming) -> None:
+        await incoming.stream()
+        await incoming.event(notification("notifications/tools/list_changed"))
+        await incoming.gone()
 
     told = anyio.Event()
     async with Client(
@@ -1040,17 +1052,17 @@ async def test_what_the_server_tells_unasked_comes_on_a_stream_of_its_own(legacy
     await until(legacy.of("GET")[0].over)
 
 
-async def test_the_stream_of_the_server_is_opened_again(legacy: Site) -> None:
+async def test_the_stream_of_the_server_is_opened_again(legacy: FakeSite) -> None:
     """HTTPL-13."""
 
     @legacy.on("GET")
-    async def get(exchange: Exchange) -> None:
-        await exchange.stream()
+    async def get(incoming: Incoming) -> None:
+        await incoming.stream()
         if len(legacy.of("GET")) == 1:
-            await exchange.event(notification("notifications/x"), id="e1", retry="1")
-            await exchange.end()
+            await incoming.event(notification("notifications/x"), id="e1", retry="1")
+            await incoming.end()
         else:
-            await exchange.gone()
+            await incoming.gone()
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]):
         again = await legacy.arrival("GET", 2)
@@ -1058,22 +1070,26 @@ async def test_the_stream_of_the_server_is_opened_again(legacy: Site) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 204, 400, 404, 405, 500])
-async def test_a_server_needs_no_stream_of_its_own(legacy: Site, status: int) -> None:
+async def test_a_server_needs_no_stream_of_its_own(legacy: FakeSite, status: int) -> None:
     """HTTPL-8."""
 
     @legacy.on("GET")
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.reply(status)
+    async def refuse(incoming: Incoming) -> None:
+        await incoming.reply(status)
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         assert (await client.call_tool("t")).text == "done"
     assert len(legacy.of("GET")) == 1
 
 
-async def test_a_stream_that_is_slow_to_open_is_not_waited_for(legacy: Site) -> None:
+async def test_a_stream_that_is_slow_to_open_is_not_waited_for(
+    legacy: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client, "_OPENING", 0.05)
+
     @legacy.on("GET")
-    async def get(exchange: Exchange) -> None:
-        await exchange.gone()
+    async def get(incoming: Incoming) -> None:
+        await incoming.gone()
 
     with anyio.fail_after(http_client._OPENING + 2):
         async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
@@ -1081,13 +1097,13 @@ async def test_a_stream_that_is_slow_to_open_is_not_waited_for(legacy: Site) -> 
     await until(legacy.of("GET")[0].over)
 
 
-async def test_batches_are_read(site: Site) -> None:
+async def test_batches_are_read(site: FakeSite) -> None:
     """MSG-12."""
     site.legacy(version="2025-03-26")
 
     @site.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.json([progress(exchange, 1), exchange.answer(content=TEXT)])
+    async def call(incoming: Incoming) -> None:
+        await incoming.json([progress(incoming, 1), incoming.answer(content=TEXT)])
 
     told: list[Any] = []
     async with Client(site.url, revision="2025-03-26") as client:
@@ -1095,12 +1111,12 @@ async def test_batches_are_read(site: Site) -> None:
     assert told == [(1, None, None)]
 
 
-async def test_a_timeout_is_told_in_a_notification(legacy: Site) -> None:
+async def test_a_timeout_is_told_in_a_notification(legacy: FakeSite) -> None:
     """CANC-6: a response that is closed means nothing here."""
 
     @legacy.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.gone()
+    async def call(incoming: Incoming) -> None:
+        await incoming.gone()
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         with pytest.raises(TimeoutError):
@@ -1114,31 +1130,31 @@ async def test_a_timeout_is_told_in_a_notification(legacy: Site) -> None:
 
 @pytest.mark.parametrize("how", ["end", "break"])
 async def test_a_stream_is_taken_up_where_it_broke_off(
-    legacy: Site, how: str, caplog: pytest.LogCaptureFixture
+    legacy: FakeSite, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """HTTPL-5, HTTPL-6, HTTPL-13: what only has an id is no message."""
 
     @legacy.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.stream()
-        await exchange.event(id="p", retry="1", data="")
-        await exchange.event(event="weather", data="fine")
-        await exchange.event(progress(exchange, 1), id="e1")
+    async def call(incoming: Incoming) -> None:
+        await incoming.stream()
+        await incoming.event(id="p", retry="1", data="")
+        await incoming.event(event="weather", data="fine")
+        await incoming.event(progress(incoming, 1), id="e1")
         if how == "break":
-            await exchange.piece("id: e2\ndata: lo")
+            await incoming.piece("id: e2\ndata: lo")
             raise RuntimeError
-        await exchange.end()
+        await incoming.end()
 
     @legacy.on("GET")
-    async def get(exchange: Exchange) -> None:
-        if "last-event-id" not in exchange.headers:
-            await exchange.reply(405)
+    async def get(incoming: Incoming) -> None:
+        if "last-event-id" not in incoming.headers:
+            await incoming.reply(405)
             return
         question = legacy.of("tools/call")[0]
-        await exchange.stream()
-        await exchange.event(progress(question, 2), id="e2")
-        await exchange.event(question.answer(content=TEXT), id="e3")
-        await exchange.end()
+        await incoming.stream()
+        await incoming.event(progress(question, 2), id="e2")
+        await incoming.event(question.answer(content=TEXT), id="e3")
+        await incoming.end()
 
     told: list[Any] = []
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
@@ -1150,61 +1166,61 @@ async def test_a_stream_is_taken_up_where_it_broke_off(
     assert legacy.of("GET")[-1].headers["mcp-session-id"] == "s1"
 
 
-async def test_the_wait_that_the_server_wants_is_waited(legacy: Site) -> None:
+async def test_the_wait_that_the_server_wants_is_waited(legacy: FakeSite) -> None:
     """HTTPL-7: every time, and not much longer."""
     ended: list[float] = []
     came: list[float] = []
 
     @legacy.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.stream()
-        await exchange.event(id="0", retry="300", data="")
+    async def call(incoming: Incoming) -> None:
+        await incoming.stream()
+        await incoming.event(id="0", retry="200", data="")
         ended.append(time.monotonic())
-        await exchange.end()
+        await incoming.end()
 
     @legacy.on("GET")
-    async def get(exchange: Exchange) -> None:
-        if "last-event-id" not in exchange.headers:
-            await exchange.reply(405)
+    async def get(incoming: Incoming) -> None:
+        if "last-event-id" not in incoming.headers:
+            await incoming.reply(405)
             return
         came.append(time.monotonic())
-        await exchange.stream()
+        await incoming.stream()
         if len(came) < 3:
-            await exchange.event(id=str(len(came)), data="")
+            await incoming.event(id=str(len(came)), data="")
         else:
-            await exchange.event(legacy.of("tools/call")[0].answer(content=TEXT))
+            await incoming.event(legacy.of("tools/call")[0].answer(content=TEXT))
         ended.append(time.monotonic())
-        await exchange.end()
+        await incoming.end()
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         assert (await client.call_tool("t")).text == "done"
     waits = [stop - start for start, stop in zip(ended, came, strict=False)]
     assert len(waits) == 3
-    assert all(0.3 <= each < 0.9 for each in waits)
+    assert all(0.2 <= each < 0.75 for each in waits)
 
 
 @pytest.fixture
-def broken(legacy: Site) -> Site:
+def broken(legacy: FakeSite) -> FakeSite:
     """Its tools end their streams without an answer."""
 
     @legacy.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.stream()
-        fields = {} if exchange.params["name"] == "no id" else {"id": "1"}
-        await exchange.event(retry="1", data="", **fields)
-        await exchange.end()
+    async def call(incoming: Incoming) -> None:
+        await incoming.stream()
+        fields = {} if incoming.params["name"] == "no id" else {"id": "1"}
+        await incoming.event(retry="1", data="", **fields)
+        await incoming.end()
 
     return legacy
 
 
-async def test_a_stream_without_ids_cannot_be_taken_up(broken: Site) -> None:
+async def test_a_stream_without_ids_cannot_be_taken_up(broken: FakeSite) -> None:
     async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
         with pytest.raises(ConnectionClosed, match="tools/call without the answer"):
             await client.call_tool("no id")
     assert not any("last-event-id" in each.headers for each in broken.seen)
 
 
-async def test_a_server_may_refuse_to_take_up_a_stream(broken: Site) -> None:
+async def test_a_server_may_refuse_to_take_up_a_stream(broken: FakeSite) -> None:
     async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
         with pytest.raises(ConnectionClosed, match=r"cannot be taken up again.*405"):
             await client.call_tool("t")
@@ -1212,16 +1228,16 @@ async def test_a_server_may_refuse_to_take_up_a_stream(broken: Site) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 503])
-async def test_what_brings_nothing_is_given_up(broken: Site, status: int) -> None:
+async def test_what_brings_nothing_is_given_up(broken: FakeSite, status: int) -> None:
     @broken.on("GET")
-    async def get(exchange: Exchange) -> None:
-        if "last-event-id" not in exchange.headers:
-            await exchange.reply(405)
+    async def get(incoming: Incoming) -> None:
+        if "last-event-id" not in incoming.headers:
+            await incoming.reply(405)
         elif status == 200:
-            await exchange.stream()
-            await exchange.end()
+            await incoming.stream()
+            await incoming.end()
         else:
-            await exchange.reply(status)
+            await incoming.reply(status)
 
     async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
         with pytest.raises(ConnectionClosed, match="tools/call without the answer"):
@@ -1235,45 +1251,45 @@ async def test_what_brings_nothing_is_given_up(broken: Site, status: int) -> Non
 class Old:
     """A server of two endpoints: everything it says is on the stream of the first (SSE-3)."""
 
-    def __init__(self, host: Host, path: str = "/old", endpoint: str | None = None) -> None:
+    def __init__(self, host: FakeHost, path: str = "/old", endpoint: str | None = None) -> None:
         self.site = host.site(path)
         self.posts = host.also(self.site, "/messages")
-        self.stream: Exchange | None = None
+        self.stream: Incoming | None = None
         self.site.on("GET")(self.open)
         self.site.on("initialize", "tools/call", "answer", "server/discover")(self.take)
         self.site.on("notifications/initialized", "notifications/cancelled")(self.take)
         self.endpoint = self.posts + "?session=1" if endpoint is None else endpoint
 
-    async def open(self, exchange: Exchange) -> None:
-        self.stream = exchange
-        await exchange.stream()
-        await exchange.piece(f": hello\nevent: endpoint\ndata: {self.endpoint}\n\n")
-        await exchange.gone()
+    async def open(self, incoming: Incoming) -> None:
+        self.stream = incoming
+        await incoming.stream()
+        await incoming.piece(f": hello\nevent: endpoint\ndata: {self.endpoint}\n\n")
+        await incoming.gone()
 
-    async def take(self, exchange: Exchange) -> None:
-        if exchange.path != self.posts:
-            await exchange.reply(405)
+    async def take(self, incoming: Incoming) -> None:
+        if incoming.path != self.posts:
+            await incoming.reply(405)
             return
-        await exchange.reply(202, b"Accepted", "text/plain")
+        await incoming.reply(202, b"Accepted", "text/plain")
         assert self.stream is not None
-        if exchange.method == "initialize":
+        if incoming.method == "initialize":
             info = {"name": "old", "version": "1"}
             await self.stream.event(
-                exchange.answer(protocolVersion="2024-11-05", capabilities={}, serverInfo=info)
+                incoming.answer(protocolVersion="2024-11-05", capabilities={}, serverInfo=info)
             )
-        elif exchange.method == "tools/call":
-            if exchange.params["name"] == "leave":
+        elif incoming.method == "tools/call":
+            if incoming.params["name"] == "leave":
                 await self.stream.end()
             else:
-                await self.stream.event(asks("q1", "ping"))
-                await self.stream.event(progress(exchange, 1))
-        elif exchange.method == "answer":
+                await self.stream.event(request("q1", "ping"))
+                await self.stream.event(progress(incoming, 1))
+        elif incoming.method == "answer":
             call = self.site.of("tools/call")[-1]
             await self.stream.event(call.answer(content=TEXT), event="message")
 
 
 @pytest.mark.parametrize("revision", [None, "2024-11-05", "2025-11-25"])
-async def test_a_server_of_two_endpoints_is_found(host: Host, revision: str | None) -> None:
+async def test_a_server_of_two_endpoints_is_found(host: FakeHost, revision: str | None) -> None:
     """ERA-12: after 405 to all that was tried before."""
     old = Old(host)
     told: list[Any] = []
@@ -1286,7 +1302,7 @@ async def test_a_server_of_two_endpoints_is_found(host: Host, revision: str | No
     assert len(old.site.of("GET")) == 1
 
 
-async def test_a_path_that_looks_like_one_is_not_asked_twice(host: Host) -> None:
+async def test_a_path_that_looks_like_one_is_not_asked_twice(host: FakeHost) -> None:
     old = Old(host, "/sse")
     async with Client(old.site.url):
         pass
@@ -1294,13 +1310,13 @@ async def test_a_path_that_looks_like_one_is_not_asked_twice(host: Host) -> None
     assert before == ["server/discover", "GET"]
 
 
-async def test_a_path_that_looks_like_one_may_be_something_else(host: Host) -> None:
+async def test_a_path_that_looks_like_one_may_be_something_else(host: FakeHost) -> None:
     site = host.site("/sse").legacy()
     async with Client(site.url) as client:
         assert client.revision == HANDSHAKE[-1]
 
 
-async def test_messages_are_not_sent_to_another_origin(host: Host) -> None:
+async def test_messages_are_not_sent_to_another_origin(host: FakeHost) -> None:
     old = Old(host, endpoint="http://127.0.0.1:1/messages")
     with pytest.raises(ConnectionClosed, match=r"another origin, http://127.0.0.1:1/messages"):
         await Client(old.site.url).__aenter__()
@@ -1309,33 +1325,33 @@ async def test_messages_are_not_sent_to_another_origin(host: Host) -> None:
 
 @pytest.mark.parametrize("status", [404, 405, 200])
 async def test_where_there_is_nothing_at_all_the_first_refusal_counts(
-    site: Site, status: int
+    site: FakeSite, status: int
 ) -> None:
     @site.on("initialize", "server/discover")
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.reply(404, b"nothing here", "text/plain")
+    async def refuse(incoming: Incoming) -> None:
+        await incoming.reply(404, b"nothing here", "text/plain")
 
     @site.on("GET")
-    async def get(exchange: Exchange) -> None:
-        await exchange.reply(status, b"<h1>Hi</h1>", "text/html")
+    async def get(incoming: Incoming) -> None:
+        await incoming.reply(status, b"<h1>Hi</h1>", "text/html")
 
     with pytest.raises(ConnectionClosed, match="404 Not Found: nothing here"):
         await Client(site.url).__aenter__()
     assert site.methods() == ["server/discover", "initialize", "GET"]
 
 
-async def test_a_stream_that_names_no_endpoint_is_not_waited_for(site: Site) -> None:
+async def test_a_stream_that_names_no_endpoint_is_not_waited_for(site: FakeSite) -> None:
     @site.on("GET")
-    async def get(exchange: Exchange) -> None:
-        await exchange.stream()
-        await exchange.gone()
+    async def get(incoming: Incoming) -> None:
+        await incoming.stream()
+        await incoming.gone()
 
     with pytest.raises(ConnectionClosed, match="400"):
         await Client(site.url, probe_timeout=0.3).__aenter__()
     await until(site.of("GET")[0].over)
 
 
-async def test_the_session_ends_with_the_stream(host: Host) -> None:
+async def test_the_session_ends_with_the_stream(host: FakeHost) -> None:
     """SSE-6."""
     old = Old(host)
     async with Client(old.site.url) as client:
@@ -1348,7 +1364,7 @@ async def test_the_session_ends_with_the_stream(host: Host) -> None:
 # --- HTTP itself ----------------------------------------------------------------------------------
 
 
-async def test_headers_of_ones_own_are_sent_along(legacy: Site) -> None:
+async def test_headers_of_ones_own_are_sent_along(legacy: FakeSite) -> None:
     """What the protocol wants in them stays."""
     headers = {"Authorization": "Bearer x", "accept": "text/html"}
     async with Client(legacy.url, revision=HANDSHAKE[-1], headers=headers):
@@ -1358,13 +1374,14 @@ async def test_headers_of_ones_own_are_sent_along(legacy: Site) -> None:
     assert legacy.seen[0].headers["accept"] == JSON_OR_EVENTS
 
 
-async def test_an_http_client_of_ones_own_is_used_and_left_open(modern: Site) -> None:
-    async with httpx2.AsyncClient(headers={"x-mine": "1"}, timeout=0.2) as mine:
+async def test_an_http_client_of_ones_own_is_used_and_left_open(modern: FakeSite) -> None:
+    impatient = httpx2.Timeout(0.05, connect=PATIENCE)
+    async with httpx2.AsyncClient(headers={"x-mine": "1"}, timeout=impatient) as mine:
 
         @modern.on("tools/call")
-        async def call(exchange: Exchange) -> None:
-            await anyio.sleep(0.4)  # its timeouts are not for answers
-            await exchange.result(resultType="complete", content=TEXT)
+        async def call(incoming: Incoming) -> None:
+            await anyio.sleep(0.15)  # its timeouts are not for answers
+            await incoming.result(resultType="complete", content=TEXT)
 
         async with Client(modern.url, http_client=mine) as client:
             await client.call_tool("t")
@@ -1372,7 +1389,9 @@ async def test_an_http_client_of_ones_own_is_used_and_left_open(modern: Site) ->
     assert {each.headers["x-mine"] for each in modern.seen} == {"1"}
 
 
-async def test_an_application_in_the_same_process_may_be_asked(host: Host, modern: Site) -> None:
+async def test_an_application_in_the_same_process_may_be_asked(
+    host: FakeHost, modern: FakeSite
+) -> None:
     transport = httpx2.ASGITransport(app=host)
     mine = httpx2.AsyncClient(transport=transport)
     async with mine, Client(f"http://app{modern.path}", http_client=mine) as client:
@@ -1381,7 +1400,7 @@ async def test_an_application_in_the_same_process_may_be_asked(host: Host, moder
 
 
 @pytest.mark.parametrize("failing", ["POST", "GET", "DELETE"])
-async def test_an_http_client_may_fail_in_its_own_way(legacy: Site, failing: str) -> None:
+async def test_an_http_client_may_fail_in_its_own_way(legacy: FakeSite, failing: str) -> None:
     """Its exception reaches whoever asks, and nobody else."""
 
     class Mine(httpx2.AsyncHTTPTransport):
@@ -1406,14 +1425,14 @@ async def test_an_http_client_may_fail_in_its_own_way(legacy: Site, failing: str
 
 @pytest.mark.parametrize("status", [307, 308])
 async def test_a_redirect_to_the_same_origin_is_followed(
-    host: Host, modern: Site, status: int
+    host: FakeHost, modern: FakeSite, status: int
 ) -> None:
     """With the whole request, and once."""
     start = host.site("/start")
 
     @start.on("server/discover", "tools/call")
-    async def redirect(exchange: Exchange) -> None:
-        await exchange.reply(status, location=modern.path)
+    async def redirect(incoming: Incoming) -> None:
+        await incoming.reply(status, location=modern.path)
 
     async with Client(start.url) as client:
         await client.call_tool("t")
@@ -1422,34 +1441,34 @@ async def test_a_redirect_to_the_same_origin_is_followed(
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-async def test_a_redirect_to_another_origin_is_not(site: Site, status: int) -> None:
+async def test_a_redirect_to_another_origin_is_not(site: FakeSite, status: int) -> None:
     elsewhere = "http://127.0.0.1:1/mcp"
 
     @site.on("server/discover")
-    async def redirect(exchange: Exchange) -> None:
-        await exchange.reply(status, location=elsewhere)
+    async def redirect(incoming: Incoming) -> None:
+        await incoming.reply(status, location=elsewhere)
 
     with pytest.raises(ConnectionClosed, match=f"a redirect to {elsewhere}, which is not followed"):
         await Client(site.url, headers={"Authorization": "Bearer x"}).__aenter__()
 
 
-async def test_redirects_in_a_circle_end(site: Site) -> None:
+async def test_redirects_in_a_circle_end(site: FakeSite) -> None:
     @site.on("server/discover")
-    async def redirect(exchange: Exchange) -> None:
-        await exchange.reply(307, location=site.path)
+    async def redirect(incoming: Incoming) -> None:
+        await incoming.reply(307, location=site.path)
 
     with pytest.raises(ConnectionClosed, match="redirects again and again"):
         await Client(site.url).__aenter__()
 
 
 @pytest.mark.parametrize("revision", [MODERN, HANDSHAKE[-1]])
-async def test_leaving_ends_what_still_runs(site: Site, revision: str) -> None:
+async def test_leaving_ends_what_still_runs(site: FakeSite, revision: str) -> None:
     site.modern().legacy()
 
     @site.on("tools/call")
-    async def call(exchange: Exchange) -> None:
-        await exchange.stream()
-        await exchange.gone()
+    async def call(incoming: Incoming) -> None:
+        await incoming.stream()
+        await incoming.gone()
 
     failures: list[str] = []
 
@@ -1471,13 +1490,15 @@ async def test_leaving_ends_what_still_runs(site: Site, revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", [MODERN, HANDSHAKE[-1]])
-async def test_a_client_that_is_cancelled_leaves_nothing_open(site: Site, revision: str) -> None:
+async def test_a_client_that_is_cancelled_leaves_nothing_open(
+    site: FakeSite, revision: str
+) -> None:
     site.modern().legacy()
 
     @site.on("tools/call", "GET")
-    async def call(exchange: Exchange) -> None:
-        await exchange.stream()
-        await exchange.gone()
+    async def call(incoming: Incoming) -> None:
+        await incoming.stream()
+        await incoming.gone()
 
     async def use() -> None:
         async with Client(site.url, revision=revision, timeout=None) as client:
@@ -1492,12 +1513,12 @@ async def test_a_client_that_is_cancelled_leaves_nothing_open(site: Site, revisi
     assert ("DELETE" in site.methods()) == (revision != MODERN)
 
 
-async def test_a_message_written_by_hand_is_sent_with_its_headers(modern: Site) -> None:
+async def test_a_message_written_by_hand_is_sent_with_its_headers(modern: FakeSite) -> None:
     """What comes back is passed on, refusals included."""
 
     @modern.on("prompts/get")
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.error(-32602, 400)
+    async def refuse(incoming: Incoming) -> None:
+        await incoming.error(-32602, 400)
 
     arrived = anyio.Event()
 
@@ -1511,7 +1532,7 @@ async def test_a_message_written_by_hand_is_sent_with_its_headers(modern: Site) 
     received: list[Any] = []
     async with Tapped(modern.url) as client:
         meta = {"io.modelcontextprotocol/protocolVersion": "2999-01-01"}
-        message = asks("mine", "prompts/get", name="p", _meta=meta)
+        message = request("mine", "prompts/get", name="p", _meta=meta)
         await client.link.send_text(json.dumps(message).encode())
         with anyio.fail_after(PATIENCE):
             await arrived.wait()

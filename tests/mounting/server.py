@@ -57,9 +57,9 @@ async def wait() -> None:
 
 
 @app.tool
-async def half_a_second() -> str:
-    """Take time, but not forever."""
+async def a_while() -> str:
+    """Take longer than a server to hear of its end, but not forever."""
     tell("begun")
-    await anyio.sleep(0.5)
+    await anyio.sleep(0.3)
     tell("done")
     return "done"

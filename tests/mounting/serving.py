@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import contextvars
-import socket
-import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
-import uvicorn
-
 from mcpkit import Context, MCPKit, SyncContext
-from tests.transports.http.wire import (
-    PATIENCE,
-    Host,
-    Site,
-    Stage,
-)
+from tests.transports.http.wire import Host, Site, Stage
+from tests.uvicorns import listen, running
 
 __all__ = ["Address", "Diary", "make_app", "served", "variable"]
 
@@ -108,26 +100,9 @@ def make_app(
 class Address(Host):
     """Where a host answers."""
 
-    @property
-    def url(self) -> str:
-        """Without a path."""
-        return f"http://127.0.0.1:{self.port}"
-
     def site(self, path: str) -> Site:
         """What is at a path there."""
         return Site(self, MCPKit("elsewhere"), Stage(), path)
-
-
-class _Announced(uvicorn.Server):
-    """A server that says when it has begun."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.began = threading.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.began.set()
 
 
 @contextmanager
@@ -139,24 +114,11 @@ def served(application: Any, *, lifespan: Any = "on", root_path: str = "") -> It
         lifespan: Whether lifespan events are sent: ``"on"`` or ``"off"``.
         root_path: As a proxy would take it away: clients' paths begin without it.
     """
-    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+    options = {"lifespan": lifespan, "root_path": root_path, "timeout_graceful_shutdown": 5}
+    with listen() as listener:
         address = Address(listener.getsockname()[1])
-        config = uvicorn.Config(
-            application,
-            lifespan=lifespan,
-            root_path=root_path,
-            ws="none",
-            log_level="critical",
-            timeout_graceful_shutdown=5,
-        )
-        server = _Announced(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            assert server.began.wait(PATIENCE)
-            yield address
-        finally:
-            address.close_all()
-            server.should_exit = True
-            thread.join(PATIENCE)
-            assert not thread.is_alive()
+        with running(application, listener, **options):
+            try:
+                yield address
+            finally:
+                address.close_all()

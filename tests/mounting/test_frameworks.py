@@ -13,15 +13,11 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from mcpkit import Context, MCPKit
-from tests.messages import (
-    initialize,
-)
+from tests.messages import initialize
 from tests.mounting.serving import Diary, make_app, served
 from tests.mounting.test_paths import everything_works_at
 from tests.mounting.test_requests import seen
-from tests.transports.http.wire import (
-    Stage,
-)
+from tests.transports.http.wire import Stage
 
 Build = Callable[[MCPKit[Any]], Any]
 

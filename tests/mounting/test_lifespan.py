@@ -18,17 +18,9 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from mcpkit import MCPKit
-from tests.messages import (
-    announced,
-    called,
-    initialize,
-)
+from tests.messages import announced, called, initialize, request
 from tests.mounting.serving import Diary, make_app, served, variable
-from tests.transports.http.wire import (
-    JSON,
-    PATIENCE,
-    Stage,
-)
+from tests.transports.http.wire import JSON, PATIENCE, Stage
 
 Build = Callable[[MCPKit[Any]], Any]
 
@@ -235,13 +227,10 @@ def test_starlettes_test_client_has_an_event_loop_for_each_request_outside_of_a_
     client = TestClient(make_app(diary=diary))
     session = client.post("/mcp", json=initialize()).headers["mcp-session-id"]
     assert diary.entries == ["entered", "left"]
-    again = client.post("/mcp", json=called_in(session), headers={"mcp-session-id": session})
+    call = request(1, "tools/call", called("who", {}))
+    again = client.post("/mcp", json=call, headers={"mcp-session-id": session})
     assert again.json()["result"]["content"][0]["text"] == "mounted"
     assert diary.entries == ["entered", "left"] * 2
-
-
-def called_in(session: str) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": called("who", {})}
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -15,17 +15,9 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route, Router
 
 from mcpkit import MCPKit
-from tests.messages import (
-    LEGACY,
-    initialize,
-)
+from tests.messages import LEGACY, initialize
 from tests.mounting.serving import make_app, served
-from tests.transports.http.wire import (
-    EVENTS,
-    JSON,
-    PATIENCE,
-    Site,
-)
+from tests.transports.http.wire import EVENTS, JSON, Site
 
 Build = Callable[..., Any]
 
@@ -181,10 +173,6 @@ def test_elsewhere_in_a_mounted_app_the_error_says_where_the_endpoint_is() -> No
         assert answer.json["error"]["message"].endswith("the endpoint is /x/mcp")
 
 
-def begin_as(url: str, host: str) -> httpx2.Response:
-    return httpx2.post(url, json=initialize(), headers={"Host": host}, timeout=PATIENCE)
-
-
 def in_process(application: Any, url: str) -> httpx2.Response:
     async def post() -> httpx2.Response:
         transport = httpx2.ASGITransport(application)
@@ -220,15 +208,16 @@ def test_a_prefix_that_a_proxy_takes_away_changes_nothing(place: str, root_path:
 def test_a_foreign_host_at_a_loopback_address_is_told_which_setting_allows_it() -> None:
     """SEC-3."""
     with served(routed(make_app())) as address:
-        answer = begin_as(f"{address.url}/x", "api.example.com")
-    assert answer.status_code == 403
-    assert answer.headers["content-type"] == JSON
-    assert "allowed_hosts=['api.example.com']" in answer.json()["error"]["message"]
+        answer = address.site("/x").post(initialize(), {"Host": "api.example.com"})
+        assert answer.status == 403
+        assert answer.kind == JSON
+        assert "allowed_hosts=['api.example.com']" in answer.json["error"]["message"]
 
 
 def test_a_host_that_is_allowed_needs_nothing_else() -> None:
     with served(routed(make_app(), allowed_hosts=["api.example.com"])) as address:
-        assert begin_as(f"{address.url}/x", "api.example.com").status_code == 200
+        answer = address.site("/x").post(initialize(), {"Host": "api.example.com"})
+        assert answer.status == 200
 
 
 def test_a_mounted_app_knows_its_host_by_the_connection_and_not_by_the_name_alone() -> None:

@@ -19,16 +19,9 @@ from starlette.routing import Mount
 
 from mcpkit import Context, MCPKit
 from mcpkit.http import HttpRequest
-from tests.messages import (
-    initialize,
-)
+from tests.messages import called, initialize, request
 from tests.mounting.serving import Diary, make_app, served, variable
-from tests.transports.http.wire import (
-    EVENTS,
-    JSON,
-    Site,
-    Stage,
-)
+from tests.transports.http.wire import EVENTS, JSON, Site, Stage
 
 HANDLERS = ["look", "look_in_thread"]
 Next = Callable[[Request], Awaitable[Response]]
@@ -37,17 +30,9 @@ Next = Callable[[Request], Awaitable[Response]]
 def seen(site: Site, handler: str = "look", **headers: str) -> Any:
     """What a handler sees, in a session and without one; the two must agree."""
     talk = site.begin(headers=headers)
-    stateful = talk.post(
-        {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "tools/call",
-            "params": {"name": handler, "arguments": {}},
-        },
-        headers,
-    ).result["structuredContent"]
-    meta = {"name": handler, "arguments": {}}
-    modern = site.ask("tools/call", headers, **meta).result["structuredContent"]
+    call = called(handler, {})
+    stateful = talk.post(request(1, "tools/call", call), headers).result["structuredContent"]
+    modern = site.ask("tools/call", headers, **call).result["structuredContent"]
     for each in (stateful, modern):
         each["client"] = each["client"][0]
     assert stateful == modern
@@ -80,9 +65,8 @@ def test_behind_a_proxy_that_is_trusted_the_address_is_that_of_its_client() -> N
 def test_each_request_has_headers_of_its_own_in_one_session() -> None:
     with served(make_app()) as address:
         talk = address.site("/mcp").begin()
-        call = {"name": "look", "arguments": {}}
         for agent in ("one", "two"):
-            message = {"jsonrpc": "2.0", "id": agent, "method": "tools/call", "params": call}
+            message = request(agent, "tools/call", called("look", {}))
             answer = talk.post(message, {"X-Agent": agent})
             assert answer.result["structuredContent"]["agent"] == agent
 
@@ -158,7 +142,7 @@ def test_a_client_that_leaves_cancels_its_call_through_middleware(middleware: An
 @pytest.mark.parametrize("middleware", [Pure, Based])
 def test_a_body_that_does_not_come_is_given_up_through_middleware(middleware: Any) -> None:
     """SEC-17."""
-    with served(within(make_app(http={"body_timeout": 0.2}), Middleware(middleware))) as address:
+    with served(within(make_app(http={"body_timeout": 0.1}), Middleware(middleware))) as address:
         announced = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}", "Content-Length": "100"}
         answer = address.site("/x").send("POST", announced)
         assert answer.refusal == (408, -32600)
@@ -211,13 +195,12 @@ def test_the_session_of_another_user_is_not_found(method: str, user: dict[str, s
         site = address.site("/x")
         session = site.begin(headers={"X-User": "ada"}).headers
         if method == "POST":
-            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-            answer = site.post(message, {**session, **user})
+            answer = site.post(request(1, "tools/list"), {**session, **user})
         else:
             answer = site.send(method, {"Accept": EVENTS, **session, **user})
         assert answer.refusal == (404, -32600)
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-        assert site.post(message, {**session, "X-User": "ada"}).status == 200
+        again = site.post(request(1, "tools/list"), {**session, "X-User": "ada"})
+        assert again.status == 200
 
 
 def test_the_principal_may_be_told_otherwise() -> None:
@@ -278,10 +261,8 @@ def test_streams_and_disconnects_work_behind_dependencies() -> None:
     with served(with_dependencies(make_app(stage=stage))) as address:
         site = address.site("/x")
         tenant = {"X-Tenant": "acme"}
-        call = {"name": "tell", "arguments": {}}
-        assert site.ask("tools/call", tenant, **call).text == "told"
-        waiting = {"name": "wait", "arguments": {"name": "call"}}
-        exchange = site.ask("tools/call", tenant, **waiting)
+        assert site.ask("tools/call", tenant, **called("tell", {})).text == "told"
+        exchange = site.ask("tools/call", tenant, **called("wait", {"name": "call"}))
         stage.expect("begun", "call")
         exchange.drop()
         stage.expect("been cancelled", "call")

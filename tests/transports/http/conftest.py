@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 
 from tests.transports.http.server import make_app
-from tests.transports.http.wire import (
-    Host,
-    Site,
-    Stage,
-    hosting,
-)
+from tests.transports.http.wire import Host, Site, Stage, hosting
 
 Serve = Callable[..., Site]
 

@@ -6,9 +6,7 @@ from typing import Annotated, Any
 
 from mcpkit import Context, Elicit, Header, MCPKit, MissingClientCapability, Sample, SyncContext
 from mcpkit.elicitation import Elicitation
-from tests.transports.http.wire import (
-    Stage,
-)
+from tests.transports.http.wire import Stage
 
 
 def said(answer: Elicitation[Any]) -> str:

@@ -8,16 +8,9 @@ from typing import Any
 import pytest
 
 from mcpkit.protocol.connection import CAPABILITIES_KEY
-from tests.messages import (
-    LEGACY,
-    called,
-)
+from tests.messages import LEGACY, called
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
-    Exchange,
-    Site,
-    Talk,
-)
+from tests.transports.http.wire import Exchange, Site, Talk
 
 FORMS = [version for version in LEGACY if version >= "2025-06-18"]
 """Those that have elicitation."""

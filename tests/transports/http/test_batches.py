@@ -6,22 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.messages import (
-    BATCHES,
-    LEGACY,
-    announced,
-    called,
-    initialize,
-    notification,
-    request,
-)
+from tests.messages import BATCHES, LEGACY, announced, called, initialize, notification, request
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
-    EVENTS,
-    JSON,
-    Site,
-    Talk,
-)
+from tests.transports.http.wire import EVENTS, JSON, Site, Talk
 
 PING = {"jsonrpc": "2.0", "result": {}}
 

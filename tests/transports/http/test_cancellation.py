@@ -5,14 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mcpkit.protocol.connection import LOG_LEVEL_KEY
-from tests.messages import (
-    LEGACY,
-)
+from tests.messages import LEGACY
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
-    Site,
-    eventually,
-)
+from tests.transports.http.wire import Site, eventually
 
 LOGS = {LOG_LEVEL_KEY: "info"}
 

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.messages import (
-    initialize,
-)
+from tests.messages import initialize
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
-    Exchange,
-    Site,
-)
+from tests.transports.http.wire import Exchange, Site
 
 ALLOWED = "https://app.example.com"
 ASKED = "content-type,mcp-session-id,mcp-protocol-version,mcp-method,last-event-id,authorization"

@@ -17,10 +17,7 @@ from tests.messages import (
     notification,
     request,
 )
-from tests.transports.http.wire import (
-    JSON,
-    Site,
-)
+from tests.transports.http.wire import JSON, Site
 
 UNKNOWN = ["2099-01-01", "DRAFT-2026-v1", "1.0", ""]
 REMOVED = [

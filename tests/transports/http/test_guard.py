@@ -12,15 +12,9 @@ from mcpkit import MCPKit
 from mcpkit.http import HttpSettings
 from mcpkit.transports.http import run
 from mcpkit.transports.http.guard import Guard
-from tests.messages import (
-    MODERN,
-    announced,
-    initialize,
-)
+from tests.messages import MODERN, announced, initialize
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
-    Site,
-)
+from tests.transports.http.wire import Site
 
 LOOPBACK_HOSTS = [
     "localhost",

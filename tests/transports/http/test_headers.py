@@ -9,15 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from mcpkit import Header, MCPKit, RegistrationError
-from tests.messages import (
-    LEGACY,
-    called,
-)
-from tests.transports.http.wire import (
-    Exchange,
-    Host,
-    Site,
-)
+from tests.messages import LEGACY, called
+from tests.transports.http.wire import Exchange, Host, Site
 
 
 def wrapped(text: str) -> str:

@@ -10,20 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from mcpkit.protocol.connection import CAPABILITIES_KEY, LOG_LEVEL_KEY, SUBSCRIPTION_KEY
-from tests.messages import (
-    LEGACY,
-    MODERN,
-    announced,
-    called,
-    notification,
-    request,
-)
+from tests.messages import LEGACY, MODERN, announced, called, notification, request
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
-    EVENTS,
-    JSON,
-    Site,
-)
+from tests.transports.http.wire import EVENTS, JSON, Site
 
 LOGS = {LOG_LEVEL_KEY: "info"}
 

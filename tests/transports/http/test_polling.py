@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.messages import (
-    LEGACY,
-    NEWEST,
-)
+from tests.messages import LEGACY, NEWEST
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
-    EVENTS,
-    JSON,
-    Site,
-)
+from tests.transports.http.wire import EVENTS, JSON, Site
 
 POLLING = NEWEST
 OTHERS = [version for version in LEGACY if version != POLLING]

@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.messages import (
-    LEGACY,
-)
+from tests.messages import LEGACY
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
-    Exchange,
-    Site,
-    Talk,
-    eventually,
-)
+from tests.transports.http.wire import Exchange, Site, Talk, eventually
 
 CHANGED = "notifications/tools/list_changed"
 

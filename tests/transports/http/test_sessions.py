@@ -11,21 +11,9 @@ import pytest
 
 from mcpkit import MCPKit
 from mcpkit.http import HttpRequest
-from tests.messages import (
-    BATCHES,
-    CLIENT,
-    LEGACY,
-    initialize,
-    notification,
-    request,
-)
+from tests.messages import BATCHES, CLIENT, LEGACY, initialize, notification, request
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
-    EVENTS,
-    Host,
-    Site,
-    Talk,
-)
+from tests.transports.http.wire import EVENTS, Host, Site, Talk
 
 SECRET = {"secret": "the secret of all workers"}
 MOST = 8 * 1024

@@ -8,22 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from mcpkit.http import HttpRequest
-from tests.messages import (
-    BATCHES,
-    LEGACY,
-    NEWEST,
-    called,
-    initialize,
-    notification,
-    request,
-)
+from tests.messages import BATCHES, LEGACY, NEWEST, called, initialize, notification, request
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
-    EVENTS,
-    JSON,
-    Exchange,
-    Site,
-)
+from tests.transports.http.wire import EVENTS, JSON, Exchange, Site
 
 
 def by_header(http: HttpRequest) -> str | None:

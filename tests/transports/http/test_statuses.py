@@ -16,12 +16,7 @@ from tests.messages import (
     notification,
     request,
 )
-from tests.transports.http.wire import (
-    EVENTS,
-    JSON,
-    Site,
-    Talk,
-)
+from tests.transports.http.wire import EVENTS, JSON, Site, Talk
 
 UNHEARD_OF = {"MCP-Protocol-Version": "2099-01-01"}
 OTHER_VERBS = ["PUT", "PATCH", "OPTIONS", "HEAD"]

@@ -6,20 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.messages import (
-    LEGACY,
-    NEWEST,
-    called,
-)
+from tests.messages import LEGACY, NEWEST, called
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import (
-    EVENTS,
-    JSON,
-    Site,
-    Talk,
-)
+from tests.transports.http.wire import EVENTS, JSON, Site, Talk
 
-FAST = {"stream_after": 0.15, "keep_alive": 0.05}
+FAST = {"stream_after": 0.1, "keep_alive": 0.02}
 CHANGED = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"
 

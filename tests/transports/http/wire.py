@@ -19,7 +19,6 @@ from itertools import count
 from typing import Any, Final, NamedTuple, TypeVar
 
 import anyio
-import uvicorn
 
 from mcpkit import MCPKit
 from mcpkit.transports.http.sockets import Shortcut, bounded
@@ -33,12 +32,12 @@ from tests.messages import (
     notification,
     request,
 )
+from tests.uvicorns import listen, running
 
 __all__ = [
     "EVENTS",
     "JSON",
     "PATIENCE",
-    "SILENCE",
     "Event",
     "Exchange",
     "Host",
@@ -51,9 +50,6 @@ __all__ = [
 
 PATIENCE: Final = 20.0
 """Seconds to wait for what must happen."""
-
-SILENCE: Final = 1
-"""Seconds after which a connection is closed on which nothing is asked."""
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
@@ -423,6 +419,10 @@ class Host:
         self.shortcuts.update(made.shortcuts)
         return Site(self, app, stage or Stage(), path)
 
+    def application(self, site: Site) -> Any:
+        """What serves the app of a site."""
+        return next(each for each in self._sites if each.settings.path == site.path)
+
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.applied += 1
         path: str = scope["path"]
@@ -439,29 +439,26 @@ class Host:
 
 
 @contextmanager
-def hosting() -> Iterator[Host]:
-    """Run a server in a thread."""
-    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+def hosting(*, silence: float = 5) -> Iterator[Host]:
+    """Run a server in a thread.
+
+    Args:
+        silence: Seconds after which a connection is closed on which nothing is asked.
+    """
+    with listen() as listener:
         host = Host(listener.getsockname()[1])
         # As `mcpkit run` serves, but without its limits: they have tests of their own.
         protocol = bounded(read_timeout=60, write_timeout=60, grace=5, shortcuts=host.shortcuts)
-        config = uvicorn.Config(
+        with running(
             host,
+            listener,
             http=protocol,
             lifespan="off",
-            ws="none",
-            log_level="critical",
             access_log=False,
-            timeout_keep_alive=SILENCE,
+            timeout_keep_alive=silence,
             timeout_graceful_shutdown=1,
-        )
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            yield host
-        finally:
-            host.close_all()
-            server.should_exit = True
-            thread.join(PATIENCE)
-            assert not thread.is_alive()
+        ):
+            try:
+                yield host
+            finally:
+                host.close_all()

@@ -1,30 +1,32 @@
-"""HTTP servers that do exactly what a test wants: a real uvicorn in a thread, on a loopback port.
+"""Fake servers that do exactly what a test of a client wants, on a real uvicorn in a thread.
 
-A `Host` is the server; each test has a `Site` on it, with a path of its own, which says what
-happens to the requests of each MCP method and remembers them all.
+A `FakeHost` is the server; each test has a `FakeSite` on it, with a path of its own, which says
+what happens to the requests of each MCP method and remembers them all. An `Incoming` is one of
+those requests. (`tests/transports/http/wire.py` has the opposite: real apps, and requests as they
+are sent.)
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import anyio.to_thread
-import uvicorn
 
-__all__ = ["PATIENCE", "Exchange", "Host", "Site", "hosting", "until"]
+from tests.uvicorns import listen, running
+
+__all__ = ["PATIENCE", "FakeHost", "FakeSite", "Incoming", "hosting", "until", "within"]
 
 PATIENCE = 10.0
 """Seconds to wait for what must happen."""
 
 EVENTS = "text/event-stream"
 
-Handle = Callable[["Exchange"], Awaitable[None]]
+Handle = Callable[["Incoming"], Awaitable[None]]
 
 
 async def until(event: threading.Event) -> None:
@@ -37,7 +39,7 @@ async def within(event: threading.Event) -> None:
     assert await asyncio.to_thread(event.wait, PATIENCE), "it did not happen in time"
 
 
-class Exchange:
+class Incoming:
     """One HTTP request, as its server sees it.
 
     Attributes:
@@ -81,11 +83,21 @@ class Exchange:
     def params(self) -> Any:
         return self.message.get("params", {})
 
+    async def begin(
+        self, status: int, kind: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Begin an answer, whose body is said piece by piece."""
+        pairs = [(name.replace("_", "-"), value) for name, value in (headers or {}).items()]
+        if kind is not None:
+            pairs.append(("content-type", kind))
+        raw = [(name.encode(), value.encode()) for name, value in pairs]
+        await self._send({"type": "http.response.start", "status": status, "headers": raw})
+
     async def reply(
         self, status: int, body: bytes = b"", kind: str | None = None, **headers: str
     ) -> None:
         """Answer with one body."""
-        await self._start(status, kind, headers)
+        await self.begin(status, kind, headers)
         await self._send({"type": "http.response.body", "body": body})
 
     async def json(self, value: Any, status: int = 200, **headers: str) -> None:
@@ -107,7 +119,7 @@ class Exchange:
 
     async def stream(self, **headers: str) -> None:
         """Begin an event stream."""
-        await self._start(200, EVENTS, headers)
+        await self.begin(200, EVENTS, headers)
 
     async def event(self, value: Any = None, **fields: Any) -> None:
         """One event: a message, or fields as they are."""
@@ -131,15 +143,8 @@ class Exchange:
         self.left = True
         self.over.set()
 
-    async def _start(self, status: int, kind: str | None, headers: Mapping[str, str]) -> None:
-        pairs = [(name.replace("_", "-"), value) for name, value in headers.items()]
-        if kind is not None:
-            pairs.append(("content-type", kind))
-        raw = [(name.encode(), value.encode()) for name, value in pairs]
-        await self._send({"type": "http.response.start", "status": status, "headers": raw})
 
-
-class Site:
+class FakeSite:
     """What happens behind one URL.
 
     Attributes:
@@ -147,11 +152,11 @@ class Site:
         seen: The requests, in the order of their arrival.
     """
 
-    def __init__(self, host: Host, path: str) -> None:
+    def __init__(self, host: FakeHost, path: str) -> None:
         self.path = path
         self.origin = host.origin
         self.url = host.origin + path
-        self.seen: list[Exchange] = []
+        self.seen: list[Incoming] = []
         self._handlers: dict[str, Handle] = {}
         self._arrived = threading.Condition()
 
@@ -164,15 +169,19 @@ class Site:
 
         return register
 
+    def handler(self, method: str) -> Handle:
+        """What happens to a method as yet."""
+        return self._handlers[method]
+
     def methods(self) -> list[str]:
         """What was asked, in order."""
         return [each.method for each in self.seen]
 
-    def of(self, method: str) -> list[Exchange]:
+    def of(self, method: str) -> list[Incoming]:
         """The requests of one method."""
         return [each for each in self.seen if each.method == method]
 
-    async def arrival(self, method: str, count: int = 1) -> Exchange:
+    async def arrival(self, method: str, count: int = 1) -> Incoming:
         """Wait until a method has been asked so many times; the last of these requests."""
 
         def wait() -> bool:
@@ -182,27 +191,27 @@ class Site:
         assert await anyio.to_thread.run_sync(wait), f"{method} did not come; {self.methods()}"
         return self.of(method)[count - 1]
 
-    async def serve(self, exchange: Exchange) -> None:
-        await exchange.read()
+    async def serve(self, incoming: Incoming) -> None:
+        await incoming.read()
         with self._arrived:
-            self.seen.append(exchange)
+            self.seen.append(incoming)
             self._arrived.notify_all()
-        handle = self._handlers.get(exchange.method)
+        handle = self._handlers.get(incoming.method)
         if handle is not None:
-            await handle(exchange)
-        elif exchange.verb == "POST":
-            await exchange.reply(400)
+            await handle(incoming)
+        elif incoming.verb == "POST":
+            await incoming.reply(400)
         else:
-            await exchange.reply(405)
+            await incoming.reply(405)
 
     # --- servers that know the protocol -----------------------------------------------------------
 
-    def modern(self) -> Site:
+    def modern(self) -> FakeSite:
         """Can be discovered."""
 
         @self.on("server/discover")
-        async def discover(exchange: Exchange) -> None:
-            await exchange.result(
+        async def discover(incoming: Incoming) -> None:
+            await incoming.result(
                 resultType="complete",
                 supportedVersions=["2026-07-28"],
                 capabilities={},
@@ -212,69 +221,59 @@ class Site:
 
         return self
 
-    def legacy(self, session: str | None = "s1", version: str = "2025-11-25") -> Site:
+    def legacy(self, session: str | None = "s1", version: str = "2025-11-25") -> FakeSite:
         """Wants a handshake."""
 
         @self.on("initialize")
-        async def initialize(exchange: Exchange) -> None:
+        async def initialize(incoming: Incoming) -> None:
             headers = {} if session is None else {"mcp-session-id": session}
             info = {"name": "fake", "version": "1"}
-            await exchange.result(
+            await incoming.result(
                 headers, protocolVersion=version, capabilities={}, serverInfo=info
             )
 
         @self.on("notifications/initialized", "notifications/cancelled", "answer")
-        async def take(exchange: Exchange) -> None:
-            await exchange.reply(202)
+        async def take(incoming: Incoming) -> None:
+            await incoming.reply(202)
 
         @self.on("DELETE")
-        async def delete(exchange: Exchange) -> None:
-            await exchange.reply(204)
+        async def delete(incoming: Incoming) -> None:
+            await incoming.reply(204)
 
         return self
 
 
-class Host:
+class FakeHost:
     """The server that all sites are on."""
 
     def __init__(self, port: int) -> None:
         self.origin = f"http://127.0.0.1:{port}"
-        self._sites: dict[str, Site] = {}
+        self._sites: dict[str, FakeSite] = {}
 
-    def site(self, path: str = "/mcp") -> Site:
+    def site(self, path: str = "/mcp") -> FakeSite:
         """A site at a path that no other has, with this end."""
-        site = Site(self, f"/{len(self._sites)}{path}")
+        site = FakeSite(self, f"/{len(self._sites)}{path}")
         self._sites[site.path] = site
         return site
 
-    def also(self, site: Site, path: str) -> str:
+    def also(self, site: FakeSite, path: str) -> str:
         """A path beside that of a site, for the same site."""
         found = site.path.rpartition("/")[0] + path
         self._sites[found] = site
         return found
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        exchange = Exchange(scope, receive, send)
+        incoming = Incoming(scope, receive, send)
         try:
-            await self._sites[exchange.path].serve(exchange)
+            await self._sites[incoming.path].serve(incoming)
         finally:
-            exchange.over.set()
+            incoming.over.set()
 
 
 @contextmanager
-def hosting() -> Iterator[Host]:
+def hosting() -> Iterator[FakeHost]:
     """Run a server in a thread."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        host = Host(listener.getsockname()[1])
-        config = uvicorn.Config(
-            host, lifespan="off", ws="none", log_level="critical", timeout_graceful_shutdown=1
-        )
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
+    with listen() as listener:
+        host = FakeHost(listener.getsockname()[1])
+        with running(host, listener, lifespan="off", timeout_graceful_shutdown=1):
             yield host
-        finally:
-            server.should_exit = True
-            thread.join(PATIENCE)
-            assert not thread.is_alive()
