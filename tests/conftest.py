@@ -29,10 +29,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each process neighbouring tests, which share servers, and let it take from others."""
-    from xdist.scheduler import WorkStealingScheduling  # type: ignore[import-untyped]
+    """Give what shares a server to one process, the dear ones first."""
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-    return WorkStealingScheduling(config, log)
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return selection.unit_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
 
 
 @pytest.fixture(params=["asyncio", "trio"], scope="module")

@@ -9,6 +9,7 @@ place is marked with ``every_place``; ``--deep`` tries everything everywhere.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -17,10 +18,22 @@ import pytest
 
 from mcpkit.testing import REVISIONS
 
-__all__ = ["Case", "pytest_addoption", "pytest_collection_modifyitems"]
+__all__ = ["Case", "pytest_addoption", "pytest_collection_modifyitems", "unit_of"]
 
 PLACES: Final = frozenset({"case", "revision", "version", "backend", "anyio_backend"})
 """The parameters that say where a test runs."""
+
+DEAR: Final = (
+    "tests/peers",
+    "tests/mounting",
+    "tests/cli",
+    "tests/docs",
+    "tests/examples",
+    "tests/test_examples",
+    "tests/test_templates",
+    "tests/transports",
+)
+"""What starts processes, and so comes first: what is cheap fills the gaps at the end."""
 
 MARKERS: Final = (
     "revisions(*versions): the revisions that the rule of a test applies to",
@@ -63,8 +76,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         wanted = _thinned(wanted)
     kept = set(map(id, wanted))
     dropped = [each for each in items if id(each) not in kept]
+    items[:] = sorted(wanted, key=lambda each: not each.nodeid.startswith(DEAR))
     if dropped:
-        items[:] = wanted
         config.hook.pytest_deselected(items=dropped)
 
 
@@ -74,6 +87,19 @@ def _params(item: pytest.Item) -> Mapping[str, Any]:
 
 def _has_cases(item: pytest.Item) -> bool:
     return hasattr(item, "callspec")
+
+
+_CASE: Final = re.compile(r"(?:memory|stdio|http|sse)-\d{4}-\d\d-\d\d-(?:asyncio|trio)")
+
+
+def unit_of(nodeid: str) -> str:
+    """What a case is run together with, in one process: a module, or one place of a package.
+
+    Servers and connections live as long as their module, and those of scenarios as their place.
+    """
+    path, _, rest = nodeid.partition("::")
+    place = _CASE.search(rest)
+    return path if place is None else f"{path.rpartition('/')[0]} {place[0]}"
 
 
 # --- what a test applies to -----------------------------------------------------------------------

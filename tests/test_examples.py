@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
+from tests.warm import python, run
 
 ROOT = Path(__file__).parent.parent
 SERVERS = [
@@ -23,7 +24,7 @@ SERVERS = [
 
 
 def stdio(path: Path) -> list[str]:
-    return [sys.executable, "-m", "mcpkit", "run", str(path)]
+    return [python(), "-m", "mcpkit", "run", str(path)]
 
 
 @pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.parent.name + "/" + path.stem)
@@ -36,8 +37,9 @@ def test_every_server_starts_and_describes_its_tools(path: Path, revision: str) 
 
 
 def test_the_quickstart_client_shows_a_server_at_work() -> None:
-    done = subprocess.run(
+    done = run(
         [sys.executable, str(ROOT / "examples" / "quickstart_client.py")],
+        cold=True,
         capture_output=True,
         text=True,
         encoding="utf-8",

@@ -12,7 +12,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import pytest
+from mcpkit.transports import TRANSPORTS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGE: Final = ROOT / "mcpkit"
@@ -75,6 +75,13 @@ DEFERRED: Final = {
 }
 """Imports inside functions that point upwards or sideways on purpose."""
 
+STRAIGHT: Final = {
+    ("cli.reload", "transports.stdio"): "a relay takes lines as long as those of the server behind",
+    ("cli.run", "transports.http.serve"): "whoever starts several processes binds their socket",
+    ("cli.worker", "transports.http.serve"): "and each of those serves on it",
+}
+"""Imports of transports that are in the table, by somebody who does not ask the table for them."""
+
 
 class Import(NamedTuple):
     """One import of one of our own modules."""
@@ -85,8 +92,11 @@ class Import(NamedTuple):
     line: int
 
 
+@cache
 def modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
+    found = sorted(PACKAGE.rglob("*.py"))
+    assert found, f"there is nothing in {PACKAGE}"
+    return found
 
 
 def name_of(path: Path) -> str:
@@ -99,33 +109,39 @@ def floor_of(module: str) -> int:
     return FLOORS[module.partition(".")[0]]
 
 
+def is_within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
 @cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def names() -> frozenset[str]:
+    return frozenset(map(name_of, modules()))
+
+
 def imports_of(path: Path) -> Iterator[Import]:
-    names = {name_of(each) for each in modules()}
-    yield from _imports(tree_of(path).body, name_of(path), names, deferred=False)
+    yield from _imports(tree_of(path).body, name_of(path), deferred=False)
 
 
-def _imports(
-    body: list[ast.stmt], importer: str, names: set[str], *, deferred: bool
-) -> Iterator[Import]:
+def _imports(body: list[ast.stmt], importer: str, *, deferred: bool) -> Iterator[Import]:
     for node in body:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            yield from _imports(node.orelse, importer, names, deferred=deferred)
+            yield from _imports(node.orelse, importer, deferred=deferred)
             continue
-        for found in _own(node, names):
+        for found in _own(node):
             yield Import(importer, found, deferred, node.lineno)
         inside = deferred or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         for field in ("body", "orelse", "finalbody"):
-            yield from _imports(getattr(node, field, []), importer, names, deferred=inside)
+            yield from _imports(getattr(node, field, []), importer, deferred=inside)
         for handler in getattr(node, "handlers", []):
-            yield from _imports(handler.body, importer, names, deferred=inside)
+            yield from _imports(handler.body, importer, deferred=inside)
 
 
-def _own(node: ast.stmt, names: set[str]) -> Iterator[str]:
+def _own(node: ast.stmt) -> Iterator[str]:
     if isinstance(node, ast.Import):
         for alias in node.names:
             if alias.name.partition(".")[0] == "mcpkit":
@@ -136,9 +152,10 @@ def _own(node: ast.stmt, names: set[str]) -> Iterator[str]:
         if root == "mcpkit":
             for alias in node.names:
                 whole = f"{module}.{alias.name}" if module else alias.name
-                yield whole if whole in names else module
+                yield whole if whole in names() else module
 
 
+@cache
 def every_import() -> list[Import]:
     return [found for path in modules() for found in imports_of(path)]
 
@@ -178,11 +195,13 @@ def test_nobody_imports_the_roof() -> None:
 
 def test_the_two_stacks_of_the_second_floor_do_not_know_each_other() -> None:
     functions = {"signature", "schema"}
-    for each in every_import():
-        top = each.importer.partition(".")[0]
-        other = each.imported.partition(".")[0]
-        assert not (top == "protocol" and other in functions), each
-        assert not (top in functions and other == "protocol"), each
+    wrong = [
+        each
+        for each in every_import()
+        for top, other in [(each.importer.partition(".")[0], each.imported.partition(".")[0])]
+        if (top == "protocol" and other in functions) or (top in functions and other == "protocol")
+    ]
+    assert wrong == []
 
 
 def test_deferred_imports_are_known() -> None:
@@ -197,6 +216,20 @@ def test_deferred_imports_are_known() -> None:
 
 def test_transports_are_reached_by_name_only() -> None:
     """So that a server on stdio never loads a web server."""
+    in_table = {module.removeprefix("mcpkit.") for module in TRANSPORTS.values()}
+    assert in_table <= names()
+    straight = [
+        each
+        for each in every_import()
+        if any(is_within(each.imported, one) for one in in_table)
+        and not any(is_within(each.importer, one) for one in in_table)
+    ]
+    assert {(each.importer, each.imported) for each in straight} == set(STRAIGHT)
+    web = [each for each in straight if is_within(each.imported, "transports.http")]
+    assert [each for each in web if not each.deferred] == []
+
+
+def test_the_roof_imports_the_transports_of_clients_only() -> None:
     reached = {
         each.imported
         for each in every_import()
@@ -207,18 +240,27 @@ def test_transports_are_reached_by_name_only() -> None:
 
 # --- the protocol, without input or output --------------------------------------------------------
 
-PROTOCOL: Final = sorted((PACKAGE / "protocol").rglob("*.py"))
 OUTSIDE: Final = {"anyio", "asyncio", "trio", "socket", "os", "time", "threading", "logging"}
 
 
-@pytest.mark.parametrize("path", PROTOCOL, ids=name_of)
-def test_the_protocol_neither_waits_nor_looks_outside(path: Path) -> None:
-    for node in ast.walk(tree_of(path)):
-        assert not isinstance(node, (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith))
-        if isinstance(node, ast.Import):
-            assert not {alias.name.partition(".")[0] for alias in node.names} & OUTSIDE
-        if isinstance(node, ast.ImportFrom):
-            assert (node.module or "").partition(".")[0] not in OUTSIDE
+def waits_or_looks_outside(node: ast.AST) -> bool:
+    if isinstance(node, ast.Import):
+        return bool({alias.name.partition(".")[0] for alias in node.names} & OUTSIDE)
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").partition(".")[0] in OUTSIDE
+    return isinstance(node, (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith))
+
+
+def test_the_protocol_neither_waits_nor_looks_outside() -> None:
+    protocol = [path for path in modules() if is_within(name_of(path), "protocol")]
+    wrong = [
+        f"{name_of(path)}: {ast.unparse(node)}"
+        for path in protocol
+        for node in ast.walk(tree_of(path))
+        if waits_or_looks_outside(node)
+    ]
+    assert len(protocol) > 1
+    assert wrong == []
 
 
 # --- revisions ------------------------------------------------------------------------------------
@@ -238,12 +280,19 @@ def literals(tree: ast.Module) -> Iterator[ast.Constant]:
             yield node
 
 
-@pytest.mark.parametrize(
-    "path", [each for each in modules() if "revisions" not in each.parts], ids=name_of
-)
-def test_only_a_revisions_own_file_names_its_version(path: Path) -> None:
-    found = [each.value for each in literals(tree_of(path)) if VERSION.search(str(each.value))]
-    assert found == []
+def test_only_a_revisions_own_file_names_its_version() -> None:
+    own, others = (
+        {
+            f"{name_of(path)}: {node.value!r}"
+            for path in modules()
+            if is_within(name_of(path), "protocol.revisions") is inside
+            for node in literals(tree_of(path))
+            if VERSION.search(str(node.value))
+        }
+        for inside in (True, False)
+    )
+    assert own, "the test can see them"
+    assert others == set()
 
 
 # --- what an import costs -------------------------------------------------------------------------

@@ -23,6 +23,7 @@ import pytest
 
 from mcpkit.cli.new import TEMPLATES, project, write
 from mcpkit.testing import REVISIONS, TestClient
+from tests import warm
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGED: Final = [each for each in TEMPLATES if each != "minimal"]
@@ -74,8 +75,10 @@ def environment() -> dict[str, str]:
 def run(
     folder: Path, *command: str, env: Mapping[str, str] | None = None, timeout: float = TIMEOUT
 ) -> str:
-    ended = subprocess.run(
+    ended = warm.run(
         [sys.executable, "-m", *command],
+        cold=command[0] != "mcpkit",
+        within=True,
         cwd=folder,
         env={**environment(), **(env or {})},
         stdin=subprocess.DEVNULL,
@@ -85,7 +88,8 @@ def run(
         timeout=timeout,
     )
     assert ended.returncode == 0, ended.stdout
-    return ended.stdout
+    printed: str = ended.stdout
+    return printed
 
 
 def target(template: str) -> str:
@@ -176,7 +180,7 @@ def test_the_readme_names_files_that_are_there(packaged: Path) -> None:
 
 @pytest.mark.parametrize("revision", [REVISIONS[0], REVISIONS[-2], REVISIONS[-1]])
 def test_it_is_served_on_stdio(folder: Path, template: str, revision: str, tmp_path: Path) -> None:
-    server = [sys.executable, "-m", "mcpkit", "run", target(template)]
+    server = [warm.python(), "-m", "mcpkit", "run", target(template)]
     tool, arguments, answer = CALLS[template]
     env = {**environment(), "DATABASE_PATH": str(tmp_path / "library.sqlite3")}
     client = TestClient(server, revision=revision, cwd=folder, env=env, roots=[], timeout=20)
@@ -193,7 +197,7 @@ def test_the_command_for_hosts_serves_it(projects: Mapping[str, Path], template:
     assert list(entries) == [NAME]
     assert entries[NAME]["command"].startswith(".venv/")
     assert entries[NAME]["args"] == ["-m", "my_trips"]
-    command = [sys.executable, *entries[NAME]["args"]]
+    command = [warm.python(), *entries[NAME]["args"]]
     with TestClient(command, cwd=projects[template], env=environment(), timeout=20) as client:
         assert client.list_tools()
 
@@ -280,10 +284,10 @@ class TestDockerfile:
         check = [sys.executable, *check[1:-1], check[-1].replace(":8000/", f":{free_port}/")]
         env = {**environment(), "DATABASE_PATH": str(tmp_path / "library.sqlite3")}
         with (tmp_path / "log").open("w") as log:
-            served = subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log)
+            served = warm.Popen(command, cwd=folder, env=env, stdout=log, stderr=log)
             try:
                 wait_for(free_port, served)
-                healthy = subprocess.run(check, capture_output=True, timeout=TIMEOUT)
+                healthy = warm.run(check, capture_output=True, timeout=TIMEOUT)
                 assert healthy.returncode == 0, healthy.stderr
             finally:
                 served.terminate()
@@ -297,7 +301,7 @@ def free_port() -> int:
         return port
 
 
-def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+def wait_for(port: int, process: warm.Popen) -> None:
     """Wait until something listens."""
     deadline = time.monotonic() + TIMEOUT
     while True:

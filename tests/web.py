@@ -2,77 +2,35 @@
 
 from __future__ import annotations
 
-import os
-import re
 import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty, Queue
 from typing import Any
+
+from tests.transports.http import plain
+from tests.transports.processes import REPOSITORY
 
 __all__ = ["serving"]
 
-ROOT = Path(__file__).parents[1]
 PATIENCE = 30.0
-"""Seconds that a server may take to listen, and to end."""
-
-_URL = re.compile(r"listens on (http://\S+?),?(?:\s|$)")
+"""Seconds that a server may take to end."""
 
 
 @contextmanager
 def serving(server: Path, *arguments: str, log: Any = None) -> Iterator[str]:
-    """Run a server on a port of its own, and give its URL.
+    """Run a server on a port of its own, and give its URL; it must end when it is told to.
 
     Args:
         server: Its file.
         arguments: Of the command line, in addition.
-        log: A text file that gets what it writes to stderr.
+        log: A text file that gets what it has written to stderr.
     """
-    command = [sys.executable, "-m", "mcpkit", "run", str(server), "--http", "--port", "0"]
-    process = subprocess.Popen(
-        [*command, *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    found: Queue[str] = Queue()
-    written: list[str] = []
-
-    def read() -> None:
-        assert process.stderr is not None
-        for line in process.stderr:
-            written.append(line)
-            if log is not None:
-                log.write(line)
-            if match := _URL.search(line):
-                found.put(match.group(1))
-        found.put("")
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
+    with plain.serving(str(server), "--http", *arguments, cwd=REPOSITORY) as running:
         try:
-            url = found.get(timeout=PATIENCE)
-        except Empty:
-            url = ""
-        assert url, "".join(written)
-        yield url
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise
+            yield running.url
         finally:
-            reader.join(PATIENCE)
-            if process.stderr is not None:
-                process.stderr.close()
+            running.process.signal(signal.SIGTERM)
+            running.process.exit_code(PATIENCE)
+            if log is not None:
+                log.write(running.process.stderr)

@@ -180,7 +180,7 @@ async def outcome(
 
 
 @pytest.mark.parametrize("name", ["play", "play_sync"])
-@settings(max_examples=120, derandomize=True, deadline=None)
+@settings(derandomize=True)
 @given(before=st.lists(leaves, max_size=2).map(tuple), program=programs)
 def test_a_program_gives_the_same_in_both_ways_of_asking(
     name: str, before: Program, program: Program

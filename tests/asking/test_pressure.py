@@ -9,6 +9,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from tests.warm import Popen
+
 SERVER = """
 from mcpkit import Context, MCPKit
 
@@ -32,7 +34,7 @@ def test_an_answer_behind_two_thousand_requests_is_read(tmp_path: Path) -> None:
     server.write_text(SERVER)
     command = [sys.executable, "-m", "mcpkit", "run", str(server)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+    with Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         stop = threading.Timer(45, process.kill)
         stop.start()
         assert process.stdin is not None

@@ -6,7 +6,6 @@ import os
 import re
 import select
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from tests.transports.processes import (
     TIMEOUT,
     environment,
 )
+from tests.warm import Popen, run
 
 __all__ = ["ELICITING", "MCPKIT", "OFFERING", "Ended", "Step", "at_terminal", "mcpkit", "one_line"]
 
@@ -39,11 +39,25 @@ class Ended(NamedTuple):
 
 
 def mcpkit(
-    *arguments: str, input: bytes = b"", cwd: Path | None = None, env: Mapping[str, str] = {}
+    *arguments: str,
+    input: bytes = b"",
+    cwd: Path | None = None,
+    env: Mapping[str, str] = {},
+    cold: bool = False,
 ) -> Ended:
-    """Run a command on pipes, to its end."""
-    ended = subprocess.run(
+    """Run a command on pipes, to its end.
+
+    Args:
+        arguments: Of the command.
+        input: What it reads.
+        cwd: Where it runs.
+        env: Variables in addition.
+        cold: Whether Python is executed for it, and for the server it starts (`tests.warm`).
+    """
+    ended = run(
         [*MCPKIT, *arguments],
+        cold=cold,
+        within=True,
         input=input,
         cwd=cwd,
         env=environment(**env),
@@ -109,8 +123,9 @@ def at_terminal(
     for name in ("NO_COLOR", "COLUMNS", "TERM_PROGRAM"):
         if name not in env:
             variables.pop(name, None)
-    process = subprocess.Popen(
+    process = Popen(
         [*MCPKIT, *arguments],
+        within=True,
         stdin=slave,
         stdout=slave,
         stderr=slave,

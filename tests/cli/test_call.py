@@ -26,8 +26,8 @@ from tests.transports.processes import (
 PNG = b"\x89PNG\r\n\x1a\npixels"
 
 
-def call(*arguments: str, input: bytes = b"", cwd: Path | None = None) -> Ended:
-    return mcpkit("call", OFFERING, *arguments, input=input, cwd=cwd)
+def call(*arguments: str, input: bytes = b"", cwd: Path | None = None, cold: bool = False) -> Ended:
+    return mcpkit("call", OFFERING, *arguments, input=input, cwd=cwd, cold=cold)
 
 
 # --- what is asked for ----------------------------------------------------------------------------
@@ -38,6 +38,7 @@ def test_arguments_of_every_kind() -> None:
         "search",
         *["city=Oslo", "nights=3", "tags=sea", "tags=sun", "kind=flat", "pool=yes", "budget=9.5"],
         "guest.name=Ann",
+        cold=True,
     )
     assert (ended.code, ended.stderr) == (0, "")
     assert json.loads(ended.stdout) == {
@@ -52,7 +53,7 @@ def test_all_arguments_from_stdin() -> None:
 
 
 def test_a_text_from_stdin() -> None:
-    assert call("echo", "text=@-", input="Grüße".encode()).stdout == "Grüße\n"
+    assert call("echo", "text=@-", input="Grüße".encode(), cold=True).stdout == "Grüße\n"
 
 
 def test_an_unknown_tool() -> None:

@@ -20,6 +20,7 @@ from tests.transports.processes import (
     environment,
     started,
 )
+from tests.warm import Popen, run
 
 CHECK = [sys.executable, "-m", "mcpkit", "check"]
 
@@ -91,9 +92,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+def check(
+    folder: Path, *arguments: str, cold: bool = False, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    return run(
         [*CHECK, *arguments],
+        cold=cold,
+        within=True,
         cwd=folder,
         env=environment(**variables),
         input="",
@@ -117,13 +122,13 @@ def ids(document: dict[str, Any]) -> list[str]:
 
 
 def test_a_good_server_passes(folder: Path) -> None:
-    ended = check(folder, "good.py")
+    ended = check(folder, "good.py", cold=True)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == "shop: nothing found in 1 tool.\n"
 
 
 def test_a_finding_says_where_what_and_how_to_mend_it(folder: Path) -> None:
-    ended = check(folder, "sloppy.py")
+    ended = check(folder, "sloppy.py", cold=True)
     line = SLOPPY.splitlines().index("@app.tool(read_only=True)") + 1
     assert ended.returncode == 1
     assert (
@@ -141,7 +146,7 @@ def test_functions_without_annotations_are_looked_into(folder: Path) -> None:
 
 def test_what_a_server_writes_cannot_reach_the_terminal_as_it_is(folder: Path) -> None:
     (folder / "foreign.py").write_text(FOREIGN.replace("get weather", "get\\x1b[31m\\u200b"))
-    ended = check(folder, f"{sys.executable} foreign.py")
+    ended = check(folder, f"{sys.executable} foreign.py", cold=True)
     assert "\x1b" not in ended.stdout
     assert "\u200b" not in ended.stdout
     assert r"tool get\x1b[31m\u200b" in ended.stdout
@@ -152,8 +157,9 @@ def test_lines_fit_a_terminal_of_80_columns_and_have_colours(folder: Path) -> No
     import pty
 
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
+    process = Popen(
         [*CHECK, "sloppy.py"],
+        within=True,
         cwd=folder,
         env=environment(COLUMNS="80", TERM="xterm-256color"),
         stdin=subprocess.DEVNULL,

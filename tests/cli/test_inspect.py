@@ -151,7 +151,7 @@ def test_the_revision_is_chosen(revision: str) -> None:
     ids=["file", "file:app", "module:app", "command"],
 )
 def test_targets(target: str) -> None:
-    ended = mcpkit("inspect", target, cwd=Path(OFFERING).parent)
+    ended = mcpkit("inspect", target, cwd=Path(OFFERING).parent, cold=True)
     assert (ended.code, ended.stderr) == (0, "")
     assert ended.stdout.startswith("offering 1.2  All there is\n")
 
@@ -267,13 +267,15 @@ def test_a_reader_that_leaves_early(tmp_path: Path) -> None:
         TIMEOUT,
         environment,
     )
+    from tests.warm import Popen
 
     with (tmp_path / "stderr").open("w+") as stderr:
-        process = subprocess.Popen(
+        process = Popen(
             [*MCPKIT, "inspect", OFFERING, "--schemas"],
             stdout=subprocess.PIPE,
             stderr=stderr,
             env=environment(),
+            within=True,
         )
         assert process.stdout is not None
         process.stdout.readline()

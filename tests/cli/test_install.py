@@ -19,6 +19,7 @@ from tests.transports.processes import (
     TIMEOUT,
     environment,
 )
+from tests.warm import Popen, run
 
 INSTALL = [sys.executable, "-m", "mcpkit", "install"]
 SERVER = (
@@ -58,11 +59,12 @@ class Person:
             "COLUMNS": "100",
         }
 
-    def installs(self, *arguments: str | Path, **variables: str) -> Outcome:
-        """Run the command."""
+    def installs(self, *arguments: str | Path, cold: bool = False, **variables: str) -> Outcome:
+        """Run the command; `cold` as in `tests.warm`."""
         return Outcome(
-            subprocess.run(
+            run(
                 [*INSTALL, *map(str, arguments)],
+                cold=cold,
                 cwd=self.project,
                 env=self.environment(**variables),
                 stdin=subprocess.DEVNULL,
@@ -571,7 +573,7 @@ class TestClaudeCode:
         return told
 
     def test_its_own_program_is_told(self, person: Person, told: Path) -> None:
-        done = person.installs("weather.py", "-c", "claude-code")
+        done = person.installs("weather.py", "-c", "claude-code", cold=True)
         assert (done.code, done.stderr) == (0, "")
         *command, entry = told.read_text().splitlines()
         assert command == ["mcp", "add-json", "--scope", "user", "My-Weather"]
@@ -648,7 +650,7 @@ class TestAtATerminal:
         arguments = ["weather.py", "--name", "other", "-c", "cursor", "--config", "c"]
         try:
             os.write(master, answer.encode())
-            process = subprocess.Popen(
+            process = Popen(
                 [*INSTALL, *arguments],
                 cwd=person.project,
                 env=person.environment(NO_COLOR="1"),
@@ -684,8 +686,8 @@ class TestAtATerminal:
 
 
 def test_hosts_are_listed_with_their_files(person: Person) -> None:
-    person.installs("weather.py", "-c", "cursor")
-    done = person.installs("--list")
+    person.installs("weather.py", "-c", "cursor", cold=True)
+    done = person.installs("--list", cold=True)
     assert (done.code, done.stderr) == (0, "")
     rows = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     assert [row[0] for row in rows] == list(HOSTS)

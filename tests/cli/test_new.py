@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from mcpkit.cli import new
+from tests import warm
 from tests.transports.processes import (
     TIMEOUT,
     environment,
@@ -19,9 +20,10 @@ from tests.transports.processes import (
 NEW = [sys.executable, "-m", "mcpkit", "new"]
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+def run(folder: Path, *arguments: str, cold: bool = False) -> subprocess.CompletedProcess[str]:
+    return warm.run(
         [*NEW, *arguments],
+        cold=cold,
         cwd=folder,
         env=environment(),
         stdin=subprocess.DEVNULL,
@@ -50,7 +52,7 @@ def refused(folder: Path, *arguments: str) -> str:
 
 
 def test_without_a_terminal_the_defaults_are_taken(tmp_path: Path) -> None:
-    ended = run(tmp_path, "trips")
+    ended = run(tmp_path, "trips", cold=True)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert tree(tmp_path) == ["trips", "trips/server.py"]
     assert "An MCP server." in (tmp_path / "trips" / "server.py").read_text("utf-8")
@@ -252,18 +254,18 @@ if sys.platform != "win32":
     import time
 
     TAKE_IT = (
-        "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-        "os.execv(sys.argv[1], sys.argv[1:])"
+        "import fcntl, runpy, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        "runpy.run_module('mcpkit', run_name='__main__', alter_sys=True)"
     )
-    """Makes the terminal one whose Ctrl-C is a signal, then is what the arguments say."""
+    """Makes the terminal one whose Ctrl-C is a signal, then is ``mcpkit``."""
 
     class Terminal:
         """``mcpkit new`` in a terminal of its own; what it prints is `shown`."""
 
         def __init__(self, folder: Path, *arguments: str) -> None:
             self.descriptor, theirs = pty.openpty()
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", TAKE_IT, *NEW, *arguments],
+            self._process = warm.Popen(
+                [sys.executable, "-c", TAKE_IT, "new", *arguments],
                 cwd=folder,
                 env=environment(TERM="dumb"),
                 stdin=theirs,

@@ -10,12 +10,12 @@ import pytest
 from tests.cli.commands import OFFERING, Ended, mcpkit, one_line
 
 
-def prompt(*arguments: str) -> Ended:
-    return mcpkit("prompt", OFFERING, *arguments)
+def prompt(*arguments: str, cold: bool = False) -> Ended:
+    return mcpkit("prompt", OFFERING, *arguments, cold=cold)
 
 
 def test_messages_stand_under_their_roles(tmp_path: Path) -> None:
-    ended = prompt("plan", "city=Oslo", "days=2", "--save", str(tmp_path))
+    ended = prompt("plan", "city=Oslo", "days=2", "--save", str(tmp_path), cold=True)
     assert ended.code == 0
     assert ended.stdout == (
         "user:\n2 days in Oslo.\n\nassistant:\nHere is a map:\n\nuser:\n[image/png]\n"

@@ -14,8 +14,8 @@ from tests.transports.http.plain import serving
 PNG = b"\x89PNG\r\n\x1a\npixels"
 
 
-def read(*arguments: str) -> Ended:
-    return mcpkit("read", OFFERING, *arguments)
+def read(*arguments: str, cold: bool = False) -> Ended:
+    return mcpkit("read", OFFERING, *arguments, cold=cold)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def read(*arguments: str) -> Ended:
     ids=["resource", "template"],
 )
 def test_text_goes_to_stdout(uri: str, text: str) -> None:
-    assert read(uri) == (0, text, "")
+    assert read(uri, cold=True) == (0, text, "")
 
 
 def test_bytes_go_into_a_pipe() -> None:

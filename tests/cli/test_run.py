@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.transports.processes import (
     TIMEOUT,
     call,
@@ -42,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return warm.run(
         [*RUN, *arguments],
         cwd=folder,
         env=environment(),
@@ -71,7 +72,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ids=lambda command: " ".join(command[1:]),
 )
 def test_a_server_is_served(folder: Path, command: list[str]) -> None:
-    with started(command, cwd=folder) as server:
+    with started(command, cwd=folder, cold=True) as server:
         assert server.text(call(1, "greet", name="you")) == "Hello, you"
         server.close_stdin()
         assert server.exit_code(within=2) == 0
@@ -188,7 +189,7 @@ def test_a_person_at_a_terminal_is_told_what_happens(tmp_path: Path) -> None:
     server = tmp_path / "server.py"
     server.write_text('from mcpkit import MCPKit\napp = MCPKit("terminal")\n')
     master, slave = pty.openpty()
-    process = subprocess.Popen(
+    process = warm.Popen(
         [sys.executable, "-m", "mcpkit", "run", str(server)],
         stdin=slave,
         stdout=subprocess.DEVNULL,

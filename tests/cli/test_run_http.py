@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests import warm
 from tests.transports.http.plain import RUN, Server, serving
 from tests.transports.processes import (
     TIMEOUT,
@@ -85,7 +86,8 @@ def arguments(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def seen(folder: Path, arguments: str) -> Seen:
     command = [sys.executable, "itself.py"] if arguments == "itself.py" else None
-    with serving("server.py", *arguments.split(), cwd=folder, command=command) as server:
+    words = arguments.split()
+    with serving("server.py", *words, cwd=folder, command=command, cold=True) as server:
         answer = server.client().post(call(1, "greet", name="you")).text
         server.process.signal(signal.SIGINT)
         code = server.process.exit_code()
@@ -141,7 +143,7 @@ WRONG = {
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return warm.run(
         [*RUN, *arguments],
         cwd=folder,
         env=environment(COLUMNS="100"),

@@ -24,6 +24,7 @@ from tests.transports.processes import (
     started,
     until,
 )
+from tests.warm import Popen, run
 
 COMMAND = [sys.executable, "-m", "mcpkit", "run", "server.py"]
 SERVER = """
@@ -78,7 +79,7 @@ class Host:
     """Starts a server, and reads its stderr only when told to."""
 
     def __init__(self, folder: Path, how: str, err: int, *more: str) -> None:
-        self.popen = subprocess.Popen(
+        self.popen = Popen(
             [*COMMAND, *more],
             cwd=folder,
             env=environment(HOW=how),
@@ -342,7 +343,7 @@ def test_a_process_started_by_the_server_inherits_stderr(folder: Path) -> None:
 
 def test_the_line_that_prints_to_stdout_is_named_on_a_pipe_too(folder: Path) -> None:
     (folder / "server.py").write_text("print('hello')\n" + SERVER)
-    done = subprocess.run(
+    done = run(
         COMMAND, cwd=folder, env=environment(), input="", capture_output=True, text=True, timeout=30
     )
     assert done.stderr.startswith("mcpkit: server.py:1 printed to stdout")

@@ -31,6 +31,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from tests.warm import put_mcpkit
+
 __all__ = ["DOCS", "PAGES", "README", "ROOT", "Block", "Page", "blocks_of", "resolved"]
 
 ROOT: Final = Path(__file__).parents[2]
@@ -134,10 +136,17 @@ Served: TypeAlias = "tuple[subprocess.Popen[str], threading.Thread]"
 
 @dataclass
 class Page:
-    """A page that is being followed, in a folder of its own."""
+    """A page that is being followed, in a folder of its own.
+
+    Args:
+        path: Where it is.
+        folder: Where its commands begin to run.
+        cold: Whether ``mcpkit`` is what has been installed, rather than forked (`tests.warm`).
+    """
 
     path: Path
     folder: Path
+    cold: bool = True
     port: int = field(default_factory=free_port)
     outputs: list[tuple[Block, str]] = field(default_factory=list[tuple[Block, str]])
     _here: Path = field(init=False)
@@ -197,7 +206,7 @@ class Page:
         done = subprocess.run(
             ["bash", "-c", script],
             cwd=self._here,
-            env=environment(self.folder),
+            env=environment(self.folder, cold=self.cold),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -216,7 +225,7 @@ class Page:
         process = subprocess.Popen(
             ["bash", "-c", f"exec {command}"],
             cwd=self._here,
-            env=environment(self.folder),
+            env=environment(self.folder, cold=self.cold),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -240,7 +249,7 @@ class Page:
         return "".join(lines)
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path, *, cold: bool = True) -> dict[str, str]:
     """What the commands of a page find: this Python and mcpkit, and a home of their own."""
     kept = {
         name: value
@@ -248,14 +257,19 @@ def environment(folder: Path) -> dict[str, str]:
         if not name.startswith(("PYTEST", "MCPKIT", "PYTHON", "XDG_", "COV_"))
     }
     home = folder / ".home"
-    home.mkdir(exist_ok=True)
+    programs = folder / ".programs"
+    for each in (home, programs):
+        each.mkdir(exist_ok=True)
+    if not cold:
+        put_mcpkit(programs)
+    path = [str(programs), str(Path(sys.executable).parent), kept.get("PATH", "")]
     own = {
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")]),
+        "PATH": os.pathsep.join(path),
         "HOME": str(home),
         "COLUMNS": "80",
         "NO_COLOR": "1",
         "TERM": "dumb",
-        "PYTHONUTF8": "1",
+        **({"PYTHONUTF8": "1"} if cold else {"LC_ALL": "C.UTF-8"}),
     }
     return {**kept, **own}
 
@@ -272,9 +286,9 @@ def pattern_of(expected: str) -> re.Pattern[str]:
 
 
 @contextmanager
-def followed(path: Path, folder: Path) -> Iterator[Page]:
+def followed(path: Path, folder: Path, *, cold: bool = True) -> Iterator[Page]:
     """A page in a folder, resolved so that what commands print names it as it is."""
-    yield Page(path, folder.resolve())
+    yield Page(path, folder.resolve(), cold)
 
 
 def update(path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
 from tests.docs.pages import DOCS
+from tests.warm import run
 
 CODE: Final = DOCS / "code"
 SERVERS: Final = [
@@ -308,7 +309,7 @@ def test_an_app_beside_quart() -> None:
 
 
 def test_a_signature_that_cannot_be_served_is_refused() -> None:
-    done = subprocess.run(
+    done = run(
         [sys.executable, str(CODE / "refused.py")],
         capture_output=True,
         text=True,

@@ -15,6 +15,7 @@ import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
 from tests.docs.pages import DOCS, blocks_of, environment, free_port
+from tests.warm import Popen
 
 PAGE: Final = (DOCS / "deployment.md").read_text(encoding="utf-8")
 
@@ -61,7 +62,7 @@ def proxied(folder: Path) -> Iterator[str]:
     )
     server = str(DOCS / "code" / "context.py")
     options = ["--http", "--port", str(behind), "--allow-host", "trips.example.com"]
-    served = subprocess.Popen(
+    served = Popen(
         [sys.executable, "-m", "mcpkit", "run", server, *options],
         env=environment(folder),
         cwd=folder,

@@ -12,7 +12,9 @@ from typing import Any, Final
 import pytest
 
 from mcpkit.testing import TestClient
+from tests import warm
 from tests.docs.pages import DOCS, ROOT
+from tests.warm import python
 
 CODE: Final = DOCS / "code" / "migration"
 PYTHONS: Final = {
@@ -30,7 +32,7 @@ def python_of(peer: str) -> str:
 
 def command(side: str) -> list[str]:
     if side == "mcpkit":
-        return [sys.executable, "-m", "mcpkit", "run", str(CODE / "migrated.py")]
+        return [python(), "-m", "mcpkit", "run", str(CODE / "migrated.py")]
     return [python_of(side), str(CODE / f"{side}_server.py")]
 
 
@@ -82,4 +84,4 @@ def test_the_other_side_is_tested_and_mounted_as_shown(peer: str) -> None:
 
 def test_our_side_is_tested_and_mounted_as_shown() -> None:
     run = "import migrated_mount, test_migrated; test_migrated.test_a_trip()"
-    subprocess.run([sys.executable, "-c", run], cwd=CODE, timeout=50, check=True)
+    warm.run([sys.executable, "-c", run], cwd=CODE, timeout=50, check=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from mcpkit.client import Client
 from mcpkit.results import CallResult
 from mcpkit.testing import REVISIONS
 from mcpkit.types import ResourceContents, TextResourceContents
+from tests.warm import python
 
 __all__ = [
     "ASKING",
@@ -48,7 +48,7 @@ def example(name: str) -> list[str]:
     Args:
         name: Its file, below the folder of the examples.
     """
-    return [sys.executable, "-m", "mcpkit", "run", str(EXAMPLES / name)]
+    return [python(), "-m", "mcpkit", "run", str(EXAMPLES / name)]
 
 
 def data_of(result: CallResult) -> Any:

@@ -3,6 +3,8 @@
 Usage: official_python_1.py REVISION (URL | COMMAND [ARGUMENT ...])
 
 A URL that ends in /sse is spoken to over the transport of 2024-11-05.
+
+Without arguments they are read from stdin, a list in JSON on each line.
 """
 
 from __future__ import annotations
@@ -211,4 +213,11 @@ async def main(revision: str, command: str, *arguments: str) -> dict[str, Any]:
     return report
 
 
-print(json.dumps(asyncio.run(main(*sys.argv[1:]))))
+def drive() -> None:
+    if len(sys.argv) > 1:
+        print(json.dumps(asyncio.run(main(*sys.argv[1:]))))
+    for line in sys.stdin if len(sys.argv) == 1 else ():
+        print(json.dumps(asyncio.run(main(*json.loads(line)))), flush=True)
+
+
+drive()

@@ -3,6 +3,8 @@
 Usage: official_python_2.py MODE (URL | COMMAND [ARGUMENT ...])
 
 MODE is "auto" or a protocol revision.
+
+Without arguments they are read from stdin, a list in JSON on each line.
 """
 
 from __future__ import annotations
@@ -219,4 +221,11 @@ async def main(mode: str, command: str, *arguments: str) -> dict[str, Any]:
     return report
 
 
-print(json.dumps(asyncio.run(main(*sys.argv[1:]))))
+def drive() -> None:
+    if len(sys.argv) > 1:
+        print(json.dumps(asyncio.run(main(*sys.argv[1:]))))
+    for line in sys.stdin if len(sys.argv) == 1 else ():
+        print(json.dumps(asyncio.run(main(*json.loads(line)))), flush=True)
+
+
+drive()

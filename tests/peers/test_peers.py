@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import pytest
 
 from tests.peers.installed import INSTALLED, NODE, ROOT, copy_scripts, node, require
 from tests.transports.http.plain import RUN, serving
+from tests.warm import python
 
 HERE = Path(__file__).parent
 SERVER = HERE / "server.py"
@@ -70,7 +72,7 @@ pytestmark = [
 def reachable(transport: str) -> Iterator[list[str]]:
     """What a client is told of a new server: a command, or a URL."""
     if transport == "stdio":
-        yield [*RUN, str(SERVER)]
+        yield [python(), *RUN[1:], str(SERVER)]
         return
     with serving(str(SERVER), "--transport", transport, cwd=ROOT) as server:
         yield [server.url if transport == "http" else server.url.replace("/mcp", "/sse")]
@@ -83,9 +85,62 @@ def command_of(client: str) -> list[str]:
     return [str(INSTALLED / folder / "bin" / "python"), str(HERE / f"{client}.py")]
 
 
-def report_of(peer: Peer) -> dict[str, Any]:
+class Driver:
+    """A client in Python, which takes long to start, and so tries one server after the other."""
+
+    def __init__(self, client: str) -> None:
+        self._popen = subprocess.Popen(
+            command_of(client),
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def report(self, mode: str, *server: str) -> dict[str, Any]:
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
+        assert self._popen.stderr is not None
+        guard = threading.Timer(50, self._popen.kill)
+        guard.start()
+        try:
+            self._popen.stdin.write(json.dumps([mode, *server]) + "\n")
+            self._popen.stdin.flush()
+            line = self._popen.stdout.readline()
+        finally:
+            guard.cancel()
+        assert line, self._popen.stderr.read()
+        report: dict[str, Any] = json.loads(line)
+        return report
+
+    def end(self) -> None:
+        self._popen.kill()
+        self._popen.communicate(timeout=50)
+
+
+class Drivers:
+    """The clients in Python that are used, one of each for each thread."""
+
+    def __init__(self) -> None:
+        self._all: dict[tuple[str, int], Driver] = {}
+
+    def of(self, client: str) -> Driver:
+        key = (client, threading.get_ident())
+        if key not in self._all:
+            self._all[key] = Driver(client)
+        return self._all[key]
+
+    def end(self) -> None:
+        for each in self._all.values():
+            each.end()
+
+
+def report_of(peer: Peer, drivers: Drivers) -> dict[str, Any]:
     """What a client saw, when it tried everything once."""
     with reachable(peer.transport) as server:
+        if "python" in peer.client:
+            return drivers.of(peer.client).report(peer.mode, *server)
         done = subprocess.run(
             [*command_of(peer.client), peer.mode, *server],
             cwd=ROOT,
@@ -107,9 +162,11 @@ def reports(request: pytest.FixtureRequest) -> Iterator[dict[Peer, Future[dict[s
     for item in request.session.items:
         if isinstance(item, pytest.Function) and item.path == request.path:
             wanted[item.callspec.params["peer"]] = None
+    drivers = Drivers()
     pool = ThreadPoolExecutor(2)
-    yield {peer: pool.submit(report_of, peer) for peer in wanted}
+    yield {peer: pool.submit(report_of, peer, drivers) for peer in wanted}
     pool.shutdown(cancel_futures=True)
+    drivers.end()
 
 
 @pytest.fixture

@@ -5,11 +5,15 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tests.scenarios.tapped import MODERN, PATIENCE, TappedClient
+from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, TappedClient
 
 pytestmark = pytest.mark.anyio
 
+both_eras = pytest.mark.revisions(HANDSHAKE[-1], MODERN)
+"""What is much or large is so over every transport; of the revisions, there is one of a kind."""
 
+
+@both_eras
 async def test_two_hundred_calls_at_once_are_each_answered(client: TappedClient) -> None:
     answers: dict[int, str] = {}
 
@@ -24,6 +28,7 @@ async def test_two_hundred_calls_at_once_are_each_answered(client: TappedClient)
     assert answers == {number: f"call {number}" for number in range(200)}
 
 
+@both_eras
 async def test_threads_and_tasks_side_by_side(client: TappedClient) -> None:
     answers: list[str] = []
 
@@ -52,6 +57,7 @@ async def test_a_call_that_waits_does_not_hold_up_others(client: TappedClient) -
     assert order == ["quick", "released slow"]
 
 
+@both_eras
 async def test_a_large_payload_arrives_whole_both_ways(client: TappedClient) -> None:
     text = "0123456789abcdé" * 340_000
     result = await client.call_tool("echo", {"text": text})

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
 from tests.messages import CLIENT, MODERN, NEWEST, Message, announced, request
+from tests.warm import Popen
 
 __all__ = [
     "LEGACY",
@@ -77,6 +78,8 @@ class Process:
             has it.
         ends: This side's ends of ``stdin`` and ``stdout`` where those are not pipes.
         reading: Whether what it writes is read from the start.
+        cold: Whether Python is executed rather than forked from one that has everything imported,
+            for what is about importing, or memory (`tests.warm`).
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class Process:
         stdout: Stream = subprocess.PIPE,
         ends: Ends = (None, None),
         reading: bool = True,
+        cold: bool = False,
     ) -> None:
         self.version = MODERN
         self.others: list[Message] = []
@@ -97,8 +101,9 @@ class Process:
         self._errors: list[str] = []
         self._told = threading.Condition()
         self._told_all = False
-        self._popen = subprocess.Popen(
+        self._popen = Popen(
             command,
+            cold=cold,
             cwd=cwd,
             env=environment(**(env or {})),
             stdin=stdin if isinstance(stdin, int) else stdin.fileno(),

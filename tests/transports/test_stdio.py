@@ -152,7 +152,7 @@ class TestLines:
 
     @needs_proc
     def test_a_line_without_end_takes_no_memory(self, backend: str) -> None:
-        with served(backend, env={"MAX_LINE": "100000"}) as server:
+        with served(backend, env={"MAX_LINE": "100000"}, cold=True) as server:
             server.ask(echo())
             before = server.status("VmHWM")
             for _ in range(50):
@@ -447,7 +447,10 @@ def comes_to_rest(server: Process) -> Callable[[], bool]:
 @needs_proc
 class TestBackPressure:
     IN_FLIGHT = 50
-    COUNT = 3000
+    COUNT = 1800
+    """So many that they do not fit into a pipe and what is read at once, nor their answers into
+    the bound."""
+
     SIZE = 100_000
     BOUND = 40_000
     """kB: of 50 × 100 kB that are answered, what one read may bring, and the interpreter's air."""
@@ -455,7 +458,7 @@ class TestBackPressure:
     @pytest.mark.parametrize("tool", ["large", "large_later", "large_in_thread"])
     def test_reading_pauses_and_memory_stays_bounded(self, backend: str, tool: str) -> None:
         env = {"MAX_IN_FLIGHT": str(self.IN_FLIGHT)}
-        with served(backend, env=env, reading=False) as server:
+        with served(backend, env=env, reading=False, cold=True) as server:
             until(lambda: server.status("VmRSS") > 20_000)
             before = server.status("VmHWM")
             writer = flood_with_calls(server, tool, self.COUNT, self.SIZE)
@@ -473,7 +476,7 @@ class TestBackPressure:
     @pytest.mark.parametrize("tool", ["flood", "flood_from_thread"])
     def test_a_handler_that_logs_without_waiting(self, backend: str, tool: str) -> None:
         """100 MB of log messages: what the client does not take is left out."""
-        with served(backend, reading=False) as server:
+        with served(backend, reading=False, cold=True) as server:
             message = modern(1, "tools/call", level="info", name=tool, arguments={"count": 100_000})
             server.send(message)
             until(comes_to_rest(server))
@@ -483,13 +486,13 @@ class TestBackPressure:
             server.wait_for_stderr("left out")
 
     def test_a_handler_that_awaits_its_log_messages_loses_none(self, server: Process) -> None:
-        message = modern(1, "tools/call", level="info", name="pour", arguments={"count": 5000})
+        message = modern(1, "tools/call", level="info", name="pour", arguments={"count": 2000})
         server.ask(message)
         numbers = [int(each["params"]["data"].split()[0]) for each in server.others]
-        assert numbers == list(range(5000))
+        assert numbers == list(range(2000))
 
     def test_a_ping_flood(self, backend: str) -> None:
-        with served(backend, reading=False) as server:
+        with served(backend, reading=False, cold=True) as server:
             line = encoded(request("p" * 500, "ping")) + b"\n"
             block = line * 100
 

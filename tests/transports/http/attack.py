@@ -55,12 +55,14 @@ class Raw:
         return int(self.until(b"\r\n\r\n").split(b" ", 2)[1])
 
     def until(self, end: bytes) -> bytes:
-        """What arrives, up to some bytes."""
+        """What arrives, up to some bytes; what is behind them is left where it is."""
         found = b""
         while not found.endswith(end):
-            byte = self.socket.recv(1)
-            assert byte, f"the server has closed the connection after {found!r}"
-            found += byte
+            there = self.socket.recv(65536, socket.MSG_PEEK)
+            assert there, f"the server has closed the connection after {found!r}"
+            at = (found + there).find(end)
+            wanted = len(there) if at < 0 else at + len(end) - len(found)
+            found += self.socket.recv(wanted)
         return found
 
     def rest(self) -> bytes:

@@ -52,6 +52,24 @@ async def wait(seconds: float) -> str:
     return "waited"
 
 
+class Gate:
+    """Where calls wait for others."""
+
+    opened = asyncio.Event()
+    passed = 0
+
+
+@app.tool
+async def hold() -> None:
+    await Gate.opened.wait()
+    Gate.passed += 1
+
+
+@app.tool
+async def release() -> None:
+    Gate.opened.set()
+
+
 @app.tool
 async def advance(steps: int, ctx: Context, pause: float = 0, size: int = 1) -> str:
     """Report progress and log, without ever waiting for the client to read."""
@@ -115,6 +133,7 @@ async def state(objects: bool = False) -> dict[str, int]:
     found: dict[str, int] = {
         "tasks": len(asyncio.all_tasks()),
         "threads": threading.active_count(),
+        "passed": Gate.passed,
     }
     gc.collect()
     everything = gc.get_objects()

@@ -1,0 +1,62 @@
+"""Stands for a process of the starter where only a program can be named.
+
+``python -I -S relay.py ADDRESS EXECUTABLE -m mcpkit run server.py`` has next to nothing imported.
+It hands its standard streams to the starter (`tests.starter`), which runs the rest as Python would,
+passes signals on, and ends as that ends. What the starter refuses is executed, and so is what is
+to inherit other descriptors.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import _socket
+import marshal
+import posix
+import sys
+
+PASSED = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP)
+
+
+def told(connection: _socket.socket) -> tuple[str, int]:
+    data = connection.recv(64)
+    if not data:
+        posix._exit(1)  # the starter has ended, and what it has started
+    kind, number = data.decode().split()
+    return kind, int(number)
+
+
+def main(address: str, executable: str, *args: str) -> None:
+    open_ones = posix.listdir("/proc/self/fd")  # with the one that reads them
+    if len(open_ones) != 4 or not {"0", "1", "2"} <= set(open_ones):
+        posix.execv(sys.executable, [sys.executable, *args])
+    request = marshal.dumps(
+        {
+            "executable": executable,
+            "args": list(args),
+            "cwd": posix.getcwd(),
+            "env": {
+                name.decode(errors="surrogateescape"): value.decode(errors="surrogateescape")
+                for name, value in posix.environ.items()
+            },
+            "session": False,
+        }
+    )
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    connection.connect(address)
+    given = b"".join(each.to_bytes(4, sys.byteorder) for each in range(3))
+    connection.sendmsg([request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, given)])
+    kind, pid = told(connection)
+    if kind == "refused":
+        posix.execv(sys.executable, [sys.executable, *args])
+    for each in range(3):
+        posix.close(each)
+    for each in PASSED:
+        _signal.signal(each, lambda number, _: posix.kill(pid, number))
+    _, code = told(connection)
+    if code < 0:
+        _signal.signal(-code, _signal.SIG_DFL)
+        posix.kill(posix.getpid(), -code)
+    posix._exit(code)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,392 @@
+"""A process that has imported what commands import, and forks a child to start another.
+
+Starting Python and importing takes a command longer than most of what it is started for. Here that
+is done once, and whoever asks (`tests.warm`, and ``tests/relay.py`` for those who can only start
+programs) gets a process that is from then on what the interpreter would have made of the same
+arguments: a process of its own with the descriptors, the folder, the environment and the signals
+it was to have, whose end is that of the real interpreter too.
+
+It has one thread and no event loop, and knows three things: a Unix socket on which it is asked, its
+children, and its stdin, whose end means that nobody needs it any more.
+
+A request is one message: a dictionary in the format of `marshal`, with the descriptors 0, 1 and 2
+of the child beside it. It is answered with the child's process id, by the child once it is all it
+is to be, and in the end with its exit code (see `told`); or refused, if a fork cannot be what
+Python would be with these arguments and variables. If whoever has asked leaves, the child is
+killed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import gc
+import importlib
+import io
+import linecache
+import marshal
+import os
+import pkgutil
+import runpy
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import FrameType, ModuleType, TracebackType
+from typing import Any, Final, NamedTuple, NoReturn
+
+__all__ = ["main"]
+
+PRELOADED: Final = (
+    "anyio._backends._asyncio",
+    "anyio._backends._trio",
+    "anyio.streams.buffered",
+    "concurrent.futures.thread",
+    "cryptography.hazmat.primitives.ciphers.aead",
+    "docstring_parser",
+    "encodings.idna",
+    "httpx2",
+    "multiprocessing.popen_spawn_posix",
+    "multiprocessing.spawn",
+    "pydantic.main",
+    "pydantic.plugin._schema_validator",
+    "rich.console",
+    "rich.progress",
+    "shellingham",
+    "trio",
+    "typer.testing",
+    "uvicorn.lifespan.on",
+    "uvicorn.logging",
+    "uvicorn.loops.uvloop",
+    "uvicorn.protocols.http.h11_impl",
+    "uvicorn.protocols.http.httptools_impl",
+    "uvloop",
+    "zoneinfo",
+)
+"""What commands import beside mcpkit itself, if it is installed."""
+
+IMITATED: Final = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"})
+"""The variables of Python that a child heeds."""
+
+LONGEST: Final = 1024 * 1024
+"""Bytes of a request; the environment is most of it."""
+
+
+def told(kind: str, number: int) -> bytes:
+    """A message about a process: its ``pid``, its exit ``code``, or that it is ``refused``."""
+    return f"{kind} {number}".encode()
+
+
+class _Program(NamedTuple):
+    """What the arguments of Python say.
+
+    Args:
+        options: Of its warnings.
+        kind: ``-m`` if it is a module, ``-c`` if it is code, or ``file``.
+        name: Of the module or file, or the code.
+        argv: As the program is to see it.
+    """
+
+    options: list[str]
+    kind: str
+    name: str
+    argv: list[str]
+
+
+@dataclass
+class _Child:
+    pid: int
+    asked_on: socket.socket
+
+
+class _Starter:
+    """Who is listening, and who has been started."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._woken, self._waker = os.pipe()
+        os.set_blocking(self._waker, False)
+        os.set_blocking(self._woken, False)
+        self._children: dict[int, _Child] = {}
+        self._path = sys.path[1:]  # the first entry stands for this process's own program
+        self._locale = _locale(os.environ)
+
+    def serve(self) -> Callable[[], object]:
+        """Start whatever is asked for.
+
+        Returns:
+            In a child only: what that has to do.
+        """
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _nothing)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
+        while True:
+            asking = {each.asked_on.fileno(): each for each in self._children.values()}
+            poll = select.poll()
+            for number in (0, self._listener.fileno(), self._woken, *asking):
+                poll.register(number, select.POLLIN)
+            for number, _ in poll.poll():
+                if number == 0:
+                    self._leave()
+                elif number == self._woken:
+                    self._reap()
+                elif number == self._listener.fileno():
+                    task = self._accept()
+                    if task is not None:
+                        return task
+                elif self._children.get(asking[number].pid) is asking[number]:
+                    self._end(asking[number])
+
+    def _leave(self) -> NoReturn:
+        for each in self._children:
+            os.kill(each, signal.SIGKILL)
+        shutil.rmtree(os.path.dirname(self._listener.getsockname()), ignore_errors=True)
+        os._exit(0)
+
+    def _reap(self) -> None:
+        with suppress(BlockingIOError):
+            os.read(self._woken, 4096)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            asked_on = self._children.pop(pid).asked_on
+            with asked_on, suppress(OSError):
+                asked_on.send(told("code", os.waitstatus_to_exitcode(status)))
+
+    def _end(self, child: _Child) -> None:
+        """Nobody asks for it any more."""
+        os.kill(child.pid, signal.SIGKILL)
+        os.waitpid(child.pid, 0)
+        self._children.pop(child.pid).asked_on.close()
+
+    def _accept(self) -> Callable[[], object] | None:
+        asked_on, _ = self._listener.accept()
+        asked_on.settimeout(10)
+        data, descriptors = b"", list[int]()
+        with suppress(OSError):
+            data, descriptors, _, _ = socket.recv_fds(asked_on, LONGEST, 3)
+        request = marshal.loads(data) if data else {"args": [], "env": {}}
+        parsed = self._parsed(request["args"], request["env"])
+        pid = None if parsed is None else os.fork()
+        if parsed is not None and pid == 0:
+            for each in self._children.values():
+                each.asked_on.detach()  # or it would close a descriptor of the child's one day
+            self._listener.detach()
+            return _child(request, parsed, descriptors, asked_on, self._path)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if pid is None:
+            with asked_on, suppress(OSError):
+                asked_on.send(told("refused", 0))
+        else:
+            self._children[pid] = _Child(pid, asked_on)
+        return None
+
+    def _parsed(self, args: list[str], env: dict[str, str]) -> _Program | None:
+        """What Python is asked to run; None if it has to be executed for that."""
+        own = {name for name in env if name.startswith("PYTHON")}
+        if _locale(env) != self._locale or not own <= IMITATED:
+            return None
+        options: list[str] = []
+        while len(args) > 1 and args[0] == "-W":
+            options.append(args[1])
+            args = args[2:]
+        if len(args) > 1 and args[0] in ("-m", "-c"):
+            return _Program(options, args[0], args[1], [args[0], *args[2:]])
+        if args and args[0].endswith(".py") and not args[0].startswith("-"):
+            return _Program(options, "file", args[0], args)
+        return None
+
+
+def _locale(env: Mapping[str, str]) -> str:
+    """What decides about encodings."""
+    return env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or "C"
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """A handler is needed for the descriptor to be written to."""
+
+
+# --- in a child -----------------------------------------------------------------------------------
+
+
+def _child(
+    request: dict[str, Any],
+    program: _Program,
+    descriptors: list[int],
+    asked_on: socket.socket,
+    path: list[str],
+) -> Callable[[], object]:
+    """Become what the interpreter is when it begins with a program."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if request["session"]:
+        os.setsid()
+    for number, given in enumerate(descriptors):
+        os.dup2(given, number)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    time.tzset()
+
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    sys.warnoptions[:] = program.options
+    warnings._processoptions(sys.warnoptions)  # type: ignore[attr-defined]
+    sys.executable = request["executable"]
+    sys.orig_argv[:] = [sys.executable, *request["args"]]
+    sys.argv[:] = program.argv
+    more = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    sys.path[:] = [_first(program), *more, *(each for each in path if each not in more)]
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    sys.stdin = sys.__stdin__ = _stream(0, "stdin", unbuffered)  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _stream(1, "stdout", unbuffered)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _stream(2, "stderr", unbuffered)  # type: ignore[misc]
+
+    for name in ("tests", __name__):
+        del sys.modules[name]
+    fresh = ModuleType("__main__")
+    sys.modules["__main__"] = fresh
+    if "__mp_main__" in sys.modules:  # as multiprocessing has it
+        sys.modules["__mp_main__"] = fresh
+    space = vars(fresh)
+    space["__builtins__"] = sys.modules["builtins"]
+
+    asked_on.send(told("pid", os.getpid()))
+    asked_on.detach()
+    os.closerange(3, 65536)
+
+    def run() -> None:
+        try:
+            if program.kind == "-m":
+                runpy._run_module_as_main(program.name)  # type: ignore[attr-defined]
+            elif program.kind == "-c":
+                _run_code(program.name, space)
+            else:
+                _run_file(program.name, space)
+        except SystemExit:
+            raise
+        except BaseException as error:
+            own = _own(error.__traceback__)
+            sys.excepthook(type(error), error.with_traceback(own), own)
+            sys.excepthook = _shown
+            raise
+
+    return run
+
+
+def _stream(number: int, name: str, unbuffered: bool) -> io.TextIOWrapper:
+    """A standard stream as the interpreter makes it."""
+    old: io.TextIOWrapper = getattr(sys, name)  # of the same locale
+    reads = number == 0
+    buffering = 0 if unbuffered and not reads else -1
+    binary = open(number, "rb" if reads else "wb", buffering, closefd=False)  # noqa: SIM115
+    raw: Any = getattr(binary, "raw", binary)
+    raw.name = f"<{name}>"
+    stream = io.TextIOWrapper(
+        binary,
+        old.encoding,
+        old.errors,
+        "\n",
+        line_buffering=not unbuffered and (number == 2 or raw.isatty()),
+        write_through=unbuffered,
+    )
+    stream.mode = "r" if reads else "w"  # type: ignore[misc]
+    return stream
+
+
+def _first(program: _Program) -> str:
+    """Where modules are looked for first."""
+    if program.kind == "file":
+        return os.path.dirname(os.path.realpath(program.name))
+    return os.getcwd() if program.kind == "-m" else ""
+
+
+def _run_code(source: str, space: dict[str, Any]) -> None:
+    code = compile(source, "<string>", "exec", dont_inherit=True)
+    register: Any = getattr(linecache, "_register_code", None)  # for tracebacks, since Python 3.13
+    if register is not None:
+        register(code if sys.version_info >= (3, 14) else "<string>", source, "<string>")
+    exec(code, space)
+
+
+def _run_file(file: str, space: dict[str, Any]) -> None:
+    from importlib.machinery import SourceFileLoader
+
+    whole = os.path.abspath(file)
+    try:
+        with io.open_code(whole) as opened:
+            source = opened.read()
+    except OSError as error:
+        said = f"[Errno {error.errno}] {os.strerror(error.errno or errno.EIO)}"
+        print(f"{sys.executable}: can't open file {whole!r}: {said}", file=sys.stderr)
+        raise SystemExit(2) from None
+    loader = SourceFileLoader("__main__", whole)
+    space |= {"__file__": whole, "__cached__": None, "__loader__": loader}
+    exec(compile(source, whole, "exec", dont_inherit=True), space)
+
+
+def _own(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of this file."""
+    while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
+        traceback = traceback.tb_next
+    return traceback
+
+
+def _shown(*_: object) -> None:
+    """An exception that has been shown already, which the interpreter is to end with."""
+
+
+_KEPT: Final[dict[str, Any]] = {}
+"""The modules that were there before, in a cycle that is frozen and so never collected."""
+
+
+def _leave_alone() -> None:
+    """Keep the interpreter from taking apart what was there before, which it would have to copy."""
+    for name, module in list(sys.modules.items()):
+        if _KEPT.get(name) is module:
+            del sys.modules[name]
+
+
+# --- before ---------------------------------------------------------------------------------------
+
+
+def _import() -> None:
+    import mcpkit
+
+    own = [each.name for each in pkgutil.walk_packages(mcpkit.__path__, "mcpkit.")]
+    for name in (*own, *PRELOADED):
+        if name not in ("mcpkit.__main__", "mcpkit.pytest_plugin"):
+            with suppress(ImportError):
+                importlib.import_module(name)
+
+
+def main(address: str) -> Callable[[], object]:
+    """Listen, say so on stdout, and serve.
+
+    Returns:
+        In a child, what is left to be called by the program of the interpreter, so that its end is
+        that of the interpreter.
+    """
+    atexit.register(_leave_alone)  # first, to be called last
+    _import()
+    _KEPT.update(sys.modules, itself=_KEPT)
+    for name in ("builtins", "sys"):
+        del _KEPT[name]
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(address)
+    listener.listen(64)
+    gc.collect()
+    gc.freeze()  # or every child would copy what the collector writes into
+    os.write(1, b"\n")
+    return _Starter(listener).serve()
