@@ -6,7 +6,6 @@ and what they are run with (``served``).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ import pytest
 
 from mcpkit import MCPKit
 from tests.selection import Case
+from tests.warm import python
 from tests.web import serving
 
 __all__ = ["Place", "Served", "anyio_backend", "place", "revision", "stderr"]
@@ -69,9 +69,9 @@ def place(case: Case, served: Served, stderr: Any) -> Iterator[Place]:
     if case.transport == "memory":
         yield Place(served.make_app, {})
     elif case.transport == "stdio":
-        command = [sys.executable, "-m", "mcpkit", "run", str(served.file)]
+        command = [python(), "-m", "mcpkit", "run", str(served.file)]
         if case.backend == "trio":
-            command = [sys.executable, str(served.file), "trio"]
+            command = [python(), str(served.file), "trio"]
         yield Place(lambda: command, {"env": {"PYTHONPATH": str(ROOT)}, "stderr": stderr})
     else:
         sse = case.transport == "sse"
