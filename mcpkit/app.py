@@ -383,11 +383,11 @@ class MCPKit(Generic[StateT]):
 
     def changed(self, uri: str) -> None:
         """Tell every client that watches this resource that it has changed. From any thread."""
-        self._server.resource_changed(uri)
+        self._server.changes.resource_changed(uri)
 
     def list_changed(self, kind: ListKind) -> None:
         """Tell every client that a list has changed; adding and removing does so by itself."""
-        self._server.list_changed(kind)
+        self._server.changes.list_changed(kind)
 
     # --- running ----------------------------------------------------------------------------------
 

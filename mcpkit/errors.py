@@ -32,7 +32,7 @@ reference, the server's log has the traceback under the same reference.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 __all__ = [
     "AskError",
@@ -166,10 +166,8 @@ class ProtocolError(MCPKitError):
         message = str(error.get("message", ""))
         made = ProtocolError(message, code=code if isinstance(code, int) else None)
         made.data = error.get("data")
-        for known in ProtocolError.__subclasses__():
-            if code == known.CODE:
-                # The subclasses' constructors build what the wire already carries.
-                made.__class__ = known
+        # The subclasses' constructors build what the wire already carries.
+        made.__class__ = _BY_CODE.get(code, ProtocolError)
         return made
 
     def to_wire(self) -> dict[str, Any]:
@@ -275,3 +273,20 @@ class UrlElicitationRequired(ProtocolError):
 
 class ConnectionClosed(MCPKitError):
     """The other side closed the connection, or its process ended, before it answered."""
+
+
+_BY_CODE: Final[Mapping[Any, type[ProtocolError]]] = {
+    each.CODE: each
+    for each in (
+        ParseError,
+        InvalidRequest,
+        MethodNotFound,
+        InvalidParams,
+        InternalError,
+        HeaderMismatch,
+        MissingClientCapability,
+        UnsupportedProtocolVersion,
+        UrlElicitationRequired,
+    )
+}
+"""The classes that own a code. Those that others derive from them mean something to them alone."""

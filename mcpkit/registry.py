@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import binascii
 import re
+import threading
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -216,18 +217,24 @@ class ResourceProvider(Protocol):
 
 
 class Registry:
-    """Everything a server offers, in the order it was registered."""
+    """Everything a server offers, in the order it was registered.
+
+    Its tables are replaced and never changed, since what is offered may change in one thread while
+    others look it up.
+    """
 
     def __init__(self) -> None:
-        self.tools: dict[str, Tool] = {}
-        self.resources: dict[str, Resource] = {}
-        self.templates: dict[str, ResourceTemplate] = {}
-        self.prompts: dict[str, Prompt] = {}
-        self.providers: list[ResourceProvider] = []
+        self.tools: Mapping[str, Tool] = {}
+        self.resources: Mapping[str, Resource] = {}
+        self.templates: Mapping[str, ResourceTemplate] = {}
+        self.prompts: Mapping[str, Prompt] = {}
+        self.providers: tuple[ResourceProvider, ...] = ()
         self.on_change: Callable[[ListKind], None] = lambda kind: None
-        self._pages: dict[tuple[Listing, str, str | None, int | None], bytes] = {}
-        self._advertised: frozenset[Capability] | None = None
-        self._numbers = 0
+        self._version = 0
+        """Counts the changes: what was prepared before one is of no use after it."""
+        self._pages: dict[tuple[int, Listing, str, str | None, int | None], bytes] = {}
+        self._advertised: tuple[int, frozenset[Capability]] = (-1, frozenset())
+        self._changing = threading.Lock()
 
     # --- changing ---------------------------------------------------------------------------------
 
@@ -237,20 +244,25 @@ class Registry:
         Raises:
             RegistrationError: Its name or URI is taken.
         """
-        table, kind, noun = self._home(item)
-        if item.key in table:
-            raise RegistrationError(
-                f"a {noun} {item.key!r} is registered already; remove it first, or choose another"
-            )
-        self._numbers += 1
-        item.number = self._numbers
-        table[item.key] = item
-        self._changed(kind)
+        name, kind, noun = _home(item)
+        with self._changing:
+            table: Mapping[str, Any] = getattr(self, name)
+            if item.key in table:
+                raise RegistrationError(
+                    f"a {noun} {item.key!r} is registered already; remove it first, or choose "
+                    f"another"
+                )
+            item.number = self._version
+            setattr(self, name, {**table, item.key: item})
+            self._forget()
+        self.on_change(kind)
 
     def add_provider(self, provider: ResourceProvider) -> None:
         """Offer resources that come and go by themselves."""
-        self.providers.append(provider)
-        self._changed("resources")
+        with self._changing:
+            self.providers = (*self.providers, provider)
+            self._forget()
+        self.on_change("resources")
 
     def remove(self, kind: ListKind, key: str) -> None:
         """Stop offering the tool or prompt of this name, or the resource or template of this URI.
@@ -258,30 +270,22 @@ class Registry:
         Raises:
             KeyError: There is none.
         """
-        if kind == "resources":
-            table: dict[str, Any] = self.resources if key in self.resources else self.templates
-        else:
-            table = self.tools if kind == "tools" else self.prompts
-        if key not in table:
-            raise KeyError(f"nothing is registered as {key!r} among the {kind}")
-        del table[key]
-        self._changed(kind)
-
-    def _home(
-        self, item: Tool | Resource | ResourceTemplate | Prompt
-    ) -> tuple[dict[str, Any], ListKind, str]:
-        if isinstance(item, Tool):
-            return self.tools, "tools", "tool"
-        if isinstance(item, Prompt):
-            return self.prompts, "prompts", "prompt"
-        if isinstance(item, Resource):
-            return self.resources, "resources", "resource"
-        return self.templates, "resources", "resource template"
-
-    def _changed(self, kind: ListKind) -> None:
-        self._pages.clear()
-        self._advertised = None
+        names = ("resources", "templates") if kind == "resources" else (kind,)
+        with self._changing:
+            for name in names:
+                table: Mapping[str, Any] = getattr(self, name)
+                if key in table:
+                    setattr(self, name, {each: table[each] for each in table if each != key})
+                    self._forget()
+                    break
+            else:
+                raise KeyError(f"nothing is registered as {key!r} among the {kind}")
         self.on_change(kind)
+
+    def _forget(self) -> None:
+        """What was prepared is out of date."""
+        self._version += 1
+        self._pages.clear()
 
     # --- what there is ----------------------------------------------------------------------------
 
@@ -299,7 +303,9 @@ class Registry:
     @property
     def advertised(self) -> frozenset[Capability]:
         """The capabilities that what is registered gives the server."""
-        if self._advertised is None:
+        version, found = self._advertised
+        if version != self._version:
+            version = self._version
             present: dict[Capability, bool] = {
                 "tools": bool(self.tools),
                 "resources": self.has_resources,
@@ -307,8 +313,9 @@ class Registry:
                 "completions": self.has_completions,
                 "logging": self.uses_context,
             }
-            self._advertised = frozenset(name for name, there in present.items() if there)
-        return self._advertised
+            found = frozenset(name for name, there in present.items() if there)
+            self._advertised = version, found
+        return found
 
     @property
     def uses_context(self) -> bool:
@@ -345,7 +352,8 @@ class Registry:
         """
         if listing == "resources" and self.providers:
             return self._encode(listing, revision, cursor, size)
-        key = (listing, revision.version, cursor, size)
+        # A page that was encoded while something changed is kept for nobody.
+        key = (self._version, listing, revision.version, cursor, size)
         found = self._pages.get(key)
         if found is None:
             found = self._encode(listing, revision, cursor, size)
@@ -356,7 +364,7 @@ class Registry:
     def _encode(
         self, listing: Listing, revision: Revision, cursor: str | None, size: int | None
     ) -> bytes:
-        tables: dict[Listing, dict[str, Any]] = {
+        tables: dict[Listing, Mapping[str, Any]] = {
             "tools": self.tools,
             "resources": self.resources,
             "resourceTemplates": self.templates,
@@ -383,6 +391,17 @@ class Registry:
             nextCursor=_write_cursor(listing, places[end - 1]) if end < len(items) else None,
         )
         return encode(members)[1:-1]
+
+
+def _home(item: Tool | Resource | ResourceTemplate | Prompt) -> tuple[str, ListKind, str]:
+    """The table for an entry, the list that it appears in, and what it is called."""
+    if isinstance(item, Tool):
+        return "tools", "tools", "tool"
+    if isinstance(item, Prompt):
+        return "prompts", "prompts", "prompt"
+    if isinstance(item, Resource):
+        return "resources", "resources", "resource"
+    return "templates", "resources", "resource template"
 
 
 _OFFERED: Final = 2**53

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic_core import from_json, to_json
+from pydantic_core import ValidationError, from_json, to_json
 
 from mcpkit.asks import Ask
 from mcpkit.errors import InvalidAnswer, InvalidParams
@@ -70,11 +70,14 @@ class StepMemory:
 
     Args:
         limit: How many steps are remembered at most.
+        most_bytes: How long their results may be together, as JSON.
     """
 
-    def __init__(self, limit: int = 10_000) -> None:
+    def __init__(self, limit: int = 10_000, most_bytes: int = 64 * 1024 * 1024) -> None:
         self._limit = limit
-        self._done: OrderedDict[tuple[str, str], Any] = OrderedDict()
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._done: OrderedDict[tuple[str, str], bytes] = OrderedDict()
         self._running: dict[tuple[str, str], Event] = {}
 
     async def begin(self, call: str, key: str) -> tuple[bool, Any]:
@@ -85,7 +88,7 @@ class StepMemory:
         while place in self._running:
             await self._running[place].wait()
         if place in self._done:
-            return True, self._done[place]
+            return True, from_json(self._done[place])
         self._running[place] = Event()
         return False, None
 
@@ -93,9 +96,11 @@ class StepMemory:
         """A step that began is done; or has failed, and may run again, if there is no result."""
         place = (call, key)
         if result is not UNSET:
-            self._done[place] = result
-            while len(self._done) > self._limit:
-                self._done.popitem(last=False)
+            self._done[place] = kept = to_json(result)
+            self._bytes += len(kept)
+            while len(self._done) > self._limit or self._bytes > self._most_bytes:
+                _, oldest = self._done.popitem(last=False)
+                self._bytes -= len(oldest)
         self._running.pop(place).set()
 
 
@@ -151,13 +156,27 @@ class Step:
 
 
 def typed(function: Callable[..., Any], value: Any) -> Any:
-    """A JSON value as the type that a function says it returns; as it is if that says nothing."""
+    """A JSON value as the type that a function says it returns; as it is if that says nothing.
+
+    Raises:
+        ValueError: It says something else.
+    """
+    name = function_name(function)
     try:
         target = underlying(function)
-        returns = resolve_hints(target, function_name(function), location(target)).get("return")
-        return value if returns in (None, Any) else form_of(returns).validate(value)
-    except Exception:
+        returns = resolve_hints(target, name, location(target)).get("return")
+        if returns in (None, Any):
+            return value
+        form = form_of(returns)
+    except Exception:  # an annotation that cannot be resolved, or is no type for JSON
         return value
+    try:
+        return form.validate(value)
+    except ValidationError as error:
+        raise ValueError(
+            f"the step's function {name}() says that it returns {returns}, and what it returned "
+            f"is not that once it has been JSON: {error}"
+        ) from error
 
 
 class Replay:

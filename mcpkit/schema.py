@@ -157,16 +157,6 @@ def form_of(annotation: Any) -> TypeForm:
     return found
 
 
-_enum_names: set[str] = set()
-
-
-def _without_enum_names(schema: JsonSchema) -> JsonSchema:
-    for part in every_schema(schema):
-        if "enum" in part and part.get("title") in _enum_names:
-            del part["title"]
-    return schema
-
-
 @functools.cache
 def _generator() -> Any:
     """The schema generator without the titles that only repeat a name. Made on first use."""
@@ -184,6 +174,9 @@ def _generator() -> Any:
 
         depth = 0
         """How many models are around what is described at the moment."""
+
+        enum_names: frozenset[str] = frozenset()
+        """Of the Enum classes that have been described."""
 
         def model_schema(self, schema: Any) -> JsonSchema:
             return self._inside(schema, super().model_schema)
@@ -227,14 +220,26 @@ def _generator() -> Any:
         def enum_schema(self, schema: Any) -> JsonSchema:
             made = super().enum_schema(schema)
             # The name of an Enum is added after this, so it is only noted here.
-            _enum_names.add(schema["cls"].__name__)
+            self.enum_names |= {schema["cls"].__name__}
             # An Enum without a docstring of its own inherits one that describes nothing.
             if made.get("description") == "An enumeration.":
                 del made["description"]
             return made
 
         def generate(self, schema: Any, mode: Any = "validation") -> JsonSchema:
-            return _without_enum_names(super().generate(schema, mode))
+            return self._without_enum_names(super().generate(schema, mode))
+
+        def generate_definitions(self, inputs: Any) -> Any:
+            schemas, definitions = super().generate_definitions(inputs)
+            for each in (*schemas.values(), *definitions.values()):
+                self._without_enum_names(each)
+            return schemas, definitions
+
+        def _without_enum_names(self, schema: JsonSchema) -> JsonSchema:
+            for part in every_schema(schema):
+                if "enum" in part and part.get("title") in self.enum_names:
+                    del part["title"]
+            return schema
 
     return Untitled
 
@@ -566,9 +571,7 @@ class Arguments:
             raise RegistrationError(
                 f"{self._where}: a parameter has no JSON Schema: {_first_line(error)}"
             ) from error
-        definitions.update(_without_enum_names(shared).get("$defs", {}))
-        for schema in together.values():
-            _without_enum_names(schema)
+        definitions.update(shared.get("$defs", {}))
         return [together[field.wire_name, "validation"] for field in self.fields]
 
     @staticmethod

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import binascii
 import os
-import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from importlib import import_module
@@ -21,7 +20,7 @@ _ENCRYPTED: Final = b"\x02"
 _MAC_SIZE: Final = 32
 _NONCE_SIZE: Final = 12
 _MOST_BYTES: Final = 4 * 1024 * 1024
-"""How large an opened value may be: a small sealed text must not unpack into a large one."""
+"""How long a value may be."""
 
 SECRET: Final = "MCPKIT_SECRET"
 """The environment variable with the secrets."""
@@ -59,17 +58,18 @@ class Sealer:
         """A text of letters, digits, ``-`` and ``_``; a different one each time.
 
         Raises:
-            ValueError: It is more than `open` would unpack.
+            ValueError: It is too long to travel with every request.
         """
         if len(value) > _MOST_BYTES:
             raise ValueError(f"{len(value)} bytes are more than can be sealed ({_MOST_BYTES})")
-        packed = zlib.compress(value, 6)
+        # Not compressed: a client chooses some of what is sealed and sees how long it becomes, and
+        # from that could find out the rest.
         nonce = os.urandom(_NONCE_SIZE)
         key = self._keys[0]
         if self._aead is not None:
-            sealed = _ENCRYPTED + nonce + self._aead(key).encrypt(nonce, packed, _ENCRYPTED)
+            sealed = _ENCRYPTED + nonce + self._aead(key).encrypt(nonce, value, _ENCRYPTED)
         else:
-            body = _SIGNED + nonce + packed
+            body = _SIGNED + nonce + value
             sealed = body + _mac(key, body)
         return urlsafe_b64encode(sealed).rstrip(b"=").decode("ascii")
 
@@ -88,14 +88,14 @@ class Sealer:
         if urlsafe_b64encode(sealed).rstrip(b"=").decode("ascii") != text:
             raise SealBroken
         for key in self._keys:
-            packed = self._open_with(key, sealed)
-            if packed is not None:
-                return _unpack(packed)
+            value = self._open_with(key, sealed)
+            if value is not None:
+                return value
         raise SealBroken
 
     def _open_with(self, key: bytes, sealed: bytes) -> bytes | None:
         nonce = sealed[1 : 1 + _NONCE_SIZE]
-        if sealed[:1] == _SIGNED and len(sealed) > 1 + _NONCE_SIZE + _MAC_SIZE:
+        if sealed[:1] == _SIGNED and len(sealed) >= 1 + _NONCE_SIZE + _MAC_SIZE:
             body, mac = sealed[:-_MAC_SIZE], sealed[-_MAC_SIZE:]
             return body[1 + _NONCE_SIZE :] if _equal(_mac(key, body), mac) else None
         if sealed[:1] == _ENCRYPTED and self._aead is not None:
@@ -131,14 +131,3 @@ def _load_aead() -> Any:
         return import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
     except ImportError:
         return None
-
-
-def _unpack(packed: bytes) -> bytes:
-    unpacker = zlib.decompressobj()
-    try:
-        value = unpacker.decompress(packed, _MOST_BYTES)
-    except zlib.error:
-        raise SealBroken from None
-    if unpacker.unconsumed_tail or not unpacker.eof:
-        raise SealBroken
-    return value

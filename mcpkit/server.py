@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 import logging
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
-from weakref import WeakSet
+from typing import Any, NamedTuple
 
-from mcpkit.context import ListKind
+from mcpkit.changes import Changes
 from mcpkit.protocol import wire
 from mcpkit.protocol.connection import SERVER_INFO_KEY
 from mcpkit.protocol.messages import encode
@@ -18,7 +17,7 @@ from mcpkit.replay import StepMemory
 from mcpkit.sealing import Sealer
 from mcpkit.types import CacheScope, Implementation, LogLevel
 
-__all__ = ["Listener", "Server", "Settings", "log"]
+__all__ = ["Server", "Settings", "log"]
 
 log = logging.getLogger("mcpkit")
 
@@ -52,18 +51,6 @@ class Settings(NamedTuple):
     ask_timeout: float = 600
 
 
-class Listener(Protocol):
-    """Whoever passes changes on to clients."""
-
-    def list_changed(self, kind: ListKind) -> None:
-        """A list has changed. From any thread."""
-        ...
-
-    def resource_changed(self, uri: str) -> None:
-        """A resource has changed. From any thread."""
-        ...
-
-
 @dataclass(slots=True)
 class Server:
     """Everything that is the same for all sessions of a server.
@@ -74,6 +61,8 @@ class Server:
         registry: What is offered.
         settings: What the author set.
         state: What the lifespan yielded.
+        steps: What handlers that run again have done already.
+        changes: Where changes are announced and heard of.
     """
 
     info: Implementation
@@ -82,12 +71,12 @@ class Server:
     settings: Settings = field(default_factory=Settings)
     state: Any = None
     steps: StepMemory = field(default_factory=StepMemory)
+    changes: Changes = field(default_factory=Changes)
     _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])
-    _listeners: WeakSet[Any] = field(default_factory=WeakSet[Any])
     _info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     def __post_init__(self) -> None:
-        self.registry.on_change = self.list_changed
+        self.registry.on_change = self.changes.list_changed
 
     def sealer(self, purpose: str) -> Sealer:
         """Seals what is for one purpose, such as ``"request state"``."""
@@ -100,24 +89,6 @@ class Server:
         made = copy.copy(self)
         made.state = state
         return made
-
-    def attach(self, listener: Listener) -> None:
-        """Tell a session of changes for as long as it lives."""
-        self._listeners.add(listener)
-
-    def detach(self, listener: Listener) -> None:
-        """Stop telling a session of changes."""
-        self._listeners.discard(listener)
-
-    def list_changed(self, kind: ListKind) -> None:
-        """Tell every session that a list has changed. From any thread."""
-        for listener in list(self._listeners):
-            listener.list_changed(kind)
-
-    def resource_changed(self, uri: str) -> None:
-        """Tell every session that a resource has changed. From any thread."""
-        for listener in list(self._listeners):
-            listener.resource_changed(uri)
 
     def info_meta(self, revision: Revision) -> bytes:
         """The encoded member of ``_meta`` that identifies the server (MSG-16)."""

@@ -79,6 +79,9 @@ _thread_waits: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "mcpkit_thread_waits", default=False
 )
 """Whether what runs on the event loop is what a worker thread waits for."""
+_noting: Final = threading.Lock()
+"""Held while a session notes what has changed: a change may be announced in any thread."""
+
 _OUTLASTING: Final = "notifications/elicitation/complete"
 
 
@@ -337,7 +340,7 @@ class Session:
         self._asked: Questions | None = None
         self._root_handlers: list[RootsHandler] = []
         if attached:
-            server.attach(self)
+            server.changes.attach(self)
 
     # --- what arrives -----------------------------------------------------------------------------
 
@@ -485,11 +488,11 @@ class Session:
 
     def attach(self) -> None:
         """Take an interest in changes."""
-        self.server.attach(self)
+        self.server.changes.attach(self)
 
     def detach(self) -> None:
         """Take no interest in changes any more."""
-        self.server.detach(self)
+        self.server.changes.detach(self)
 
     @property
     def has_state(self) -> bool:
@@ -752,7 +755,7 @@ class Session:
         if len(self._watched) >= self.server.settings.max_subscriptions:
             raise InvalidRequest(f"More than {len(self._watched)} subscriptions; end one first")
         self._watched.add(uri)
-        self.server.attach(self)
+        self.server.changes.attach(self)
         return EMPTY
 
     def _unsubscribe(self, request: Request) -> Reply:
@@ -784,7 +787,7 @@ class Session:
             kind for name, kind in _LIST_FILTERS.items() if name in honoured
         )
         listen = self._listens[request] = _Listen(request, kinds, frozenset(known))
-        self.server.attach(self)
+        self.server.changes.attach(self)
         # SUB-1: the acknowledgement is the first message of a subscription.
         params = {"notifications": honoured, "_meta": listen.tag}
         self._notify("notifications/subscriptions/acknowledged", params, request)
@@ -805,27 +808,28 @@ class Session:
 
     def list_changed(self, kind: ListKind) -> None:
         """A list has changed: tell the client, if it is one that wants to know. From any thread."""
-        self._dirty_kinds[kind] = None
-        self._flush_soon()
+        self._note_change(self._dirty_kinds, kind)
 
     def resource_changed(self, uri: str) -> None:
         """A resource has changed: tell the client, if it watches it. From any thread."""
-        self._dirty_uris[uri] = None
-        self._flush_soon()
+        self._note_change(self._dirty_uris, uri)
 
-    def _flush_soon(self) -> None:
+    def _note_change(self, dirty: dict[T, None], changed: T) -> None:
         # Many changes at once become one notification of each kind.
-        if not self._flushing:
-            self._flushing = True
+        with _noting:
+            dirty[changed] = None
+            begun, self._flushing = self._flushing, True
+        if not begun:
             self._tasks.soon(self._flush_changes)
 
     def _flush_changes(self) -> None:
-        self._flushing = False
-        if self._closing or self._connection.state is State.OPENING:
-            return  # LIFE-6: kept until notifications/initialized arrives
-        kinds, uris = list(self._dirty_kinds), list(self._dirty_uris)
-        self._dirty_kinds.clear()
-        self._dirty_uris.clear()
+        with _noting:
+            self._flushing = False
+            if self._closing or self._connection.state is State.OPENING:
+                return  # LIFE-6: kept until notifications/initialized arrives
+            kinds, uris = list(self._dirty_kinds), list(self._dirty_uris)
+            self._dirty_kinds.clear()
+            self._dirty_uris.clear()
         handshaken = self._connection.state is State.OPEN
         for kind in kinds:
             method = f"notifications/{kind}/list_changed"
@@ -988,11 +992,11 @@ class Session:
 
     def announce_list(self, kind: ListKind) -> None:
         """Tell every client of this server that a list has changed. From any thread."""
-        self.server.list_changed(kind)
+        self.server.changes.list_changed(kind)
 
     def announce_resource(self, uri: str) -> None:
         """Tell every client of this server that a resource has changed. From any thread."""
-        self.server.resource_changed(uri)
+        self.server.changes.resource_changed(uri)
 
     def handler_raised(self, request: Request, error: BaseException) -> None:
         """A handler raised: for tests that want the real exception."""
@@ -1066,7 +1070,7 @@ class Session:
         """Cancel what runs, wait until it has cleaned up, and stop telling of changes."""
         self._closing = True
         self._questions.lose()
-        self.server.detach(self)
+        self.server.changes.detach(self)
         for request in self._waiting:
             self._give_up(request)
         self._waiting.clear()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import sys
+import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -337,7 +339,7 @@ class Listener:
 class TestChanges:
     def test_reach_those_who_listen(self, app: MCPKit) -> None:
         listener = Listener()
-        app.server.attach(listener)
+        app.server.changes.attach(listener)
         app.tool(plain)
         app.changed("a://b")
         app.list_changed("prompts")
@@ -346,10 +348,40 @@ class TestChanges:
 
     def test_reach_nobody_who_left(self, app: MCPKit) -> None:
         listener = Listener()
-        app.server.attach(listener)
-        app.server.detach(listener)
+        app.server.changes.attach(listener)
+        app.server.changes.detach(listener)
         app.tool(plain)
         assert listener.heard == []
+
+    def test_may_be_announced_while_listeners_come_and_go(self, app: MCPKit) -> None:
+        failures: list[BaseException] = []
+        over = threading.Event()
+
+        def come_and_go() -> None:
+            while not over.is_set():
+                held = [Listener() for _ in range(20)]
+                for each in held:
+                    app.server.changes.attach(each)
+
+        def announce() -> None:
+            try:
+                for _ in range(3000):
+                    app.changed("a://b")
+            except BaseException as error:
+                failures.append(error)
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        threads = [threading.Thread(target=each) for each in (come_and_go, announce)]
+        for thread in threads:
+            thread.start()
+        try:
+            threads[1].join(30)
+        finally:
+            over.set()
+            threads[0].join(30)
+            sys.setswitchinterval(interval)
+        assert failures == []
 
 
 class TestFiles:

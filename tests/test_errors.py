@@ -80,6 +80,16 @@ def test_a_foreign_code_is_kept() -> None:
     assert (type(received), received.code, received.message) == (ProtocolError, 17, "odd")
 
 
+def test_a_code_finds_no_class_that_users_have_derived() -> None:
+    class Mine(ProtocolError):
+        def __str__(self) -> str:
+            raise AttributeError("only what I have raised myself has what this needs")
+
+    received = ProtocolError.from_wire({"code": -32603, "message": "no"})
+    assert (type(received), str(received)) == (errors.InternalError, "no")
+    assert Mine.CODE == errors.InternalError.CODE
+
+
 def test_an_error_without_members_is_an_internal_error() -> None:
     assert ProtocolError.from_wire({}).code == -32603
 

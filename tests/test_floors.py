@@ -39,6 +39,7 @@ FLOORS: Final[dict[str, int]] = {
     "registry": 3,
     "define": 3,
     "files": 3,
+    "changes": 3,
     "server": 3,
     "operations": 3,
     "results": 3,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from typing import Any
@@ -22,6 +24,10 @@ from tests.authoring import LATEST, OLDEST
 
 def nothing() -> str:
     return ""
+
+
+def echo(part: str) -> str:
+    return part
 
 
 def add_tools(registry: Registry, *names: str) -> None:
@@ -370,6 +376,55 @@ class TestCursors:
         for number in range(1200):
             page(registry, forged(f"tools:{number}:"), 1)
         assert len(registry._pages) <= 1024
+
+
+class TestThreads:
+    def test_a_list_that_changed_while_it_was_encoded_is_not_kept(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What is added from a thread comes between encoding and keeping now and then."""
+        registry = Registry()
+        add_tools(registry, "a")
+        encode = Registry._encode
+
+        def slowly(self: Registry, *arguments: Any) -> bytes:
+            encoded = encode(self, *arguments)
+            if "b" not in self.tools:
+                add_tools(self, "b")
+            return encoded
+
+        monkeypatch.setattr(Registry, "_encode", slowly)
+        page(registry)
+        assert names(page(registry)) == ["a", "b"]
+
+    def test_what_is_looked_up_may_change_meanwhile(self) -> None:
+        registry = Registry()
+        for number in range(100):
+            registry.add(make_resource(f"x{number}://{{part}}", echo))
+        failures: list[BaseException] = []
+        over = threading.Event()
+
+        def look() -> None:
+            try:
+                while not over.is_set():
+                    registry.find_resource("nowhere://at-all")
+                    _ = registry.uses_context, registry.has_completions, registry.advertised
+            except BaseException as error:
+                failures.append(error)
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        thread = threading.Thread(target=look)
+        thread.start()
+        try:
+            for number in range(300):
+                registry.add(make_resource(f"y{number}://{{part}}", echo))
+                registry.remove("resources", f"y{number}://{{part}}")
+        finally:
+            over.set()
+            thread.join(20)
+            sys.setswitchinterval(interval)
+        assert failures == []
 
 
 class Offering:

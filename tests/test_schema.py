@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from typing_extensions import NotRequired, TypeAliasType, TypedDict
 
 from mcpkit.errors import InvalidArguments, RegistrationError
-from mcpkit.schema import OutputMismatch, Rendered, blocks_of
+from mcpkit.schema import OutputMismatch, Rendered, blocks_of, form_of
 from mcpkit.types import (
     UNSET,
     Audio,
@@ -1012,3 +1012,14 @@ class TestToolResult:
 
     def test_its_meta_is_sent(self) -> None:
         assert output_of(ToolResult).render(ToolResult("hi", meta={"a": 1})).meta == {"a": 1}
+
+
+def test_a_title_that_is_also_the_name_of_an_enum_seen_before_stays() -> None:
+    """What a schema says depends on its own types, and not on what was described earlier."""
+    form_of(Color).schema("validation")
+
+    class Wall(BaseModel):
+        paint: Literal["red", "blue"] = Field(title="Color")
+
+    properties = form_of(Wall).schema("validation")["properties"]
+    assert properties["paint"]["title"] == "Color"

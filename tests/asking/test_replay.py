@@ -243,7 +243,6 @@ async def numbers() -> set[int]: ...  # type: ignore[empty-body]
     ("function", "value", "expected"),
     [
         (model, {"x": 1}, Model(x=1)),
-        (model, "unfit", "unfit"),
         (untyped, {"x": 1}, {"x": 1}),
         (anything, [1], [1]),
         (numbers, [1, 1], {1}),
@@ -255,3 +254,32 @@ def test_a_remembered_value_has_the_type_that_its_function_names(
     function: Any, value: Any, expected: Any
 ) -> None:
     assert typed(function, value) == expected
+
+
+def test_a_remembered_value_that_is_not_what_its_function_names_is_an_error() -> None:
+    """The handler would go on with something that it does not expect, in a later round only."""
+    with pytest.raises(ValueError, match=r"model\(\) says that it returns .*Model"):
+        typed(model, "unfit")
+
+
+def test_what_steps_remember_is_bounded_in_bytes() -> None:
+    memory = StepMemory(most_bytes=100)
+
+    async def fill() -> list[tuple[bool, Any]]:
+        for key in "abcd":
+            await memory.begin("call", key)
+            memory.end("call", key, key * 38)
+        return [await memory.begin("call", key) for key in "dcb"]
+
+    assert wait(fill) == [(True, "d" * 38), (True, "c" * 38), (False, None)]
+
+
+def test_a_result_that_is_larger_than_all_that_steps_remember_is_not_remembered() -> None:
+    memory = StepMemory(most_bytes=100)
+
+    async def fill() -> tuple[bool, Any]:
+        await memory.begin("call", "large")
+        memory.end("call", "large", "x" * 200)
+        return await memory.begin("call", "large")
+
+    assert wait(fill) == (False, None)

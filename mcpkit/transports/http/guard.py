@@ -11,10 +11,15 @@ from functools import lru_cache
 from typing import Final
 
 from mcpkit.http import HttpRequest, HttpSettings
+from mcpkit.server import log
+from mcpkit.transports.http.refusal import Refusal
 
 __all__ = ["Guard", "RateLimit", "principal_of", "spelled"]
 
 _MOST_REMEMBERED: Final = 256
+_LONGEST_REMEMBERED: Final = 512
+"""Bytes of a host and an origin together; honest ones have a few dozen."""
+
 _MOST_CLIENTS: Final = 10_000
 _AUTHORITY: Final = re.compile(
     r"(?:\[([0-9a-f:.]+)\]|([a-z0-9_](?:[a-z0-9_.-]*)))(?::([0-9]{0,5}))?"
@@ -58,9 +63,11 @@ class Guard:
         try:
             return self._known[key]
         except KeyError:
-            found = self._known[key] = self._judge(*key)
-            if len(self._known) > _MOST_REMEMBERED or len(key[0] or b"") + len(key[1] or b"") > 512:
-                self._known.popitem(last=False)
+            found = self._judge(*key)
+            if len(key[0] or b"") + len(key[1] or b"") <= _LONGEST_REMEMBERED:
+                self._known[key] = found
+                if len(self._known) > _MOST_REMEMBERED:
+                    self._known.popitem(last=False)
             return found
 
     def _judge(self, host: bytes | None, origin: bytes | None, loopback: bool) -> str | None:
@@ -162,18 +169,27 @@ def _is_loopback_server(server: Sequence[object] | None) -> bool:
 
 
 def principal_of(http: HttpRequest) -> str | None:
-    """Whom the host's authentication has found, by what Starlette and Django call it."""
+    """Whom the host's authentication has found, by what Starlette and Django call it.
+
+    Raises:
+        Refusal: It has found somebody, but not a name that is theirs alone, which the name for
+            display is not: two people may share it, and must not share sessions.
+    """
     user = http.user
     if user is None or not getattr(user, "is_authenticated", False):
         return None
-    for name in ("identity", "username", "display_name"):
+    for name in ("identity", "username"):
         try:
             found = getattr(user, name, None)
         except NotImplementedError:  # Starlette's BaseUser, where a subclass says nothing
             continue
         if found:
             return str(found)
-    return None
+    log.error(
+        "the user %s has neither identity nor username; say who calls with the option principal=",
+        type(user).__name__,
+    )
+    raise Refusal(500, "The server cannot tell who calls; its log says why")
 
 
 class RateLimit:

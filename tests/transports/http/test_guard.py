@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit.http import HttpSettings
+from mcpkit.http import HttpRequest, HttpSettings
 from mcpkit.transports.http import run
-from mcpkit.transports.http.guard import Guard
+from mcpkit.transports.http.guard import Guard, principal_of
+from mcpkit.transports.http.refusal import Refusal
 from tests.messages import MODERN, announced, initialize
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import Site
@@ -305,6 +306,40 @@ def test_an_allowed_origin_allows_no_other(origin: str) -> None:
 def test_an_allowed_origin_does_not_allow_a_foreign_host() -> None:
     """SEC-3: after a rebinding, the origin of the page is whatever the attacker likes."""
     assert refusal(guard(True, allowed_origins=["*"]), "evil.com") is not None
+
+
+def test_a_long_name_is_not_remembered_and_drives_out_no_other() -> None:
+    made = guard(True)
+    refusal(made, host="localhost")
+    for number in range(10):
+        refusal(made, host=f"{number}{'x' * 600}")
+    assert [key[0] for key in made._known] == [b"localhost"]
+
+
+class Named:
+    """A user as Starlette has them."""
+
+    is_authenticated = True
+
+    def __init__(self, **names: str) -> None:
+        vars(self).update(names)
+
+
+def test_a_user_has_the_name_that_is_theirs_alone() -> None:
+    assert principal_of(by_user(Named(identity="7", username="ann"))) == "7"
+    assert principal_of(by_user(Named(username="ann", display_name="Ann Smith"))) == "ann"
+
+
+def test_a_name_that_two_users_may_share_is_nobodys(caplog: pytest.LogCaptureFixture) -> None:
+    """SEC-6: they would share sessions, states and limits."""
+    with pytest.raises(Refusal, match="cannot tell who calls") as caught:
+        principal_of(by_user(Named(display_name="Ann Smith")))
+    assert caught.value.status == 500
+    assert "option principal=" in caplog.text
+
+
+def by_user(user: object) -> HttpRequest:
+    return HttpRequest({"type": "http", "headers": [], "user": user})
 
 
 def test_a_judgement_is_remembered_for_its_own_host_origin_and_address_only() -> None:

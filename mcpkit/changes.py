@@ -1,0 +1,59 @@
+"""What has changed, and who wants to know: from those who change something to the sessions.
+
+Changes are announced from any thread, while sessions come and go on an event loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+from weakref import WeakSet
+
+from mcpkit.context import ListKind
+
+__all__ = ["Changes", "Listener"]
+
+
+class Listener(Protocol):
+    """Whoever passes changes on to clients."""
+
+    def list_changed(self, kind: ListKind) -> None:
+        """A list has changed. From any thread."""
+        ...
+
+    def resource_changed(self, uri: str) -> None:
+        """A resource has changed. From any thread."""
+        ...
+
+
+class Changes:
+    """Tells every listener of every change. A listener is told for as long as it lives."""
+
+    def __init__(self) -> None:
+        self._listeners: WeakSet[Listener] = WeakSet()
+        # A set must not be iterated over in one thread while it grows in another.
+        self._lock = threading.Lock()
+
+    def attach(self, listener: Listener) -> None:
+        """Tell a listener from now on."""
+        with self._lock:
+            self._listeners.add(listener)
+
+    def detach(self, listener: Listener) -> None:
+        """Stop telling a listener."""
+        with self._lock:
+            self._listeners.discard(listener)
+
+    def list_changed(self, kind: ListKind) -> None:
+        """Tell everyone that a list has changed. From any thread."""
+        for listener in self._everyone():
+            listener.list_changed(kind)
+
+    def resource_changed(self, uri: str) -> None:
+        """Tell everyone that a resource has changed. From any thread."""
+        for listener in self._everyone():
+            listener.resource_changed(uri)
+
+    def _everyone(self) -> list[Listener]:
+        with self._lock:
+            return list(self._listeners)
