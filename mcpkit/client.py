@@ -144,7 +144,8 @@ class Client:
             transport. Its timeouts do not apply, except to connecting, and it follows no
             redirects. It is not closed, and may serve several clients.
         raise_exceptions: With an app object: raise the handler's own exception instead of
-            returning what the client would see.
+            returning what the client would see. What a callback of this client raises, the next
+            request raises, or the end of the connection; otherwise it is only logged.
     """
 
     def __init__(
@@ -198,6 +199,8 @@ class Client:
         self._headers, self._http_client = headers, http_client
         self._raise = raise_exceptions
         self._raised: dict[Id, BaseException] = {}
+        self._failed: Exception | None = None
+        """What a callback has raised, and nobody knows of yet."""
         self._pending: dict[Id, _Pending] = {}
         self._link: Link | None = None
         self._http: HttpLink | None = None
@@ -230,6 +233,8 @@ class Client:
     async def __aexit__(self, *error: object) -> None:
         self._closed = True
         await self._stack.aclose()
+        if error[:1] == (None,):
+            self._raise_failure()
 
     async def _open(self) -> Link:
         from mcpkit.app import MCPKit
@@ -379,9 +384,16 @@ class Client:
                     self._unreadable(event, text)
                 else:
                     self._take(event)
-        except Exception:
+        except Exception as error:
             # Neither what a server sends nor a callback that fails may end the reading.
             log.exception("a message of the server could not be handled")
+            if self._raise:
+                self._failed = self._failed or error
+
+    def _raise_failure(self) -> None:
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
 
     def _take(self, event: Answered | Asked | Told) -> None:
         if isinstance(event, Answered):
@@ -544,6 +556,7 @@ class Client:
             del self._pending[id]
         if id in self._raised:
             raise self._raised.pop(id)
+        self._raise_failure()
         answer = pending.answer
         if answer is None:
             raise ConnectionClosed(f"The server left before it answered {method}")

@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from mcpkit import Context, MCPKit, ResourceError, TextResourceContents, ToolError
@@ -121,6 +122,53 @@ async def test_an_exception_is_raised_for_its_own_call_only() -> None:
         with pytest.raises(LookupError):
             await client.call_tool("crash")
         assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+
+
+@pytest.mark.anyio
+async def test_what_a_callback_raises_is_raised_on_demand() -> None:
+    """A test whose own callback fails must not stay green."""
+
+    def fail(level: str, data: Any, logger: str | None) -> None:
+        raise ZeroDivisionError("in the callback")
+
+    options: dict[str, Any] = {"revision": "2025-11-25", "on_log": fail}
+    async with AsyncTestClient(logging_app(), **options, raise_exceptions=True) as client:
+        with pytest.raises(ZeroDivisionError):
+            await client.call_tool("say")
+        assert (await client.call_tool("hush")).text == "hushed"  # it is raised once
+    async with AsyncTestClient(logging_app(), **options) as client:
+        assert (await client.call_tool("say")).text == "said"
+
+
+@pytest.mark.anyio
+async def test_what_a_callback_raises_last_is_raised_at_the_end() -> None:
+    def fail(method: str, params: Any) -> None:
+        raise ZeroDivisionError("in the callback")
+
+    changing = logging_app()
+    client = AsyncTestClient(
+        changing, revision="2025-11-25", on_notification=fail, raise_exceptions=True
+    )
+    await client.__aenter__()
+    changing.list_changed("tools")
+    await anyio.wait_all_tasks_blocked()
+    with pytest.raises(ZeroDivisionError):
+        await client.__aexit__(None, None, None)
+
+
+def logging_app() -> MCPKit:
+    made: MCPKit = MCPKit("logging")
+
+    @made.tool
+    async def say(ctx: Context) -> str:
+        await ctx.info("hello")
+        return "said"
+
+    @made.tool
+    async def hush() -> str:
+        return "hushed"
+
+    return made
 
 
 # --- without await --------------------------------------------------------------------------------
