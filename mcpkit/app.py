@@ -403,6 +403,10 @@ class MCPKit(Generic[StateT]):
     def run(self, transport: str = "stdio", **options: Any) -> None:
         """Serve until the client leaves or the process is told to stop.
 
+        Returns when everything has ended in order. If a handler goes on in a thread that nobody
+        can stop, this ends the process instead: functions registered with `atexit` are called and
+        stdout and stderr flushed, but nothing after this call runs, no ``finally`` either.
+
         Args:
             transport: ``"stdio"``, ``"http"``, or ``"sse"`` for clients of 2024-11-05 as well.
             options: Passed to the transport: for HTTP ``host``, ``port`` and `HttpOptions`.

@@ -30,6 +30,7 @@ from mcpkit.server import Server, log
 from mcpkit.session import Channel, Session
 from mcpkit.tasks import AsyncioTasks, Tasks, open_tasks
 from mcpkit.transports import Served
+from mcpkit.transports.leaving import leave_at_once
 from mcpkit.transports.stdout_guard import ProtocolStreams, take_over
 
 __all__ = ["MAX_LINE", "run", "serve"]
@@ -92,12 +93,7 @@ def _exit_code(told: list[int]) -> int:
 
 def _leave_at_once(reason: str, told: list[int]) -> NoReturn:
     log.warning("leaving, although %s", reason)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):
-            continue
-    os._exit(_exit_code(told))
+    leave_at_once(_exit_code(told))
 
 
 async def _main(

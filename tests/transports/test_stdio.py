@@ -358,6 +358,25 @@ class TestEnd:
         assert ends_promptly(server) == code
         server.wait_for_stderr("1 handlers still run in threads")
 
+    def test_exit_functions_are_called_although_a_thread_is_blocked(self, tmp_path: Path) -> None:
+        left = tmp_path / "left"
+        (tmp_path / "server.py").write_text(
+            "import atexit, pathlib, threading\n"
+            "from mcpkit import MCPKit\n"
+            "app = MCPKit('a')\n"
+            f"atexit.register(pathlib.Path({str(left)!r}).write_text, 'in order')\n"
+            "@app.tool\n"
+            "def block() -> None:\n"
+            "    threading.Event().wait()\n"
+            "app.run()\n"
+        )
+        with started([sys.executable, "server.py"], cwd=tmp_path) as server:
+            server.send(call(1, "block"))
+            server.close_stdin()
+            assert ends_promptly(server) == 0
+            server.wait_for_stderr("1 handlers still run in threads")
+            assert left.read_text() == "in order"
+
     def test_a_handler_that_refuses_to_be_cancelled_keeps_nobody(self, server: Process) -> None:
         server.send(call(1, "stubborn"), echo(2))
         server.answer(2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import math
-import os
 import signal
 import socket
 import sys
@@ -23,6 +22,7 @@ from mcpkit.server import log
 from mcpkit.transports import Served
 from mcpkit.transports.http.application import Application
 from mcpkit.transports.http.sockets import bounded
+from mcpkit.transports.leaving import leave_at_once
 
 __all__ = ["MARGIN", "SIGNALS", "Server", "bind", "is_loopback", "serve", "serve_on", "where"]
 
@@ -122,16 +122,6 @@ def give_up(code: int) -> None:
     """End the process, whatever still runs in it."""
     log.warning("leaving, although handlers still run")
     leave_at_once(code)
-
-
-def leave_at_once(code: int) -> None:
-    """End the process without waiting for threads."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):
-            continue
-    os._exit(code)
 
 
 def is_loopback(host: str) -> bool:

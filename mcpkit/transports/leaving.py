@@ -1,0 +1,35 @@
+"""How a process ends that has threads nobody can stop."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from typing import Final, NoReturn
+
+__all__ = ["leave_at_once"]
+
+_GOODBYE: Final = 0.5
+"""Seconds that exit functions have."""
+
+
+def leave_at_once(code: int) -> NoReturn:
+    """End the process without waiting for threads, as the interpreter would.
+
+    What was registered with `atexit` is called, and has half a second; then stdout and stderr are
+    flushed, as far as they can be.
+
+    Args:
+        code: The exit code.
+    """
+    # In a thread of its own, since an exit function may wait for one that never ends.
+    goodbye = threading.Thread(target=atexit._run_exitfuncs, name="mcpkit exit", daemon=True)
+    goodbye.start()
+    goodbye.join(_GOODBYE)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            continue
+    os._exit(code)
