@@ -22,7 +22,9 @@ class Depends(NamedTuple):
     Args:
         provide: A function, sync or async. A generator function, or one decorated with
             `contextlib.contextmanager` or `asynccontextmanager`, is entered before the call and
-            left after it.
+            left after it, and so is what a function returns that is annotated with
+            ``AbstractContextManager[T]`` or ``AbstractAsyncContextManager[T]``. Anything else it
+            returns is the value, entered by nobody.
     """
 
     provide: Callable[..., Any]

@@ -12,13 +12,15 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
     AsyncContextDecorator,
     AsyncExitStack,
     ContextDecorator,
     asynccontextmanager,
     contextmanager,
 )
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_origin
 
 from mcpkit.context import Context, SyncContext
 from mcpkit.declared import DeclaredParameter
@@ -77,6 +79,8 @@ class _Step(NamedTuple):
     is_async: bool
     inline: bool
     sources: tuple[_Source, ...]
+    promised: bool
+    """Whether it says that it returns a context manager, of whatever class."""
 
 
 class CallPlan:
@@ -169,8 +173,8 @@ class CallPlan:
                 made = await self._call(
                     step.provide, step.is_async, arguments, context, step.inline
                 )
-                belongs_here = belongs_here or isinstance(made, AsyncContextDecorator)
-                resolved.append(await _enter(made, stack, context))
+                belongs_here = belongs_here or _is_async_manager(made, step.promised)
+                resolved.append(await _enter(made, step.promised, stack, context))
             injected = self._gather(self._injected, values, resolved, context)
             every = {**values, **injected}
             if self.is_async or self.inline:
@@ -291,11 +295,26 @@ async def _leave(kept: AsyncExitStack) -> None:
             logging.getLogger("mcpkit").exception("a dependency could not be left")
 
 
-async def _enter(made: Any, stack: AsyncExitStack, context: Context[Any]) -> Any:
+def _promises_a_manager(signature: Signature) -> bool:
+    """Whether a provider's annotation says that what it returns is to be entered."""
+    returns = get_origin(signature.returns) or signature.returns
+    return returns in (AbstractContextManager, AbstractAsyncContextManager)
+
+
+def _is_async_manager(made: Any, promised: bool) -> bool:
+    return isinstance(made, AsyncContextDecorator) or (promised and hasattr(made, "__aenter__"))
+
+
+async def _enter(made: Any, promised: bool, stack: AsyncExitStack, context: Context[Any]) -> Any:
+    """Enter what a dependency has made, if it is one of contextlib's managers, or promised to be.
+
+    Anything else is the value, though it may have ``__enter__``: entering a connection or a client
+    begins a transaction or closes what others use.
+    """
     manager = made
-    if isinstance(made, AsyncContextDecorator):
+    if _is_async_manager(made, promised):
         return await stack.enter_async_context(manager)
-    if isinstance(made, ContextDecorator):
+    if isinstance(made, ContextDecorator) or (promised and hasattr(made, "__enter__")):
         from anyio import CancelScope  # importing an app should not load an event loop
 
         async def leave(*error: Any) -> bool | None:
@@ -351,7 +370,8 @@ class _Resolver:
             call = contextmanager(provide)
         # Making a context manager runs nothing of the function yet, so it needs no thread.
         made_here = call is not provide
-        self.steps.append(_Step(call, signature.is_async, made_here, sources))
+        promised = _promises_a_manager(signature)
+        self.steps.append(_Step(call, signature.is_async, made_here, sources, promised))
         self._found[provide] = len(self.steps) - 1
         return self._found[provide]
 

@@ -303,9 +303,9 @@ class Registry:
     @property
     def advertised(self) -> frozenset[Capability]:
         """The capabilities that what is registered gives the server."""
-        version, found = self._advertised
-        if version != self._version:
-            version = self._version
+        prepared, found = self._advertised
+        version = self._version
+        if prepared != version:
             present: dict[Capability, bool] = {
                 "tools": bool(self.tools),
                 "resources": self.has_resources,
@@ -313,7 +313,8 @@ class Registry:
                 "completions": self.has_completions,
                 "logging": self.uses_context,
             }
-            found = frozenset(name for name, there in present.items() if there)
+            there: list[Capability] = [name for name, is_there in present.items() if is_there]
+            found: frozenset[Capability] = frozenset(there)
             self._advertised = version, found
         return found
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from typing import Annotated, Any
 
 import pytest
@@ -310,8 +315,59 @@ class Log:
     def async_managed(self, name: str) -> Callable[..., Any]:
         return asynccontextmanager(self.async_generator(name))
 
+    def promised(self, name: str) -> Callable[..., Any]:
+        def provide() -> AbstractContextManager[str]:
+            return Plain(contextmanager(self.generator(name))())
 
-KINDS = ["generator", "async_generator", "managed", "async_managed"]
+        return provide
+
+    def async_promised(self, name: str) -> Callable[..., Any]:
+        async def provide() -> AbstractAsyncContextManager[str]:
+            return AsyncPlain(asynccontextmanager(self.async_generator(name))())
+
+        return provide
+
+
+class Plain(AbstractContextManager[str]):
+    """A context manager of a class of its own, such as a lock or a connection."""
+
+    def __init__(self, inner: AbstractContextManager[str]) -> None:
+        self._inner = inner
+
+    def __enter__(self) -> str:
+        return self._inner.__enter__()
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._inner.__exit__(*error)
+
+
+class AsyncPlain(AbstractAsyncContextManager[str]):
+    def __init__(self, inner: AbstractAsyncContextManager[str]) -> None:
+        self._inner = inner
+
+    async def __aenter__(self) -> str:
+        return await self._inner.__aenter__()
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._inner.__aexit__(*error)
+
+
+def test_a_context_manager_that_nobody_promised_is_a_value() -> None:
+    """Entering a connection would begin a transaction, and leaving a client close it for all."""
+    log = Log()
+    made = Plain(contextmanager(log.generator("a"))())
+
+    def provide() -> Plain:
+        return made
+
+    def fn(a: Annotated[Plain, Depends(provide)]) -> Any:
+        return a
+
+    assert run(fn) is made
+    assert log.lines == []
+
+
+KINDS = ["generator", "async_generator", "managed", "async_managed", "promised", "async_promised"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
