@@ -314,7 +314,7 @@ class Registry:
                 "logging": self.uses_context,
             }
             there: list[Capability] = [name for name, is_there in present.items() if is_there]
-            found: frozenset[Capability] = frozenset(there)
+            found = frozenset(there)
             self._advertised = version, found
         return found
 
