@@ -68,17 +68,15 @@ class Application:
         self._router: Asgi | None = None
         base = (settings.path if prefix is None else prefix).rstrip("/")
         self._base = base
-        answer: Asgi = self._endpoint
+        answer = self._answer = _with_cors(self._endpoint, settings)
         self._places: dict[str, Asgi] = {base: answer, f"{base}/": answer}
         if settings.sse:
             from mcpkit.transports.http.sse import OldEndpoints
 
             beside = base.rpartition("/")[0] if prefix is None else base
             old = OldEndpoints(self._endpoint, f"{beside}/messages")
-            self._places[f"{beside}/sse"] = old.get
-            self._places[f"{beside}/messages"] = old.post
-        if settings.cors:
-            self._places = {path: _with_cors(each, settings) for path, each in self._places.items()}
+            self._places[f"{beside}/sse"] = _with_cors(old.get, settings)
+            self._places[f"{beside}/messages"] = _with_cors(old.post, settings)
         health = "/health" if settings.health is True else settings.health
         if health:
             self._places[(prefix or "").rstrip("/") + health] = _healthy
@@ -86,10 +84,10 @@ class Application:
 
     @property
     def shortcuts(self) -> Mapping[bytes, Shortcut]:
-        """How a server of our own may answer short calls; nothing if something is in between."""
-        if self._places[self._base] is not self._endpoint:
+        """What may begin requests where they arrive, under a server of our own, by their URLs."""
+        if self._places[self._base] is not self._answer:
             return {}
-        return {quote(self._base or "/").encode(): self._endpoint.answer_at_once}
+        return {quote(self._base or "/").encode(): self._endpoint.begin}
 
     @property
     def paths(self) -> Iterable[str]:
@@ -160,6 +158,8 @@ async def _healthy(scope: Scope, receive: Receive, send: Send) -> None:
 
 def _with_cors(answer: Asgi, settings: HttpSettings) -> Asgi:
     """Let pages of the allowed origins read what is answered, the session id above all."""
+    if not settings.cors:
+        return answer
     from starlette.middleware.cors import CORSMiddleware
 
     origins = [each if each == "*" else spelled(each) for each in settings.allowed_origins]

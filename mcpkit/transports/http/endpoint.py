@@ -5,25 +5,25 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from mcpkit.errors import InvalidRequest
 from mcpkit.http import HttpRequest, HttpSettings, Scope
-from mcpkit.protocol.connection import Connection, Request, announces_itself, wants_answer
+from mcpkit.protocol.connection import Connection, announces_itself, wants_answer
 from mcpkit.protocol.messages import Id, check_envelope, encode, readable_id
 from mcpkit.protocol.revisions import HANDSHAKE
 from mcpkit.sealing import SealBroken
 from mcpkit.server import log
 from mcpkit.session import Session
 from mcpkit.transports.http.bodies import LARGE_BODY, Bodies, parse_body
-from mcpkit.transports.http.exchange import LARGE, Exchange, Lanes, write_answer
+from mcpkit.transports.http.exchange import Exchange, Lanes
 from mcpkit.transports.http.guard import Guard, RateLimit, principal_of
-from mcpkit.transports.http.heads import LEGACY, Head, Heads, accepts, session_token
+from mcpkit.transports.http.heads import LEGACY, TOO_LONG, Head, Heads, accepts, session_token
 from mcpkit.transports.http.hub import Conversation, Hub, LocalHub, Unknown
 from mcpkit.transports.http.ids import SessionId, SessionIds
-from mcpkit.transports.http.refusal import Pairs, Refusal, refuse, retry_after
+from mcpkit.transports.http.refusal import Refusal, refuse, retry_after
 from mcpkit.transports.http.runtime import Life, Runtime
-from mcpkit.transports.http.sockets import BEGUN
+from mcpkit.transports.http.sockets import BEGUN, Answered
 from mcpkit.transports.http.streams import Connection as StreamConnection
 from mcpkit.transports.http.streams import Receive, Send, Stream, Unread
 from mcpkit.types import UNSET, Unset, is_array, is_object
@@ -83,10 +83,7 @@ class Endpoint:
                 await self._serving.finish(begun, receive, send)
                 return
             if method == "POST":
-                head = self._heads.of(scope)
-                http = HttpRequest(scope, raw=head.raw)
-                if self._identifies or "user" in scope:
-                    self._identify(http)
+                http, head = self._admit_post(scope)
                 serving = self._serving
                 if serving is None or not serving.life.is_here:
                     serving = await self.serving()
@@ -106,28 +103,42 @@ class Endpoint:
         except Unread:
             log.debug("a client does not read its answer")
 
-    def answer_at_once(self, scope: Scope, body: bytes) -> bytes | Exchange | None:
-        """Answer a POST for which neither a task nor a wait is needed; see `Shortcut`.
+    def begin(self, scope: Scope, body: bytes) -> Answered | Exchange | None:
+        """Begin a POST that has arrived whole, and go on with it until it has to wait.
 
         Args:
-            scope: Of the request; its method and path need not be there yet.
+            scope: Of the request.
             body: The whole of it.
+
+        Returns:
+            The answer, if it is at hand; what has been begun, for `__call__` to find in the scope
+            under `BEGUN`; None if nothing was done.
         """
         serving = self._serving
-        if serving is None or self._identifies or not serving.life.is_here:
+        if serving is None or not serving.life.is_here:
             return None
         try:
-            head = self._heads.of(scope)
-            if head.refusal is not None or len(body) > self.settings.max_body:
-                return None
-            serving.check_room()
-            message = parse_body(body)
-        except Refusal:
-            return None  # which the long way says
-        answer = serving.call_at_once(message, HttpRequest(scope, raw=head.raw), head)
-        if isinstance(answer, Exchange):
-            serving.exchanges.add(answer)  # it counts from now on, not from its task's first step
-        return answer
+            http, head = self._admit_post(scope)
+            if self.settings.cors and b"origin" in head.raw:
+                return None  # what stands in front of the endpoint adds headers
+            serving.check(head)
+            if len(body) > self.settings.max_body:
+                raise Refusal(413, TOO_LONG % self.settings.max_body)
+            exchange = serving.begin(body, http, head)
+        except Refusal as refusal:
+            return Answered(refusal.status, refusal.headers, refusal.body)
+        if exchange.is_ready:
+            serving.end(exchange)
+            return Answered(exchange.status, exchange.headers, exchange.body or b"")
+        serving.exchanges.add(exchange)  # it counts from now on, not from its task's first step
+        return exchange
+
+    def _admit_post(self, scope: Scope) -> tuple[HttpRequest, Head]:
+        head = self._heads.of(scope)
+        http = HttpRequest(scope, raw=head.raw)
+        if self._identifies or "user" in scope:
+            self._identify(http)
+        return http, head
 
     def admit(self, http: HttpRequest) -> None:
         """Check who asks, before anything is read or kept for them.
@@ -181,8 +192,8 @@ class Serving:
         """What is answered on such a connection, not where it was posted."""
         self.bodies = Bodies(settings, life.loop)
         self._listening = 0
-        self._stateless = self._stateless_session()
-        """For short calls of those who announce themselves: nothing of it is theirs."""
+        self._nobody = self._stateless_session()
+        """Of messages that are accepted, and nothing else."""
         self._workers = int(os.environ.get(_WORKERS) or 1)
         life.busy.append(lambda: bool(self.bodies.arriving or self.exchanges or self.posted))
         life.on_drain.append(self.drain)
@@ -192,85 +203,69 @@ class Serving:
 
     async def post(self, http: HttpRequest, head: Head, receive: Receive, send: Send) -> None:
         """Serve one message, or a batch."""
-        if head.refusal is not None:
-            raise Refusal(*head.refusal)
-        self.check_room()
+        self.check(head)
         body = await self.bodies.read(receive)
         if body is None:
             return  # the client has gone
-        large = len(body) if len(body) > LARGE_BODY else 0
-        message = parse_body(body)
-        answer = self.call_at_once(message, http, head)
-        if type(answer) is bytes:
-            await write_answer(send, answer)
-            return
+        exchange = self.begin(body, http, head)
         del body
-        self.bodies.size += large
-        try:
-            if answer is None:
-                await self._serve(message, http, head, receive, send)
-            else:
-                await self._answer(cast("Exchange", answer), receive, send, [])
-        finally:
-            self.bodies.size -= large
+        await self.finish(exchange, receive, send)
 
-    def call_at_once(self, message: Any, http: HttpRequest, head: Head) -> bytes | Exchange | None:
-        """Serve a plain call the short way.
+    def check(self, head: Head) -> None:
+        """Refuse what need not even be read."""
+        if head.refusal is not None:
+            raise Refusal(*head.refusal)
+        self.check_room()
 
-        Returns:
-            The answer, if it is at hand and of a size that sockets take; what it goes to, if not;
-            None if the message has to be served the long way, and nothing was done.
+    def begin(self, body: bytes, http: HttpRequest, head: Head) -> Exchange:
+        """Begin what a POST asks for, and go on with it until it has to wait.
+
+        Raises:
+            Refusal: It is not served; nothing was done.
         """
-        talk: Conversation | None = None
-        if head.is_legacy:
-            talk = self.hub.find(head.token) if head.token else None
-            if (
-                talk is None
-                or talk.id.expires <= time.time()
-                or talk.id.principal != http.principal
-            ):
-                return None
-            session = talk.session
-        elif head.is_modern:
-            session = self._stateless
-        else:
-            return None
-
-        def become() -> tuple[Session, Exchange]:
-            if talk is not None:
-                return talk.session, self._in_session(http, talk, 1)
-            own = self._stateless_session()
-            return own, self._alone(http, own, 1)
-
-        answer = session.call_at_once(message, head.raw, become)
-        if type(answer) is bytes:
-            if talk is not None:
-                self.hub.settle(talk)
-            if len(answer) < LARGE:
-                return answer
-            _, exchange = become()
-            exchange.settle(answer, None)
-            return exchange
-        return None if answer is None else cast("Exchange", cast("Request", answer).origin)
-
-    async def _serve(
-        self, message: Any, http: HttpRequest, head: Head, receive: Receive, send: Send
-    ) -> None:
+        message = parse_body(body)
         if not is_object(message):
             if not is_array(message):
                 raise Refusal(400, "A message is an object")
             self.check_batch(message)
         if self._is_modern(message, head):
-            await self._serve_modern(message, http, receive, send)
+            exchange = self._begin_alone(message, http)
         elif b"mcp-session-id" not in head.raw and is_object(message):
-            await self._serve_without_session(message, http, receive, send)
+            exchange = self._begin_handshake(message, http)
         else:
-            await self._serve_in_session(message, http, head.token, receive, send)
+            exchange = self._begin_in_session(message, http, head.token)
+        if len(body) > LARGE_BODY:
+            exchange.size = len(body)
+            self.bodies.size += len(body)
+        return exchange
 
     async def finish(self, exchange: Exchange, receive: Receive, send: Send) -> None:
-        """Answer a POST whose message was begun before."""
+        """Answer a POST that has been begun."""
+        self.exchanges.add(exchange)
+        try:
+            if exchange.stream is None and not exchange.done:
+                await exchange.wait(receive)
+            if exchange.stream is not None:
+                await exchange.write_stream(send, receive)
+            elif exchange.done and not exchange.gone:
+                await exchange.write_json(send)
+        finally:
+            self.end(exchange)
+
+    def end(self, exchange: Exchange) -> None:
+        """The client has its answer, or has left."""
         self.exchanges.discard(exchange)
-        await self._answer(exchange, receive, send, [])
+        self.bodies.size -= exchange.size
+        if exchange.on_end is not None:
+            exchange.on_end()
+        talk = exchange.conversation
+        if talk is not None:
+            if exchange.done:
+                self._settle(talk, exchange)
+            else:
+                # The client has left; what it asked for goes on, and is kept for its return.
+                self.exchanges.add(exchange)
+                exchange.on_done = lambda: self._settle(talk, exchange)
 
     def check_room(self) -> None:
         """Refuse one more request, if there are enough."""
@@ -343,31 +338,27 @@ class Serving:
         exchange.conversation = conversation
         return exchange
 
-    async def _serve_modern(
-        self, message: Any, http: HttpRequest, receive: Receive, send: Send
-    ) -> None:
+    def _begin_alone(self, message: Any, http: HttpRequest) -> Exchange:
+        """A request of a revision without sessions."""
         id = readable_id(message)
         if not is_object(message):
             raise Refusal(400, "A single message is expected, not a batch")  # HTTPM-1
         if "method" not in message and ("result" in message or "error" in message):
             raise Refusal(400, "There is no question that this could answer")
         session = self._stateless_session()
-        listens = message.get("method") == "subscriptions/listen"
-        if listens:
-            self.check_streams(id)
         exchange = self._alone(http, session, 1 if "id" in message else 0)
+        if message.get("method") == "subscriptions/listen":
+            self.check_streams(id)
+            self._listening += 1
+            exchange.on_end = lambda: self._stop_listening(session)
         session.take(message, exchange)
-        self._listening += listens
-        try:
-            await self._answer(exchange, receive, send, [])
-        finally:
-            self._listening -= listens
-            if listens:
-                session.detach()
+        return exchange
 
-    async def _serve_without_session(
-        self, message: dict[str, Any], http: HttpRequest, receive: Receive, send: Send
-    ) -> None:
+    def _stop_listening(self, session: Session) -> None:
+        self._listening -= 1
+        session.detach()
+
+    def _begin_handshake(self, message: dict[str, Any], http: HttpRequest) -> Exchange:
         """A handshake begins, or a client has forgotten its session id."""
         id = readable_id(message)
         if message.get("method") != "initialize":
@@ -386,17 +377,14 @@ class Serving:
         )
         exchange = Exchange(http, session, self.settings, self._tasks, 1, Stream, modern=False)
         session.take(message, exchange)
-        headers: Pairs = []
         revision = session.revision
         if revision is not None and exchange.error is None and exchange.status == 200:
             token = self._ids.mint(revision, session.client, http.principal)
-            headers.append((b"mcp-session-id", token.encode("ascii")))
-        await self._answer(exchange, receive, send, headers)
+            exchange.headers = ((b"mcp-session-id", token.encode("ascii")),)
+        return exchange
 
-    async def _serve_in_session(
-        self, message: Any, http: HttpRequest, token: str, receive: Receive, send: Send
-    ) -> None:
-        known, conversation = await self._session_of(http, token, message)
+    def _begin_in_session(self, message: Any, http: HttpRequest, token: str) -> Exchange:
+        known, conversation = self._session_of(http, token, message)
         batch = is_array(message)
         if batch and not known.revision.batching:
             raise Refusal(400, "Batches do not exist in this revision")  # MSG-11
@@ -407,9 +395,8 @@ class Serving:
                 or isinstance(about, Unset)
                 or not (conversation.session.awaits(about))
             ):
-                await self._pass_on(message, known)
-                await accept(send)
-                return
+                self._pass_on(message, known)
+                return self._alone(http, self._nobody, 0)
         count = (
             sum(map(wants_answer, message))
             if batch
@@ -421,15 +408,14 @@ class Serving:
                 check_envelope(message)
             except InvalidRequest as error:
                 raise Refusal(400, error) from None
-            await accept(send)
-            return
+            return self._alone(http, self._nobody, 0)
         if conversation is None:
             conversation = self._open(known, token, readable_id(message))
         if self._workers > 1 and is_object(message):
             self._check_worker(message, conversation, readable_id(message))
         exchange = self._in_session(http, conversation, count)
         conversation.session.take(message, exchange)
-        await self._answer(exchange, receive, send, [])
+        return exchange
 
     def _settle(self, conversation: Conversation, exchange: Exchange) -> None:
         self.exchanges.discard(exchange)
@@ -443,7 +429,7 @@ class Serving:
         except Unknown as why:
             raise Refusal(503, str(why), id, retry_after(10)) from None
 
-    async def _session_of(
+    def _session_of(
         self, http: HttpRequest, token: str, message: Any
     ) -> tuple[SessionId, Conversation | None]:
         """The session of a request: what its id says, and its state if it has any here."""
@@ -459,7 +445,7 @@ class Serving:
             except SealBroken:
                 known, valid = _NOBODY, False
             else:
-                valid = not await self.hub.is_ended(known)
+                valid = not self.hub.is_ended(known)
         # One answer for every cause (SEC-6): nobody is to learn which ids exist.
         if not valid or known.principal != http.principal:
             raise Refusal(
@@ -467,14 +453,14 @@ class Serving:
             )
         return known, conversation
 
-    async def _pass_on(self, message: Mapping[str, Any], known: SessionId) -> None:
+    def _pass_on(self, message: Mapping[str, Any], known: SessionId) -> None:
         """The client answers a question that nobody has put here."""
         try:
             check_envelope(message)
             answer = message.get("id")
             if answer is None:
                 raise InvalidRequest("An answer without an id")
-            await self.hub.pass_on(known, answer, encode(message))
+            self.hub.pass_on(known, answer, encode(message))
         except InvalidRequest as error:
             raise Refusal(400, error) from None
         except Unknown as why:
@@ -494,38 +480,6 @@ class Serving:
                 id,
             )
 
-    async def _answer(
-        self, exchange: Exchange, receive: Receive, send: Send, headers: Pairs
-    ) -> None:
-        try:
-            if exchange.done and exchange.stream is None and not exchange.is_large:
-                await exchange.write_json(send, headers)
-            else:
-                await self._answer_later(exchange, receive, send, headers)
-        finally:
-            talk = exchange.conversation
-            if talk is not None:
-                if exchange.done:
-                    self._settle(talk, exchange)
-                else:
-                    # The client has left; what it asked for goes on, and is kept for its return.
-                    self.exchanges.add(exchange)
-                    exchange.on_done = lambda: self._settle(talk, exchange)
-
-    async def _answer_later(
-        self, exchange: Exchange, receive: Receive, send: Send, headers: Pairs
-    ) -> None:
-        self.exchanges.add(exchange)
-        try:
-            if exchange.stream is None and not exchange.done:
-                await exchange.wait(receive)
-            if exchange.stream is not None:
-                await exchange.write_stream(send, receive, headers)
-            elif exchange.done and not exchange.gone:
-                await exchange.write_json(send, headers)
-        finally:
-            self.exchanges.discard(exchange)
-
     # --- GET and DELETE ---------------------------------------------------------------------------
 
     async def get(self, http: HttpRequest, receive: Receive, send: Send) -> None:
@@ -537,7 +491,7 @@ class Serving:
         if not accepts(raw.get(b"accept"), b"text/event-stream"):
             raise Refusal(406, "The Accept header must list text/event-stream")
         token = session_token(raw)
-        known, conversation = await self._session_of(http, token, None)
+        known, conversation = self._session_of(http, token, None)
         self.check_streams(UNSET)
         if conversation is None:
             conversation = self._open(known, token, UNSET)
@@ -587,7 +541,7 @@ class Serving:
         version = http.raw.get(b"mcp-protocol-version")
         if version is not None and version.strip(b" \t") not in LEGACY:
             raise Refusal(405, "This revision has no DELETE", headers=((b"allow", b"POST"),))
-        known, _ = await self._session_of(http, session_token(http.raw), None)
+        known, _ = self._session_of(http, session_token(http.raw), None)
         await self.hub.end(known)
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": b""})

@@ -6,7 +6,7 @@ waiting ──last word──▶ JSON
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
@@ -23,13 +23,13 @@ from mcpkit.types import UNSET
 if TYPE_CHECKING:
     from mcpkit.transports.http.hub import Conversation
 
-__all__ = ["JSON", "LARGE", "Exchange", "Lanes", "error_status", "write_answer"]
+__all__ = ["JSON", "Exchange", "Lanes", "error_status"]
 
 _WATCH_AFTER: Final = 0.1
 """Seconds after which it is worth noticing that a client has gone away; most calls end before."""
 
 _PART: Final = 256 * 1024
-LARGE: Final = 64 * 1024
+_LARGE: Final = 64 * 1024
 """Bytes that no socket takes at once, so that a client may be slow to read them."""
 
 JSON: Final = (b"content-type", b"application/json")
@@ -55,13 +55,6 @@ def error_status(error: ProtocolError, *, modern: bool, served: bool) -> int:
     if modern:
         return _MODERN_STATUS.get(error.code, 200 if served else 400)
     return 400 if error.code in _BROKEN and not served else 200
-
-
-async def write_answer(send: Send, body: bytes) -> None:
-    """Answer with a result that fits into one write."""
-    headers = [JSON, (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 class Lanes(Channel):
@@ -124,7 +117,14 @@ class Exchange:
     status = 202
     stream: Stream | None = None
     gone = False
+    size = 0
+    """Bytes of the message, if they are so many that they are counted."""
+    headers: Sequence[tuple[bytes, bytes]] = ()
+    """Of the response, in addition."""
     on_done: Callable[[], None] | None = None
+    """Called when the last word has been said."""
+    on_end: Callable[[], None] | None = None
+    """Called when the client has its answer, or has left."""
     _wake: anyio.Event | None = None
     _connection: Connection | None = None
     _unwatch: Callable[[], object] | None = None
@@ -155,9 +155,9 @@ class Exchange:
     # --- what the session says --------------------------------------------------------------------
 
     @property
-    def is_large(self) -> bool:
-        """Whether the client may take long to read the answer."""
-        return self.body is not None and len(self.body) >= LARGE
+    def is_ready(self) -> bool:
+        """Whether the answer is at hand, and of a size that sockets take."""
+        return self.done and self.stream is None and len(self.body or b"") < _LARGE
 
     def push(self, text: bytes) -> None:
         """Take a notification or a question: the answer becomes a stream."""
@@ -303,9 +303,7 @@ class Exchange:
             self._unwatch()
             self._unwatch = None
 
-    async def write_stream(
-        self, send: Send, receive: Receive, headers: list[tuple[bytes, bytes]]
-    ) -> None:
+    async def write_stream(self, send: Send, receive: Receive) -> None:
         """Answer with the stream."""
         assert self.stream is not None
         connection = self._connection = Connection(
@@ -320,7 +318,7 @@ class Exchange:
             self._unwatch = self._tasks.start(self._watch(receive))
         self._limit()
         try:
-            await connection.serve(send, headers)
+            await connection.serve(send, list(self.headers))
         except BaseException:
             self.lose()
             raise
@@ -328,16 +326,14 @@ class Exchange:
             self._connection = None
             self._stop()
 
-    async def write_json(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+    async def write_json(self, send: Send) -> None:
         """Answer with one JSON object, or with a status alone."""
-        body = self.body
-        if body is None:
-            body = b""
-            headers.append((b"content-length", b"0"))
-        else:
-            headers += (JSON, (b"content-length", b"%d" % len(body)))
+        body = self.body or b""
+        headers = [*self.headers, (b"content-length", b"%d" % len(body))]
+        if body:
+            headers.append(JSON)
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
-        if len(body) < LARGE:
+        if len(body) < _LARGE:
             await send({"type": "http.response.body", "body": body})
             return
         # Servers wait for the client before a part of a body, and not after the last one.

@@ -1,7 +1,8 @@
 """Where the changing state of sessions lives: log level, subscriptions, questions, streams, ends.
 
 A session has an entry here only while it needs one. This hub is one process's own; one that workers
-share has the same methods, of which those can be awaited that may have to look elsewhere.
+share has the same methods. What is asked for each request must be at hand: such a hub hears of ends
+before it is asked.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ class Conversation(Lanes):
 class Hub(Protocol):
     """Keeps the state of sessions."""
 
-    async def is_ended(self, id: SessionId) -> bool:
+    def is_ended(self, id: SessionId) -> bool:
         """Whether the client has ended the session (HTTPL-17)."""
         ...
 
@@ -209,7 +210,7 @@ class Hub(Protocol):
         """A session is used no more for now."""
         ...
 
-    async def pass_on(self, id: SessionId, answer: Id, text: bytes) -> None:
+    def pass_on(self, id: SessionId, answer: Id, text: bytes) -> None:
         """Give an answer to whoever waits for it, when that is nobody in this process.
 
         Args:
@@ -265,7 +266,7 @@ class LocalHub:
         self._stop_sweeping = tasks.later(_SWEEP, self._sweep)
         self._ids: Iterator[Id] = (f"{self.tag}.{number}" for number in count(1))
 
-    async def is_ended(self, id: SessionId) -> bool:
+    def is_ended(self, id: SessionId) -> bool:
         """Whether the client has ended the session."""
         return id.key in self._ended
 
@@ -369,7 +370,7 @@ class LocalHub:
                 del self._ended[key]
         self._stop_sweeping = self.tasks.later(_SWEEP, self._sweep)
 
-    async def pass_on(self, id: SessionId, answer: Id, text: bytes) -> None:
+    def pass_on(self, id: SessionId, answer: Id, text: bytes) -> None:
         """Refuse an answer to a question of another process; one that came late is of no use."""
         del id, text
         if not str(answer).startswith(f"{self.tag}."):

@@ -42,10 +42,15 @@ class Refusal(Exception):
         self.id = id
         self.headers = headers
 
+    @property
+    def body(self) -> bytes:
+        """An error as JSON-RPC has it (MSG-8)."""
+        return error_text(self.id, self.error)
+
 
 async def refuse(send: Send, refusal: Refusal) -> None:
-    """Answer with a refusal: an error as JSON-RPC has it (MSG-8)."""
-    body = error_text(refusal.id, refusal.error)
+    """Answer with a refusal."""
+    body = refusal.body
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),

@@ -4,9 +4,10 @@ Uvicorn waits for ever for the head of a request, for the rest of a body that ha
 for a client that does not read what was written; and with its fast parser it takes heads of any
 length, and lets requests go on for ever whose client has sent another one before it left.
 
-Most requests are short calls that arrive whole. Where the endpoint can answer one at once, it is
-written at once: half of what uvicorn does for a request is to make a task and a scope for it, and
-to turn the messages between the two into bytes.
+Most requests arrive whole, and are answered without a wait. Those to an endpoint of ours are begun
+where they arrive, and what is ready then is written then: more than half of what uvicorn does for a
+request is to make a task for it, and to turn the messages between the two into bytes. What has to
+wait goes on in a task, as every request does elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from urllib.parse import unquote
 
 from mcpkit.http import Scope
 from mcpkit.server import log
@@ -47,17 +50,32 @@ _TOO_LONG: Final = (
     b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_REFUSED), _REFUSED)
 )
 
+_STATUS_LINES: Final = {each.value: b"%d %b" % (each, each.phrase.encode()) for each in HTTPStatus}
+
 _FAILED: Final = (
     b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 )
 
 
-Shortcut: TypeAlias = Callable[[Scope, bytes], "object | None"]
-"""Answers a POST that can be answered at once.
+class Answered(NamedTuple):
+    """A response that is ready.
 
-Given its scope, which has no method and path yet, and its body, it returns the JSON to answer with;
-or what has been begun, for the application to find in the scope under `BEGUN`; or None if nothing
-was done.
+    Args:
+        status: Of HTTP.
+        headers: In addition to those that every response has, and to those of its body.
+        body: JSON; empty if there is none.
+    """
+
+    status: int
+    headers: Sequence[tuple[bytes, bytes]]
+    body: bytes
+
+
+Shortcut: TypeAlias = Callable[[Scope, bytes], "Answered | object | None"]
+"""Begins a POST that has arrived whole.
+
+Given its scope and its body, it returns the answer; or what has been begun, for the application to
+find in the scope under `BEGUN`; or None if nothing was done.
 """
 
 
@@ -75,8 +93,8 @@ def bounded(
             request that was answered before all of it had.
         write_timeout: Seconds that a client may take nothing of what was written to it.
         grace: Seconds that a request may go on when the server is told to stop.
-        shortcuts: By the URL that is posted to, as in the first line of a request. They are taken
-            where that is possible, with uvicorn's fast parser.
+        shortcuts: What begins POSTs, by the URL that is posted to, as in the first line of a
+            request. They are taken where that is possible, with uvicorn's fast parser.
     """
     bases: tuple[type[Any], ...]
     try:
@@ -248,12 +266,12 @@ class _Strict(Served):
 
 
 class _Quick(Served):
-    """Requests that arrive whole, answered where they arrive if that is possible."""
+    """Requests that arrive whole, begun where they arrive, and answered there if that is ready."""
 
     shortcuts: Mapping[bytes, Shortcut]
     answered: bool
     _held: list[bytes] | None = None
-    """The body of a request, as far as it has arrived, that may be answered at once."""
+    """The body of a request, as far as it has arrived, that may be begun here."""
 
     _headers_of: object = None
     _start = b""
@@ -277,7 +295,6 @@ class _Quick(Served):
             and parser.should_keep_alive()
             and not parser.should_upgrade()
             and not self.flow.write_paused
-            and not self.config.access_log
             and not self.transport.is_closing()
         ):
             self._held = []
@@ -300,6 +317,12 @@ class _Quick(Served):
             return
         body = held[0] if len(held) == 1 else b"".join(held)
         scope: Any = self.scope
+        # What uvicorn adds when the request goes on as a task.
+        path = unquote(self.url.decode("ascii"))
+        scope["method"] = "POST"
+        scope["path"] = self.root_path + path
+        scope["raw_path"] = self.root_path.encode("ascii") + self.url
+        scope["query_string"] = b""
         try:
             answer = self.shortcuts[self.url](scope, body)
         except BaseException:
@@ -309,9 +332,9 @@ class _Quick(Served):
             self.transport.write(_FAILED)
             self.transport.close()
             return
-        if type(answer) is bytes:
+        if type(answer) is Answered:
             self._held = None
-            self._write(answer)
+            self._write(*answer)
         else:
             self._go_on(answer)
             super().on_message_complete()
@@ -327,16 +350,21 @@ class _Quick(Served):
         for each in held:
             super().on_body(each)
 
-    def _write(self, body: bytes) -> None:
+    def _write(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
         state = self.server_state
         if state.default_headers is not self._headers_of:
             # Uvicorn makes them anew every second, for the date.
             self._headers_of = state.default_headers
-            lines = (b"%b: %b\r\n" % each for each in state.default_headers)
-            self._start = b"HTTP/1.1 200 OK\r\n%bcontent-type: application/json\r\n" % b"".join(
-                lines
-            )
-        self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (self._start, len(body), body))
+            self._start = b"".join(b"%b: %b\r\n" % each for each in state.default_headers)
+        more = b"".join(b"%b: %b\r\n" % each for each in headers)
+        if body:
+            more += b"content-type: application/json\r\n"
+        self.transport.write(
+            b"HTTP/1.1 %b\r\n%b%bcontent-length: %d\r\n\r\n%b"
+            % (_STATUS_LINES[status], self._start, more, len(body), body)
+        )
+        if self.access_log:
+            self._log(status)
         self.answered = True
         state.total_requests += 1
         # Several may arrive at once; uvicorn forgets its timer when something arrives.
@@ -344,3 +372,10 @@ class _Quick(Served):
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
+
+    def _log(self, status: int) -> None:
+        from uvicorn.protocols.utils import get_client_addr, get_path_with_query_string
+
+        scope: Any = self.scope
+        client, path = get_client_addr(scope), get_path_with_query_string(scope)
+        self.access_logger.info('%s - "POST %s HTTP/1.1" %d', client, path, status)
