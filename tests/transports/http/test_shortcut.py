@@ -1,4 +1,4 @@
-"""Short calls under mcpkit's own server: answered where they arrive, and nobody can tell."""
+"""Requests under mcpkit's own server: begun where they arrive, and nobody can tell."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import httpx2
 import pytest
 
-from mcpkit import MCPKit
+from mcpkit import Context, Depends, MCPKit
 from mcpkit.http import HttpSettings, Scope
 from mcpkit.transports.http.guard import Guard
 from mcpkit.transports.http.heads import Heads
-from tests.messages import LEGACY, MODERN, VERSIONS, announced, called, initialize, request
+from mcpkit.transports.http.sockets import Answered
+from tests.messages import (
+    LEGACY,
+    MODERN,
+    VERSIONS,
+    announced,
+    called,
+    initialize,
+    notification,
+    request,
+)
 from tests.transports.http.attack import Raw, post_head
 from tests.transports.http.wire import JSON, Host, Site, Stage, hosting
 
@@ -48,8 +58,8 @@ class Line:
         params = message.get("params", {})
         if self.version == MODERN:
             headers |= {"MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
-            if "name" in params:
-                headers["Mcp-Name"] = params["name"]
+            if named := params.get("name", params.get("uri")):
+                headers["Mcp-Name"] = named
         return post_head(self.site.path, headers)
 
     def text(self, message: Any, **more: str) -> bytes:
@@ -78,6 +88,18 @@ class Line:
             return announced(id, "tools/call", name=tool, arguments=arguments)
         return request(id, "tools/call", called(tool, arguments))
 
+    def asking(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if self.version == MODERN:
+            return announced(8, method, **params)
+        return request(8, method, params)
+
+    def logging(self, tool: str) -> dict[str, Any]:
+        """A call that wants to be told."""
+        message = self.message(tool)
+        if self.version == MODERN:
+            message["params"]["_meta"]["io.modelcontextprotocol/logLevel"] = "info"
+        return message
+
     def call(self, tool: str, id: int = 7, **arguments: Any) -> Any:
         headers, answer = self.ask(self.message(tool, id, **arguments))
         assert headers["status"] == "200 OK", (headers, answer)
@@ -97,6 +119,36 @@ class Served:
         async def add(a: int, b: int) -> int:
             self.begun.append("add")
             return a + b
+
+        @app.tool
+        async def asking_nothing(a: int, b: int, ctx: Context) -> int:
+            assert ctx.http is not None
+            assert ctx.http.path == self.site.path
+            return a + b
+
+        @app.tool(inline=True)
+        def inline(a: int, b: int) -> int:
+            return a + b
+
+        async def nothing() -> int:
+            return 0
+
+        @app.tool
+        async def with_dependency(a: int, b: int, c: Annotated[int, Depends(nothing)]) -> int:
+            return a + b + c
+
+        @app.tool
+        async def tells(ctx: Context) -> str:
+            ctx.info("telling")
+            return "told"
+
+        @app.resource("short://text")
+        async def text() -> str:
+            return "text"
+
+        @app.prompt
+        async def ask() -> str:
+            return "Why?"
 
         @app.tool
         async def wait(name: str) -> str:
@@ -151,22 +203,52 @@ def line(request: pytest.FixtureRequest, served: Served) -> Line:
 
 
 @taken
-def test_a_short_call_does_not_come_to_the_application(line: Line, host: Host) -> None:
+@pytest.mark.parametrize("tool", ["add", "asking_nothing", "inline", "with_dependency", "broken"])
+def test_a_call_that_need_not_wait_does_not_come_to_the_application(
+    line: Line, host: Host, tool: str
+) -> None:
     before = host.applied
-    assert line.call("add", a=1, b=2)["content"] == [{"type": "text", "text": "3"}]
+    result = line.call(tool, **({} if tool == "broken" else {"a": 1, "b": 2}))
+    assert ("isError" in result) == (tool == "broken")
     assert host.applied == before
 
 
-def test_what_is_no_call_of_a_plain_tool_comes_to_the_application(line: Line, host: Host) -> None:
+@taken
+@pytest.mark.parametrize(
+    ("method", "params", "member"),
+    [
+        ("tools/list", {}, "tools"),
+        ("resources/list", {}, "resources"),
+        ("resources/read", {"uri": "short://text"}, "contents"),
+        ("prompts/get", {"name": "ask"}, "messages"),
+    ],
+)
+def test_nor_does_any_other_request_that_need_not_wait(
+    line: Line, host: Host, method: str, params: dict[str, Any], member: str
+) -> None:
     before = host.applied
-    message = announced(8, "tools/list") if line.version == MODERN else request(8, "tools/list")
-    _, answer = line.ask(message)
-    assert [tool["name"] for tool in answer["result"]["tools"]] == [
-        "add",
-        "wait",
-        "large",
-        "broken",
-    ]
+    headers, answer = line.ask(line.asking(method, params))
+    assert (headers["status"], member in answer["result"]) == ("200 OK", True)
+    assert host.applied == before
+
+
+@taken
+def test_nor_do_refusals_and_notifications(line: Line, host: Host) -> None:
+    before = host.applied
+    headers, answer = line.ask(line.asking("tools/invent", {}))
+    assert answer["error"]["code"] == -32601
+    if line.version != MODERN:
+        headers, answer = line.ask(notification("notifications/initialized"))
+        assert (headers["status"], answer) == ("202 Accepted", None)
+    assert host.applied == before
+
+
+def test_a_call_that_streams_goes_on_in_the_application(line: Line, host: Host) -> None:
+    before = host.applied
+    line.raw.send(line.text(line.logging("tells")))
+    text = line.raw.until(b'"told"')
+    assert b"text/event-stream" in text
+    assert text.index(b"notifications/message") < text.index(b'"told"')
     assert host.applied == before + 1
 
 
@@ -191,9 +273,29 @@ def test_a_page_of_another_origin_is_refused_as_ever(line: Line) -> None:
     assert "https://evil.example" in answer["error"]["message"]
 
 
-def test_browsers_are_served_by_what_knows_their_rules() -> None:
+def test_pages_are_answered_by_what_knows_their_rules(host: Host) -> None:
     app = MCPKit("a")
-    assert app.asgi(cors=True, allowed_origins=["https://a.example"]).shortcuts == {}
+
+    @app.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    site = host.serve(app, cors=True, allowed_origins=["https://a.example"])
+    line = Line(site, MODERN)
+    try:
+        line.call("add", a=0, b=0)
+        before = host.applied
+        headers, _ = line.ask(line.message("add", a=1, b=2), Origin="https://a.example")
+        assert headers["access-control-allow-origin"] == "https://a.example"
+        assert host.applied == before + 1
+        line.call("add", a=1, b=2)  # no page asks this
+        assert host.applied == before + 1
+    finally:
+        line.raw.socket.close()
+
+
+def test_requests_are_begun_at_the_url_of_the_endpoint() -> None:
+    app = MCPKit("a")
     assert list(app.asgi(path="/ä").shortcuts) == [b"/%C3%A4"]
     assert list(app.asgi(path="/").shortcuts) == [b"/"]
 
@@ -344,7 +446,7 @@ def test_what_is_begun_counts_at_once_among_the_requests() -> None:
         "mcp-name": "wait",
     }
 
-    async def main() -> list[bool]:
+    async def main() -> list[int | None]:
         transport = httpx2.ASGITransport(asgi)
         async with httpx2.AsyncClient(transport=transport) as client:
             # The first request of all begins the app, even one that is refused.
@@ -356,9 +458,10 @@ def test_what_is_begun_counts_at_once_among_the_requests() -> None:
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
             "server": None,
         }
-        return [answer(scope, body) is not None for _ in range(3)]
+        begun = [answer(scope, body) for _ in range(3)]
+        return [each.status if isinstance(each, Answered) else None for each in begun]
 
-    assert asyncio.run(main()) == [True, True, False]
+    assert asyncio.run(main()) == [None, None, 503]
 
 
 def test_other_endpoints_at_the_path_are_left_alone() -> None:
