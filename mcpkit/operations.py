@@ -28,7 +28,6 @@ from mcpkit.errors import (
 )
 from mcpkit.protocol import wire
 from mcpkit.protocol.connection import Request
-from mcpkit.protocol.headers import check_parameters
 from mcpkit.protocol.messages import encode, members
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import REVISIONS
@@ -161,9 +160,6 @@ async def call_tool(server: Server, params: Params, context: Context[Any]) -> Re
     tool = server.registry.tools.get(name)
     if tool is None:
         raise InvalidParams(f"Unknown tool: {name}")  # TOOL-6
-    origin = context.request.origin
-    if tool.headers and origin is not None and context.request.known.mirrored is not None:
-        check_parameters(origin.http.raw, tool.headers, cast("dict[str, Any]", arguments))
     try:
         values = tool.arguments.validate(cast("dict[str, Any]", arguments))
         result = await tool.plan.run(values, context)

@@ -104,7 +104,6 @@ class CallPlan:
         "fn",
         "inline",
         "is_async",
-        "is_plain",
         "uses_context",
     )
 
@@ -127,8 +126,6 @@ class CallPlan:
         )
         self._steps = tuple(resolver.steps)
         self._simple = not self._injected and not self._asked
-        self.is_plain = self._simple and self.is_async
-        """Whether it is a coroutine function that wants nothing but its arguments."""
         self.uses_context = bool(self._asked) or any(
             source.kind in ("context", "sync_context")
             for source in (*self._injected, *(s for step in self._steps for s in step.sources))

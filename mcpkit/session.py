@@ -10,7 +10,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, Protocol, TypeVar, cast
 
 import anyio
 import anyio.from_thread
@@ -38,8 +38,6 @@ from mcpkit.operations import (
     is_result,
     not_found,
     read,
-    tool_failed,
-    tool_members,
     unwrap,
     uri_of,
 )
@@ -53,16 +51,13 @@ from mcpkit.protocol.connection import (
     Event,
     Notification,
     Origin,
-    PlainCall,
     Refused,
     Request,
     State,
 )
-from mcpkit.protocol.headers import check_name
-from mcpkit.protocol.messages import Id, encode, members, parse, result_text
+from mcpkit.protocol.messages import Id, encode, members, parse
 from mcpkit.protocol.revision import Method, Notice, Revision
 from mcpkit.questions import Questions, RootsHandler
-from mcpkit.registry import Tool
 from mcpkit.replay import Replay, Step, Suspended
 from mcpkit.server import Server, log
 from mcpkit.tasks import Tasks
@@ -163,39 +158,6 @@ class _Running:
     def __init__(self, context: Context[Any], cancel: Callable[[], object]) -> None:
         self.context = context
         self.cancel = cancel
-
-
-Become: TypeAlias = "Callable[[], tuple[Session, Origin]]"
-"""What a plain call is as a request: whose, and what its answer goes to."""
-
-
-class _Attempt:
-    """A plain call that may be over before it has to become a request."""
-
-    __slots__ = ("_become", "_context", "_message", "members", "session")
-
-    def __init__(self, session: Session, message: Any, become: Become | None) -> None:
-        self.members: bytes | None = None
-        self.session = session
-        """Whose request it is, once it is one."""
-        self._message = message
-        self._become = become
-        self._context: Context[Any] | None = None
-
-    @property
-    def is_request(self) -> bool:
-        """Whether it has become one."""
-        return self._context is not None
-
-    @property
-    def context(self) -> Context[Any]:
-        """Of the request, which it becomes now at the latest."""
-        if self._context is None:
-            origin = None
-            if self._become is not None:
-                self.session, origin = self._become()
-            self._context = self.session.request_of(self._message, origin)
-        return self._context
 
 
 class _Place:
@@ -351,81 +313,9 @@ class Session:
         except ProtocolError:
             self._handle(self._connection.receive(text))
             return
-        answer = self.call_at_once(message)
-        if answer is None:
-            self._handle(self._connection.take(message))
-        elif type(answer) is bytes:
-            self._channel.send(answer)
+        self.take(message)
 
-    def call_at_once(
-        self,
-        message: Any,
-        headers: Mapping[bytes, bytes] | None = None,
-        become: Become | None = None,
-    ) -> bytes | Request | None:
-        """The short way of a message that calls a tool which wants nothing but its arguments.
-
-        Such a tool cannot report or ask anything. If it does not wait either, nobody can notice
-        that there was no request, no context and no reply.
-
-        Args:
-            message: A JSON value.
-            headers: By lower-case name, if it arrived over HTTP.
-            become: Called if it has to become a request, and is not one of this session.
-
-        Returns:
-            The answer; the request, if that is begun and answers through the channel; None if the
-            message has to be taken.
-        """
-        call = self._connection.plain_call(message, headers)
-        if call is None:
-            return None
-        tool = self.server.registry.tools.get(call.name)
-        if tool is None or not tool.plan.is_plain or tool.headers or not self._has_room():
-            return None
-        try:
-            values = tool.arguments.validate(call.arguments)
-        except Exception:
-            return None  # the long way says what is wrong
-        attempt = _Attempt(self, message, become)
-        cancel = self._tasks.start(self._attempt(attempt, tool, values, call))
-        if attempt.members is not None:
-            return result_text(call.id, attempt.members)
-        context = attempt.context
-        owner = attempt.session
-        if owner._connection.is_in_flight(context.request):
-            owner._running[context.request] = _Running(context, cancel)
-        return context.request
-
-    async def _attempt(
-        self, attempt: _Attempt, tool: Tool, values: dict[str, Any], call: PlainCall
-    ) -> None:
-        try:
-            rendered = tool.output.render(await tool.plan.fn(**values))
-            reply = Reply(tool_members(tool, rendered, call.revision), rendered.meta)
-            stamped = self._stamp(call.revision, call.known, reply)
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            # From here on it is a request like any other.
-            context = attempt.context
-            failed = tool_failed(tool, context, error)
-            await attempt.session._run(context.request, context, failed)
-            return
-        if attempt.is_request:
-            request, owner = attempt.context.request, attempt.session
-            owner._succeed(request, reply)
-            owner._ended(request)
-        else:
-            attempt.members = stamped
-
-    def request_of(self, message: Any, origin: Origin | None) -> Context[Any]:
-        """The context of a plain call that is to be a request after all."""
-        [request] = self._connection.take(message, origin)
-        assert type(request) is Request
-        return Context(request, self, self.server.state)
-
-    def take(self, message: Any, origin: Origin) -> None:
+    def take(self, message: Any, origin: Origin | None = None) -> None:
         """Take one message that was parsed already, and what it arrived in; see `receive`."""
         events = self._connection.take(message, origin)
         if len(events) == 1 and type(events[0]) is Request:
@@ -546,14 +436,6 @@ class Session:
         if capability is not None and capability not in self.server.registry.advertised:
             self._fail(request, MethodNotFound(f"This server has no {capability}"))
             return
-        if known.mirrored is not None and request.origin is not None:
-            mirrored = request.params.get(known.mirrored)
-            if isinstance(mirrored, str):
-                try:
-                    check_name(request.origin.http.raw, mirrored)
-                except ProtocolError as error:
-                    self._fail(request, error)
-                    return
         act = _ACTS.get(known.operation)
         if act is not None:
             self._answer_with(request, act)

@@ -22,7 +22,7 @@ from mcpkit.errors import (
     ProtocolError,
     UnsupportedProtocolVersion,
 )
-from mcpkit.protocol import headers, messages
+from mcpkit.protocol import messages
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Method, Notice, Revision
 from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISIONS
@@ -40,7 +40,6 @@ __all__ = [
     "Event",
     "Notification",
     "Origin",
-    "PlainCall",
     "Refused",
     "Request",
     "State",
@@ -219,16 +218,6 @@ class Dropped(NamedTuple):
     refused: bool = False
 
 
-class PlainCall(NamedTuple):
-    """A ``tools/call`` that has a name and arguments, and asks for nothing else."""
-
-    id: Id
-    name: str
-    arguments: dict[str, Any]
-    revision: Revision
-    known: Method
-
-
 Event: TypeAlias = Request | Notification | Cancelled | Answer | Refused | Dropped
 
 
@@ -278,7 +267,7 @@ class Connection:
 
         Args:
             message: A JSON value.
-            origin: What it arrived in; the headers are then held against the message (HTTPM-2).
+            origin: What it arrived in.
         """
         if type(message) is dict:
             return (self._one(message, None, origin),)
@@ -326,7 +315,7 @@ class Connection:
                 raise InvalidParams('The member "params" must be an object')
             if id in self._in_flight:
                 raise InvalidRequest(f"The id {id!r} belongs to a request that is still running")
-            request = self._request(id, method, cast("dict[str, Any]", params), origin)
+            request = self._request(id, method, cast("dict[str, Any]", params))
         except ProtocolError as error:
             return self._refuse(error, id, batch)
         request.batch = batch
@@ -334,9 +323,7 @@ class Connection:
         self._in_flight[id] = request
         return request
 
-    def _request(
-        self, id: Id, method: str, params: dict[str, Any], origin: Origin | None
-    ) -> Request:
+    def _request(self, id: Id, method: str, params: dict[str, Any]) -> Request:
         meta: dict[str, Any] | None = params.get("_meta")
         if meta is None:
             meta = {}
@@ -346,7 +333,7 @@ class Connection:
         if token is not None and not messages.is_id(token):
             raise InvalidParams('"progressToken" must be a string or an integer')
         if self._announced_only or announces_itself(method, meta):
-            return self._announced(id, method, params, meta, origin)
+            return self._announced(id, method, params, meta)
         if method == "initialize":
             return self._initialize(id, params, meta)
         revision = self.revision
@@ -383,17 +370,9 @@ class Connection:
         known = self.revision.methods["initialize"]
         return Request(id, "initialize", known, params, meta, self.revision, self.client)
 
-    def _announced(
-        self,
-        id: Id,
-        method: str,
-        params: dict[str, Any],
-        meta: dict[str, Any],
-        origin: Origin | None,
-    ) -> Request:
+    @staticmethod
+    def _announced(id: Id, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Request:
         """A request that carries version and capabilities itself (META-1, VER-1)."""
-        if origin is not None:
-            headers.require_version(origin.http.raw)
         version = meta.get(VERSION_KEY)
         capabilities = meta.get(CAPABILITIES_KEY)
         info = meta.get(CLIENT_INFO_KEY)
@@ -403,16 +382,12 @@ class Connection:
             raise InvalidParams(f'"_meta" needs "{CAPABILITIES_KEY}", an object')
         if info is not None and type(info) is not dict:
             raise InvalidParams(f'"{CLIENT_INFO_KEY}" must be an object')
-        if origin is not None:
-            headers.check_version(origin.http.raw, version)  # HTTPM-6: before its support
         revision = BY_VERSION.get(version)
         if revision is None:
             raise UnsupportedProtocolVersion(version, [each.version for each in REVISIONS])
         if revision.handshake:
             # ERA-2: -32022 would list this very version as supported and loop the client.
             raise InvalidParams(f"Version {version} starts with initialize, not with _meta")
-        if origin is not None:
-            headers.check_method(origin.http.raw, method)
         known = revision.methods.get(method)
         if known is None:
             raise MethodNotFound(f"Method not found: {method}")
@@ -479,41 +454,6 @@ class Connection:
             text = batch.settle(text)
         return Refused(error, id, text)
 
-    def plain_call(self, message: Any, repeated: headers.Headers | None = None) -> PlainCall | None:
-        """What to call, if a message is nothing but the call of a tool; None says nothing.
-
-        Most messages are, and for them a few looks replace what `take` finds out step by step. It
-        changes nothing here: whoever cannot answer at once gives the message to `take`.
-
-        Args:
-            message: A JSON value.
-            repeated: The headers that it arrived with, if that was over HTTP.
-        """
-        fields: dict[str, Any] = message
-        if type(message) is not dict or len(fields) != 4:  # jsonrpc, id, method, params
-            return None
-        id, params = fields.get("id"), fields.get("params")
-        if fields.get("method") != _CALL or fields.get("jsonrpc") != "2.0":
-            return None
-        if type(params) is not dict or not (type(id) is int or type(id) is str):
-            return None
-        if id in self._in_flight:
-            return None
-        members = cast("dict[str, Any]", params)
-        name, arguments = members.get("name"), members.get("arguments")
-        if type(name) is not str or type(arguments) is not dict:
-            return None
-        revision = self.revision
-        if len(members) == 3:
-            revision = _announced_plainly(members.get("_meta"), name, repeated)
-        elif len(members) != 2 or self._announced_only:
-            return None
-        if revision is None:
-            return None
-        return PlainCall(
-            id, name, cast("dict[str, Any]", arguments), revision, revision.methods[_CALL]
-        )
-
     # --- what is sent -----------------------------------------------------------------------------
 
     def is_in_flight(self, request: Request) -> bool:
@@ -576,22 +516,6 @@ class Connection:
             self._ids = count(1)
         id = next(self._ids)
         return id, messages.request_text(id, method, params)
-
-
-def _announced_plainly(meta: Any, name: str, repeated: headers.Headers | None) -> Revision | None:
-    """The revision of a call, if its ``_meta`` says who calls and nothing else."""
-    if type(meta) is not dict:
-        return None
-    meta = cast("dict[str, Any]", meta)
-    version = meta.get(VERSION_KEY)
-    revision = BY_VERSION.get(version) if type(version) is str else None
-    if revision is None or revision.handshake or type(meta.get(CAPABILITIES_KEY)) is not dict:
-        return None
-    if len(meta) != 2 and (len(meta) != 3 or type(meta.get(CLIENT_INFO_KEY)) is not dict):
-        return None
-    if repeated is not None and not headers.repeat(repeated, revision.version, _CALL, name):
-        return None
-    return revision
 
 
 def announces_itself(method: object, meta: Mapping[str, Any]) -> bool:

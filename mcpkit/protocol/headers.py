@@ -25,7 +25,6 @@ __all__ = [
     "declared_in",
     "encode_value",
     "parameter_headers",
-    "repeat",
     "require_version",
 ]
 
@@ -36,18 +35,6 @@ _VERSION: Final = b"mcp-protocol-version"
 _METHOD: Final = b"mcp-method"
 _NAME: Final = b"mcp-name"
 _BLANKS: Final = b" \t"
-
-
-def repeat(headers: Headers, version: str, method: str, name: str) -> bool:
-    """Whether the headers of a call say the same as its body, to the letter.
-
-    They may say it in other ways too; the functions below know them all.
-    """
-    return (
-        headers.get(_VERSION) == version.encode()
-        and headers.get(_METHOD) == method.encode()
-        and headers.get(_NAME) == name.encode("utf-8", "surrogatepass")
-    )
 
 
 # --- what every request repeats -------------------------------------------------------------------

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from mcpkit.errors import InvalidRequest
+from mcpkit.errors import HeaderMismatch, InvalidRequest
 from mcpkit.http import HttpRequest, HttpSettings, Scope
 from mcpkit.protocol.connection import Connection, announces_itself, wants_answer
+from mcpkit.protocol.headers import HeaderParameter
 from mcpkit.protocol.messages import Id, check_envelope, encode, readable_id
 from mcpkit.protocol.revisions import HANDSHAKE
 from mcpkit.sealing import SealBroken
@@ -18,7 +19,15 @@ from mcpkit.session import Session
 from mcpkit.transports.http.bodies import LARGE_BODY, Bodies, parse_body
 from mcpkit.transports.http.exchange import Exchange, Lanes
 from mcpkit.transports.http.guard import Guard, RateLimit, principal_of
-from mcpkit.transports.http.heads import LEGACY, TOO_LONG, Head, Heads, accepts, session_token
+from mcpkit.transports.http.heads import (
+    LEGACY,
+    TOO_LONG,
+    Head,
+    Heads,
+    accepts,
+    check_repeated,
+    session_token,
+)
 from mcpkit.transports.http.hub import Conversation, Hub, LocalHub, Unknown
 from mcpkit.transports.http.ids import SessionId, SessionIds
 from mcpkit.transports.http.refusal import Refusal, refuse, retry_after
@@ -295,9 +304,7 @@ class Serving:
         if not is_object(message):
             return not head.is_legacy
         method = message.get("method")
-        params = message.get("params")
-        meta = params.get("_meta") if is_object(params) else None
-        if meta and is_object(meta) and announces_itself(None, meta):
+        if Serving._announces_itself(message):
             return True
         if method == "initialize":
             return False
@@ -311,6 +318,12 @@ class Serving:
                 )
             return True
         return isinstance(method, str) and announces_itself(method, _NO_META)
+
+    @staticmethod
+    def _announces_itself(message: Mapping[str, Any]) -> bool:
+        params = message.get("params")
+        meta = params.get("_meta") if is_object(params) else None
+        return is_object(meta) and announces_itself(None, meta)
 
     def _stateless_session(self) -> Session:
         return Session(
@@ -345,6 +358,7 @@ class Serving:
             raise Refusal(400, "A single message is expected, not a batch")  # HTTPM-1
         if "method" not in message and ("result" in message or "error" in message):
             raise Refusal(400, "There is no question that this could answer")
+        self._check_repeated(http, message)
         session = self._stateless_session()
         exchange = self._alone(http, session, 1 if "id" in message else 0)
         if message.get("method") == "subscriptions/listen":
@@ -353,6 +367,16 @@ class Serving:
             exchange.on_end = lambda: self._stop_listening(session)
         session.take(message, exchange)
         return exchange
+
+    def _check_repeated(self, http: HttpRequest, message: Mapping[str, Any]) -> None:
+        try:
+            check_repeated(http.raw, message, self._declared_by)
+        except HeaderMismatch as error:
+            raise Refusal(400, error, readable_id(message)) from None
+
+    def _declared_by(self, name: str) -> Sequence[HeaderParameter]:
+        tool = self._server.registry.tools.get(name)
+        return () if tool is None else tool.headers
 
     def _stop_listening(self, session: Session) -> None:
         self._listening -= 1
@@ -388,6 +412,9 @@ class Serving:
         batch = is_array(message)
         if batch and not known.revision.batching:
             raise Refusal(400, "Batches do not exist in this revision")  # MSG-11
+        for part in message if batch else ():
+            if is_object(part) and self._announces_itself(part):
+                self._check_repeated(http, part)  # HTTPM-1: a batch has no headers of its own
         if is_object(message) and "method" not in message:
             about = readable_id(message)
             if (

@@ -6,13 +6,19 @@ the request is let in, its session, its era.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
+from mcpkit.errors import InvalidRequest
 from mcpkit.http import HttpSettings, Scope, by_name
-from mcpkit.protocol.revisions import HANDSHAKE, PER_REQUEST
+from mcpkit.protocol import headers
+from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
+from mcpkit.protocol.headers import HeaderParameter
+from mcpkit.protocol.messages import check_envelope
+from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST
 from mcpkit.transports.http.guard import Guard
 from mcpkit.transports.http.refusal import Refusal
+from mcpkit.types import is_object
 
 __all__ = [
     "LEGACY",
@@ -20,6 +26,7 @@ __all__ = [
     "Head",
     "Heads",
     "accepts",
+    "check_repeated",
     "is_too_long",
     "session_token",
 ]
@@ -115,6 +122,55 @@ class Heads:
         if is_too_long(raw, self._max_body):
             return 413, TOO_LONG % self._max_body
         return None
+
+
+def check_repeated(
+    raw: Mapping[bytes, bytes],
+    message: Mapping[str, Any],
+    declared_by: Callable[[str], Sequence[HeaderParameter]],
+) -> None:
+    """Hold the headers of a request of 2026-07-28 against its body (HTTPM-2, SEC-14).
+
+    What is wrong with the body alone is left to whoever serves it. Which of several flaws is told
+    does not depend on who finds it: the order is that of §8.4.
+
+    Args:
+        raw: The headers by lower-case name.
+        message: The request.
+        declared_by: The headers that the schema of the tool of this name declares.
+
+    Raises:
+        HeaderMismatch: They disagree, or a header is missing.
+    """
+    try:
+        check_envelope(message)
+    except InvalidRequest:
+        return
+    method: Any = message.get("method")
+    if "id" not in message or method is None:
+        return
+    headers.require_version(raw)
+    params = message.get("params")
+    meta = params.get("_meta") if is_object(params) else None
+    if not is_object(params) or not is_object(meta):
+        return
+    version = meta.get(VERSION_KEY)
+    if not isinstance(version, str) or not is_object(meta.get(CAPABILITIES_KEY)):
+        return
+    headers.check_version(raw, version)  # HTTPM-6: before its support
+    revision = BY_VERSION.get(version)
+    if revision is None or revision.handshake:
+        return
+    headers.check_method(raw, method)
+    known = revision.methods.get(method)
+    name = None if known is None or known.mirrored is None else params.get(known.mirrored)
+    if known is None or not isinstance(name, str):
+        return
+    headers.check_name(raw, name)
+    if known.operation == "call_tool" and (declared := declared_by(name)):
+        arguments = params.get("arguments", {})
+        if is_object(arguments):
+            headers.check_parameters(raw, declared, arguments)
 
 
 def is_too_long(raw: Mapping[bytes, bytes], limit: int) -> bool:

@@ -197,8 +197,8 @@ def test_there_are_none_in_other_revisions(site: Site, version: str, count: int)
 
 def test_a_modern_request_may_not_hide_in_one(talk: Talk) -> None:
     """HTTPM-1: it needs headers of its own, which a batch has no room for."""
-    [answer] = talk.post([announced(1, "tools/call", **called("who", {}))]).json
-    assert answer["error"]["code"] == -32020
+    answer = talk.post([announced(1, "tools/call", **called("who", {}))])
+    assert (answer.refusal, answer.json["id"]) == ((400, -32020), 1)
 
 
 def test_a_batch_may_be_long(serve: Serve) -> None:
