@@ -166,8 +166,9 @@ class ProtocolError(MCPKitError):
         message = str(error.get("message", ""))
         made = ProtocolError(message, code=code if isinstance(code, int) else None)
         made.data = error.get("data")
-        # The subclasses' constructors build what the wire already carries.
-        made.__class__ = _BY_CODE.get(code, ProtocolError)
+        if isinstance(code, int):
+            # The subclasses' constructors build what the wire already carries.
+            made.__class__ = _BY_CODE.get(code, ProtocolError)
         return made
 
     def to_wire(self) -> dict[str, Any]:
@@ -275,7 +276,7 @@ class ConnectionClosed(MCPKitError):
     """The other side closed the connection, or its process ended, before it answered."""
 
 
-_BY_CODE: Final[Mapping[Any, type[ProtocolError]]] = {
+_BY_CODE: Final[Mapping[int, type[ProtocolError]]] = {
     each.CODE: each
     for each in (
         ParseError,

@@ -90,6 +90,11 @@ def test_a_code_finds_no_class_that_users_have_derived() -> None:
     assert Mine.CODE == errors.InternalError.CODE
 
 
+@pytest.mark.parametrize("code", [{}, [], "-32602", 1.5, None])
+def test_a_code_that_is_none_is_that_of_an_internal_error(code: object) -> None:
+    assert ProtocolError.from_wire({"code": code, "message": "odd"}).code == -32603
+
+
 def test_an_error_without_members_is_an_internal_error() -> None:
     assert ProtocolError.from_wire({}).code == -32603
 
