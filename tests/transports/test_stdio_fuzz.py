@@ -243,7 +243,7 @@ def test_each_line_made_by_hand_alone(talk: Talk) -> None:
         talk.still_answers(line)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(lines=st.lists(st.binary(min_size=1, max_size=60), max_size=30))
 def test_any_bytes(talk: Talk, lines: list[bytes]) -> None:
     talk.still_answers(*lines)
@@ -256,7 +256,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_value_in_any_member(talk: Talk, era: str, data: st.DataObject) -> None:
     message = copy.deepcopy(data.draw(st.sampled_from(requests_of(era))))
