@@ -1,6 +1,6 @@
 // What both TypeScript clients do, once they are connected.
 
-const WAIT = 10_000;
+const WAIT = 20_000;
 const LOG_LEVEL = "io.modelcontextprotocol/logLevel";
 
 /** Things that arrive, and can be waited for. */

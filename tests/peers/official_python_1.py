@@ -21,7 +21,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import AnyUrl, FileUrl
 
-WAIT = 10
+WAIT = 20
 
 
 def plain(model: Any) -> Any:

@@ -21,7 +21,7 @@ import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-WAIT = 10
+WAIT = 20
 
 
 def plain(model: Any) -> Any:

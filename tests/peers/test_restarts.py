@@ -46,7 +46,7 @@ def test_session_and_its_stream_survive_a_reload(client: str, tmp_path: Path) ->
             server.process.wait_for_stderr("server.py changed: starting anew")
             # What is sent on a connection that is just being closed is lost, whoever the server is.
             until(lambda: not before <= children_of(server.process.pid))
-            report, _ = driver.communicate("\n", timeout=30)
+            report, _ = driver.communicate("\n", timeout=50)
         finally:
             driver.kill()
             driver.wait()
