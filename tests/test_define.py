@@ -466,6 +466,14 @@ PROMPT_ARGUMENTS: list[tuple[Any, str, Any]] = [
 ]
 
 
+def test_a_prompt_argument_has_its_title() -> None:
+    def fn(x: Annotated[str, Field(title="The X")]) -> str:
+        return x
+
+    (argument,) = make_prompt(fn).to_wire(LATEST)["arguments"]
+    assert argument == {"name": "x", "title": "The X", "required": True}
+
+
 @pytest.mark.parametrize(("annotation", "text", "value"), PROMPT_ARGUMENTS, ids=str)
 def test_prompt_arguments_are_made_from_text(annotation: Any, text: str, value: Any) -> None:
     """PROMPT-3"""

@@ -292,6 +292,26 @@ async def test_many_changes_at_once_are_one_notification() -> None:
         assert ears.methods == ["notifications/tools/list_changed"]
 
 
+async def test_a_change_is_told_once() -> None:
+    app = bare()
+    app.add_resource(lambda: "a", "a://b", name="a")
+    async with session_of(app) as (session, ears):
+        session.receive(initialize())
+        session.receive(INITIALIZED)
+        session.receive(request(1, "resources/subscribe", uri="a://b"))
+        app.changed("a://b")
+        app.list_changed("prompts")
+        await ears.wait(4)
+        app.list_changed("prompts")
+        await ears.wait(5)
+        await turns()
+        assert sorted(ears.methods) == [
+            "notifications/prompts/list_changed",
+            "notifications/prompts/list_changed",
+            "notifications/resources/updated",
+        ]
+
+
 async def test_a_change_may_be_announced_from_any_thread() -> None:
     app = bare()
     app.add_resource(lambda: "a", "a://b", name="a")

@@ -125,6 +125,7 @@ class TestMedia:
     def test_annotations_reach_the_block(self) -> None:
         marks = Annotations(priority=1.0)
         assert Image(PNG, annotations=marks).block().annotations is marks
+        assert File(PNG, annotations=marks).block().annotations is marks
 
 
 class TestFile:

@@ -175,6 +175,17 @@ async def test_what_is_no_answer_is_asked_for_again(
     assert (await send(client, params, ANN, again.state)).text == "name='Ann' age=3"
 
 
+async def test_an_answer_beside_one_that_is_none_is_taken(client: Asked) -> None:
+    """MRTR-11: only what is malformed is asked again."""
+    params = tool("together", via="elicit")
+    first = await send(client, params)
+    assert len(first.asked) > 1
+    broken, *others = sorted(first.asked)
+    answers = {broken: 7, **{key: accept("x") for key in others}}
+    again = await send(client, params, answers, first.state)
+    assert list(again.asked) == [broken]
+
+
 @pytest.mark.parametrize("responses", [7, "text", []], ids=repr)
 async def test_answers_that_are_no_object_are_refused(client: Asked, responses: Any) -> None:
     """MRTR-11."""
