@@ -201,6 +201,8 @@ class Serving:
         """What is answered on such a connection, not where it was posted."""
         self.bodies = Bodies(settings, life.loop)
         self._listening = 0
+        self._spare: Session | None = None
+        """Of a request that announced itself, and is over: the next one can have it."""
         self._nobody = self._stateless_session()
         """Of messages that are accepted, and nothing else."""
         self._workers = int(os.environ.get(_WORKERS) or 1)
@@ -359,13 +361,15 @@ class Serving:
         if "method" not in message and ("result" in message or "error" in message):
             raise Refusal(400, "There is no question that this could answer")
         self._check_repeated(http, message)
-        session = self._stateless_session()
+        session, self._spare = self._spare or self._stateless_session(), None
         exchange = self._alone(http, session, 1 if "id" in message else 0)
         if message.get("method") == "subscriptions/listen":
             self.check_streams(id)
             self._listening += 1
             exchange.on_end = lambda: self._stop_listening(session)
         session.take(message, exchange)
+        if "id" in message and exchange.done and not (session.busy or session.has_state):
+            self._spare = session  # nothing of the request is left in it
         return exchange
 
     def _check_repeated(self, http: HttpRequest, message: Mapping[str, Any]) -> None:
