@@ -273,6 +273,7 @@ def test_a_page_of_another_origin_is_refused_as_ever(line: Line) -> None:
     assert "https://evil.example" in answer["error"]["message"]
 
 
+@taken
 def test_pages_are_answered_by_what_knows_their_rules(host: Host) -> None:
     app = MCPKit("a")
 
