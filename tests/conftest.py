@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
 from typing import Any
 
 import pytest
@@ -25,6 +28,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(pytest_plugin, "mcpkit")
     settings.load_profile("deep" if config.getoption("--deep") else "quick")
     selection.configure(config)
+    # What a shell starts in the background ignores these, and so would all that tests start.
+    if threading.current_thread() is threading.main_thread() and sys.platform != "win32":
+        for number, usual in (
+            (signal.SIGINT, signal.default_int_handler),
+            (signal.SIGQUIT, signal.SIG_DFL),
+        ):
+            if signal.getsignal(number) is signal.SIG_IGN:
+                signal.signal(number, usual)
 
 
 @pytest.hookimpl(optionalhook=True)
