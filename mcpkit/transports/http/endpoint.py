@@ -355,7 +355,6 @@ class Serving:
 
     def _begin_alone(self, message: Any, http: HttpRequest) -> Exchange:
         """A request of a revision without sessions."""
-        id = readable_id(message)
         if not is_object(message):
             raise Refusal(400, "A single message is expected, not a batch")  # HTTPM-1
         if "method" not in message and ("result" in message or "error" in message):
@@ -364,7 +363,7 @@ class Serving:
         session, self._spare = self._spare or self._stateless_session(), None
         exchange = self._alone(http, session, 1 if "id" in message else 0)
         if message.get("method") == "subscriptions/listen":
-            self.check_streams(id)
+            self.check_streams(readable_id(message))
             self._listening += 1
             exchange.on_end = lambda: self._stop_listening(session)
         session.take(message, exchange)
