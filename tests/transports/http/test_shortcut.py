@@ -295,6 +295,32 @@ def test_pages_are_answered_by_what_knows_their_rules(host: Host) -> None:
         line.raw.socket.close()
 
 
+@pytest.mark.parametrize("cors", [False, True])
+def test_every_request_counts_once(host: Host, cors: bool) -> None:
+    """SEC-10: also one that was looked at where it arrived, and is served elsewhere."""
+    app = MCPKit("a")
+
+    @app.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    origin = "https://a.example"
+    options: dict[str, Any] = {"cors": cors, "allowed_origins": [origin]}
+    line = Line(host.serve(app, rate_limit=0.01, **options), MODERN)
+    more = Line(host.serve(app, rate_limit=4, **options), MODERN)
+    try:
+        headers, _ = line.ask(line.message("add", a=1, b=2), Origin=origin)
+        assert headers["status"] == "200 OK"
+        headers, _ = line.ask(line.message("add", a=1, b=2), Origin=origin)
+        assert headers["status"] == "429 Too Many Requests"
+        for _ in range(4):
+            headers, _ = more.ask(more.message("add", a=1, b=2), Origin=origin)
+            assert headers["status"] == "200 OK"
+    finally:
+        line.raw.socket.close()
+        more.raw.socket.close()
+
+
 def test_requests_are_begun_at_the_url_of_the_endpoint() -> None:
     app = MCPKit("a")
     assert list(app.asgi(path="/ä").shortcuts) == [b"/%C3%A4"]
