@@ -31,8 +31,9 @@ class Changes:
 
     def __init__(self) -> None:
         self._listeners: WeakSet[Listener] = WeakSet()
-        # A set must not be iterated over in one thread while it grows in another.
-        self._lock = threading.Lock()
+        # A set must not be iterated over in one thread while it grows in another. What is collected
+        # meanwhile may announce a change in the same thread.
+        self._lock = threading.RLock()
 
     def attach(self, listener: Listener) -> None:
         """Tell a listener from now on."""

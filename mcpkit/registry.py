@@ -234,7 +234,7 @@ class Registry:
         """Counts the changes: what was prepared before one is of no use after it."""
         self._pages: dict[tuple[int, Listing, str, str | None, int | None], bytes] = {}
         self._advertised: tuple[int, frozenset[Capability]] = (-1, frozenset())
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()
 
     # --- changing ---------------------------------------------------------------------------------
 

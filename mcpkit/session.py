@@ -74,7 +74,7 @@ _thread_waits: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "mcpkit_thread_waits", default=False
 )
 """Whether what runs on the event loop is what a worker thread waits for."""
-_noting: Final = threading.Lock()
+_noting: Final = threading.RLock()
 """Held while a session notes what has changed: a change may be announced in any thread."""
 
 _OUTLASTING: Final = "notifications/elicitation/complete"
