@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mcpkit.app import MCPKit, prompt, resource, tool
-    from mcpkit.asks import Elicit, Root, Roots, Sample, SampleMessage, SampleResult
+    from mcpkit.asking.asks import Elicit, Root, Roots, Sample, SampleMessage, SampleResult
+    from mcpkit.asking.elicitation import Accepted, Choices, Declined, Dismissed, Elicitation
     from mcpkit.client import Client
     from mcpkit.context import Context, SyncContext
-    from mcpkit.elicitation import Accepted, Choices, Declined, Dismissed, Elicitation
     from mcpkit.errors import (
         AskError,
         AskRefused,
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
         ToolError,
         UrlElicitationRequired,
     )
-    from mcpkit.http import HttpOptions, HttpRequest
-    from mcpkit.markers import Complete, Depends, Header
+    from mcpkit.functions.markers import Complete, Depends, Header
     from mcpkit.types import (
         Annotations,
         AssistantMessage,
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
         ToolResult,
         UserMessage,
     )
+    from mcpkit.web import HttpOptions, HttpRequest
 
 __all__ = [
     "Accepted",
@@ -126,10 +126,10 @@ __all__ = [
 
 _HOMES = {
     "mcpkit.app": ["MCPKit", "prompt", "resource", "tool"],
-    "mcpkit.asks": ["Elicit", "Root", "Roots", "Sample", "SampleMessage", "SampleResult"],
+    "mcpkit.asking.asks": ["Elicit", "Root", "Roots", "Sample", "SampleMessage", "SampleResult"],
     "mcpkit.client": ["Client"],
     "mcpkit.context": ["Context", "SyncContext"],
-    "mcpkit.elicitation": ["Accepted", "Choices", "Declined", "Dismissed", "Elicitation"],
+    "mcpkit.asking.elicitation": ["Accepted", "Choices", "Declined", "Dismissed", "Elicitation"],
     "mcpkit.errors": [
         "AskError",
         "AskRefused",
@@ -147,8 +147,8 @@ _HOMES = {
         "ToolError",
         "UrlElicitationRequired",
     ],
-    "mcpkit.http": ["HttpOptions", "HttpRequest"],
-    "mcpkit.markers": ["Complete", "Depends", "Header"],
+    "mcpkit.web": ["HttpOptions", "HttpRequest"],
+    "mcpkit.functions.markers": ["Complete", "Depends", "Header"],
     "mcpkit.types": [
         "Annotations",
         "AssistantMessage",

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from typing_extensions import TypeVar, Unpack
 
-from mcpkit import define
+from mcpkit.asking.sealing import secrets_from_environment
 from mcpkit.context import ListKind
-from mcpkit.define import PromptOptions, ResourceOptions, ToolOptions
+from mcpkit.engine import from_functions
+from mcpkit.engine.from_functions import PromptOptions, ResourceOptions, ToolOptions
+from mcpkit.engine.registry import Registry
+from mcpkit.engine.server import Server, Settings
 from mcpkit.errors import RegistrationError
-from mcpkit.registry import Registry
-from mcpkit.sealing import secrets_from_environment
-from mcpkit.server import Server, Settings
 from mcpkit.transports import load
 from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
 
 if TYPE_CHECKING:
-    from mcpkit.http import HttpOptions
+    from mcpkit.web import HttpOptions
 
 __all__ = ["MCPKit", "prompt", "resource", "tool"]
 
@@ -252,7 +252,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
         """
-        self._server.registry.add(define.make_tool(fn, **options))
+        self._server.registry.add(from_functions.make_tool(fn, **options))
 
     def add_resource(
         self, fn: Callable[..., Any], uri: str | None = None, /, **options: Unpack[ResourceOptions]
@@ -275,7 +275,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: The function and the URI do not fit together, or the URI is taken.
         """
-        self._server.registry.add(define.make_resource(uri, fn, **options))
+        self._server.registry.add(from_functions.make_resource(uri, fn, **options))
 
     def add_prompt(self, fn: Callable[..., Any], /, **options: Unpack[PromptOptions]) -> None:
         """Offer a function as a prompt; clients that are connected are told.
@@ -287,7 +287,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
         """
-        self._server.registry.add(define.make_prompt(fn, **options))
+        self._server.registry.add(from_functions.make_prompt(fn, **options))
 
     def remove_tool(self, name: str) -> None:
         """Stop offering a tool; clients that are connected are told.
@@ -326,7 +326,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: Nothing is marked, or something marked cannot be served.
         """
-        found = define.marked_in(source)
+        found = from_functions.marked_in(source)
         if not found:
             name = getattr(source, "__name__", type(source).__name__)
             raise RegistrationError(
@@ -334,12 +334,12 @@ class MCPKit(Generic[StateT]):
                 f"@mcpkit.resource(uri) or @mcpkit.prompt"
             )
         make: Mapping[str, Callable[..., Any]] = {
-            "tool": define.make_tool,
-            "prompt": define.make_prompt,
+            "tool": from_functions.make_tool,
+            "prompt": from_functions.make_prompt,
         }
         for fn, kind, uri, options in found:
             if kind == "resource":
-                item: Any = define.make_resource(uri, fn, prefix=prefix, **options)
+                item: Any = from_functions.make_resource(uri, fn, prefix=prefix, **options)
             else:
                 item = make[kind](fn, prefix=prefix, **options)
             self._server.registry.add(item)
@@ -369,7 +369,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: There is no such file or directory, or the URI is taken.
         """
-        from mcpkit.files import Directory, file_resource
+        from mcpkit.engine.files import Directory, file_resource
 
         registry = self._server.registry
         if os.path.isdir(path):
@@ -479,13 +479,15 @@ def _secrets(secret: str | Sequence[str] | None) -> tuple[str, ...]:
 # --- decorators that only mark --------------------------------------------------------------------
 
 
-def _marker(kind: define.MarkKind, fn: Any, uri: str | None, options: Mapping[str, Any]) -> Any:
+def _marker(
+    kind: from_functions.MarkKind, fn: Any, uri: str | None, options: Mapping[str, Any]
+) -> Any:
     if fn is not None:
-        define.mark(fn, kind, uri, options)
+        from_functions.mark(fn, kind, uri, options)
         return fn
 
     def register(fn: Any) -> Any:
-        define.mark(fn, kind, uri, options)
+        from_functions.mark(fn, kind, uri, options)
         return fn
 
     return register

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard, Ty
 import anyio
 from typing_extensions import Self
 
+from mcpkit.engine.loop import Tasks, open_tasks
 from mcpkit.errors import (
     ConnectionClosed,
     HeaderMismatch,
@@ -43,7 +44,6 @@ from mcpkit.results import (
     PromptMessages,
     parse,
 )
-from mcpkit.tasks import Tasks, open_tasks
 from mcpkit.transports.memory import MemoryLink
 from mcpkit.transports.process import ProcessLink
 from mcpkit.types import Implementation, LogLevel, ResourceContents, is_array, is_object

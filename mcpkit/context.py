@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypeVar, Unpack
 
-from mcpkit.asks import (
+from mcpkit.asking.asks import (
     Ask,
     Elicit,
     ElicitUrl,
@@ -28,16 +28,16 @@ from mcpkit.asks import (
     json_instruction,
     read_json,
 )
-from mcpkit.elicitation import Elicitation
+from mcpkit.asking.by_result import Replay, Step, typed
+from mcpkit.asking.elicitation import Elicitation
 from mcpkit.errors import InvalidAnswer
 from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.wire import implementation_from_wire
-from mcpkit.replay import Replay, Step, typed
 from mcpkit.types import LOG_RANK, Implementation, LogLevel, ResourceContents, is_object
 
 if TYPE_CHECKING:
-    from mcpkit.http import HttpRequest
+    from mcpkit.web import HttpRequest
 
 __all__ = ["Client", "Context", "Delivery", "ListKind", "Peer", "SyncContext"]
 

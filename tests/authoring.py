@@ -14,14 +14,14 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from mcpkit.asks import Ask, Root, Sample, SampleResult
+from mcpkit.asking.asks import Ask, Root, Sample, SampleResult
+from mcpkit.asking.by_result import Step
 from mcpkit.context import Context, ListKind
-from mcpkit.plan import CallPlan, inspect_handler
+from mcpkit.engine.call_plan import CallPlan, inspect_handler
+from mcpkit.functions.schema import Arguments, JsonSchema, Output
 from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.revision import Method, Revision
 from mcpkit.protocol.revisions import REVISIONS
-from mcpkit.replay import Step
-from mcpkit.schema import Arguments, JsonSchema, Output
 from mcpkit.types import LOG_RANK, UNSET, LogLevel, ResourceContents, TextResourceContents
 
 T = TypeVar("T")

@@ -15,9 +15,9 @@ import pytest
 
 import mcpkit
 from mcpkit import Context, MCPKit
+from mcpkit.engine.registry import Registry
+from mcpkit.engine.server import Server
 from mcpkit.errors import RegistrationError
-from mcpkit.registry import Registry
-from mcpkit.server import Server
 from mcpkit.testing import TestClient
 from tests.authoring import run, wait
 

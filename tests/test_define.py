@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
 from mcpkit.context import Context
-from mcpkit.define import (
+from mcpkit.engine.from_functions import (
     choices_of,
     make_prompt,
     make_resource,
@@ -20,10 +20,10 @@ from mcpkit.define import (
     mark,
     marked_in,
 )
+from mcpkit.engine.registry import Prompt, Resource, ResourceTemplate
 from mcpkit.errors import RegistrationError
-from mcpkit.markers import Complete, Depends, Header
+from mcpkit.functions.markers import Complete, Depends, Header
 from mcpkit.protocol.headers import HeaderParameter
-from mcpkit.registry import Prompt, Resource, ResourceTemplate
 from mcpkit.types import Annotations, Icon, Image, ToolAnnotations, ToolResult
 from tests.authoring import LATEST, context_with, handler, run, schema_for, wait
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mcpkit.engine.files import Directory, file_resource
+from mcpkit.engine.registry import Registry
 from mcpkit.errors import RegistrationError, ResourceNotFound
-from mcpkit.files import Directory, file_resource
-from mcpkit.registry import Registry
 from mcpkit.types import File
 from tests.authoring import run
 

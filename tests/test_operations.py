@@ -20,8 +20,8 @@ from mcpkit import (
     ToolError,
     ToolResult,
 )
+from mcpkit.engine.methods import OPERATIONS, capabilities, unwrap
 from mcpkit.errors import InvalidParams
-from mcpkit.operations import OPERATIONS, capabilities, unwrap
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import BY_VERSION, REVISIONS
 from mcpkit.testing import AsyncTestClient

@@ -16,9 +16,9 @@ import pytest
 from pydantic import Field
 
 from mcpkit.context import Context, SyncContext
+from mcpkit.engine.call_plan import CallPlan, inspect_handler
 from mcpkit.errors import RegistrationError
-from mcpkit.markers import Depends
-from mcpkit.plan import CallPlan, inspect_handler
+from mcpkit.functions.markers import Depends
 from tests.authoring import RecordingPeer, context_with, run
 
 
@@ -452,7 +452,7 @@ class TestThreads:
 
 
 def test_a_default_in_a_field_reaches_dependencies() -> None:
-    from mcpkit.schema import Arguments
+    from mcpkit.functions.schema import Arguments
 
     def dependency(city: str) -> str:
         return city

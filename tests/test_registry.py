@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.context import SyncContext
-from mcpkit.define import make_prompt, make_resource, make_tool
+from mcpkit.engine.from_functions import make_prompt, make_resource, make_tool
+from mcpkit.engine.registry import Listing, Registry, Resource
 from mcpkit.errors import InvalidParams, RegistrationError
+from mcpkit.functions.uri_template import UriTemplate
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import REVISIONS
-from mcpkit.registry import Listing, Registry, Resource
-from mcpkit.uri_template import UriTemplate
 from tests.authoring import LATEST, OLDEST
 
 

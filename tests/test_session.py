@@ -18,11 +18,11 @@ import anyio.to_thread
 import pytest
 
 from mcpkit import Context, MCPKit, SyncContext, ToolError
+from mcpkit.engine.loop import open_tasks
+from mcpkit.engine.server import Settings
+from mcpkit.engine.session import Channel, Session
 from mcpkit.errors import ConnectionClosed, InvalidRequest, MethodNotFound
 from mcpkit.protocol.connection import Request
-from mcpkit.server import Settings
-from mcpkit.session import Channel, Session
-from mcpkit.tasks import open_tasks
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, TappedClient
 
@@ -501,7 +501,7 @@ async def test_a_request_that_waits_can_be_cancelled() -> None:
 
 async def test_relief_is_reported_once_fewer_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading pauses while too much waits."""
-    monkeypatch.setattr("mcpkit.session._MOST_WAITING", 1)
+    monkeypatch.setattr("mcpkit.engine.session._MOST_WAITING", 1)
     app: MCPKit[Any] = MCPKit("limited", max_in_flight=1)
     gate = Gate()
     app.add_tool(gate.pass_through)

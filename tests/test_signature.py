@@ -13,10 +13,10 @@ import pytest
 from typing_extensions import TypeAliasType
 
 from mcpkit.context import Context, SyncContext
+from mcpkit.engine.call_plan import CONTEXTS
 from mcpkit.errors import RegistrationError
-from mcpkit.markers import Complete, Depends, Header
-from mcpkit.plan import CONTEXTS
-from mcpkit.signature import Docs, Signature, inspect_function, parse_docstring
+from mcpkit.functions.markers import Complete, Depends, Header
+from mcpkit.functions.signature import Docs, Signature, inspect_function, parse_docstring
 from mcpkit.types import UNSET
 from tests.authoring import module_from
 

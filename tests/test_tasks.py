@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcpkit.tasks import AsyncioTasks, Tasks, open_tasks
+from mcpkit.engine.loop import AsyncioTasks, Tasks, open_tasks
 
 pytestmark = pytest.mark.anyio
 

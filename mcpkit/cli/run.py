@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mcpkit.cli.relayed import follow_relay
-from mcpkit.cli.stderr import never_block
+from mcpkit.asking.sealing import SECRET, new_secret, secrets_from_environment
+from mcpkit.cli.reloading.relayed import follow_relay
 from mcpkit.cli.target import TargetError, load_app, split
 from mcpkit.cli.terminal import fail
-from mcpkit.sealing import SECRET, new_secret, secrets_from_environment
-from mcpkit.server import log
+from mcpkit.engine.server import log
 from mcpkit.transports import TRANSPORTS
-from mcpkit.transports.stdout_guard import ProtocolStreams, take_over
+from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
+from mcpkit.transports.stdio.stderr import never_block
 
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit
@@ -165,8 +165,8 @@ def _load(target: str, debug: bool) -> MCPKit[Any]:
 
 def _serve_anew(target: str, streams: ProtocolStreams, debug: bool) -> int:
     """Serve on stdio by a process that is replaced when a file changes."""
-    from mcpkit.cli.reload import serve_anew
-    from mcpkit.cli.supervise import Watched
+    from mcpkit.cli.reloading.reload import serve_anew
+    from mcpkit.cli.reloading.supervise import Watched
 
     place, _ = split(target)
     if place.endswith(".py") and not Path(place).is_file():
@@ -189,8 +189,8 @@ def _supervise(
     debug: bool,
 ) -> int:
     """Serve in several processes, or in one that is started anew when a file changes."""
-    from mcpkit.cli.supervise import Supervisor, Watched
-    from mcpkit.cli.worker import Order, work
+    from mcpkit.cli.reloading.supervise import Supervisor, Watched
+    from mcpkit.cli.reloading.worker import Order, work
     from mcpkit.transports.http.serve import MARGIN, bind, is_loopback, where
 
     host, port = options.pop("host", "127.0.0.1"), options.pop("port", 8000)

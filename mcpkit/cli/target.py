@@ -12,13 +12,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeGuard
 
-from mcpkit import define
 from mcpkit.app import MCPKit
+from mcpkit.engine import from_functions
 from mcpkit.errors import RegistrationError
 
 __all__ = ["TargetError", "load_app", "split"]
 
-_NOT_THE_AUTHORS: Final = ("<frozen", str(Path(define.__file__).parent))
+_NOT_THE_AUTHORS: Final = ("<frozen", str(Path(__file__).parents[1]))
 
 _LIBRARY: Final = str(Path(os.__file__).parent)
 _PLACE: Final = re.compile(r"\S+:\d+: ")
@@ -85,7 +85,7 @@ def _named(module: ModuleType, name: str, place: str) -> MCPKit[Any]:
 
 def _from_marks(module: ModuleType, place: str) -> MCPKit[Any]:
     name = module.__name__.rpartition(".")[2]
-    if not define.marked_in(module):
+    if not from_functions.marked_in(module):
         raise TargetError(
             f"{place} has no app: make one, app = MCPKit({name!r}), "
             f"or mark functions with @mcpkit.tool"

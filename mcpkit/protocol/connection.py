@@ -29,7 +29,7 @@ from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISI
 from mcpkit.types import LOG_RANK, UNSET, Unset, is_array, is_object
 
 if TYPE_CHECKING:
-    from mcpkit.http import HttpRequest
+    from mcpkit.web import HttpRequest
 
 __all__ = [
     "Answer",

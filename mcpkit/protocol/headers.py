@@ -2,7 +2,7 @@
 
 Whoever routes a request on its headers must be able to rely on them, so a server refuses a request
 whose headers and body disagree (SEC-14). The headers of a request are a mapping by lower-case name,
-both as the bytes that arrived: what `mcpkit.http.by_name` makes of the pairs of an ASGI scope.
+both as the bytes that arrived: what `mcpkit.web.by_name` makes of the pairs of an ASGI scope.
 """
 
 from __future__ import annotations

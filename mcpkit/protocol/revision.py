@@ -19,7 +19,8 @@ class Method(NamedTuple):
     """A request that a client may send.
 
     Args:
-        operation: The function of `mcpkit.operations` (or the act of the session) that answers it.
+        operation: The function of `mcpkit.engine.methods`, or the act of the session, that answers
+            it.
         capability: What the server must advertise, or None.
         cacheable: Whether its complete result carries cache hints.
         asks: Whether its handler may ask the client for input (a result ``input_required``).

@@ -6,12 +6,12 @@ from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from typing import Any, Final, Protocol
 
-from mcpkit.server import Server
+from mcpkit.engine.server import Server
 
 __all__ = ["TRANSPORTS", "Served", "load"]
 
 TRANSPORTS: Final[dict[str, str]] = {
-    "stdio": "mcpkit.transports.stdio",
+    "stdio": "mcpkit.transports.stdio.serve",
     "http": "mcpkit.transports.http",
     "sse": "mcpkit.transports.http.sse",
 }

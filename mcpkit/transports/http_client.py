@@ -15,6 +15,7 @@ from typing import Any, Final
 import anyio
 import httpx2
 
+from mcpkit.engine.loop import Tasks
 from mcpkit.errors import ConnectionClosed, ParseError, ProtocolError
 from mcpkit.protocol import messages
 from mcpkit.protocol.caller import Sent, read
@@ -24,7 +25,6 @@ from mcpkit.protocol.headers import (
     encode_value,
     parameter_headers,
 )
-from mcpkit.tasks import Tasks
 from mcpkit.transports.event_stream import LIMIT, EventStream, EventTooLarge
 from mcpkit.types import is_object
 

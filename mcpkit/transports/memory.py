@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mcpkit.engine.loop import Tasks
+from mcpkit.engine.server import Server
+from mcpkit.engine.session import Channel, Session
 from mcpkit.protocol.connection import Request
-from mcpkit.server import Server
-from mcpkit.session import Channel, Session
-from mcpkit.tasks import Tasks
 
 __all__ = ["MemoryLink"]
 

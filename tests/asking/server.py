@@ -24,8 +24,8 @@ from mcpkit import (
     SyncContext,
     UrlElicitationRequired,
 )
-from mcpkit.asks import Ask
-from mcpkit.elicitation import Accepted, Elicitation
+from mcpkit.asking.asks import Ask
+from mcpkit.asking.elicitation import Accepted, Elicitation
 
 Via: TypeAlias = Literal["elicit", "sample"]
 """Whom to ask: there is a user to ask since 2025-06-18, and a model in every revision."""

@@ -8,12 +8,12 @@ import pytest
 from pydantic import BaseModel
 
 from mcpkit import Elicit, MissingClientCapability, Roots, Sample
-from mcpkit.asks import Ask
+from mcpkit.asking.asks import Ask
+from mcpkit.asking.by_result import Replay, StepMemory, Suspended, typed
+from mcpkit.asking.sealing import Sealer
 from mcpkit.errors import InvalidParams
 from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.revisions import BY_VERSION
-from mcpkit.replay import Replay, StepMemory, Suspended, typed
-from mcpkit.sealing import Sealer
 from mcpkit.testing import REVISIONS
 from tests.asking.conftest import accept, capabilities_in
 from tests.authoring import wait

@@ -7,8 +7,8 @@ from base64 import urlsafe_b64decode
 
 import pytest
 
-from mcpkit import sealing
-from mcpkit.sealing import SealBroken, Sealer, secrets_from_environment
+from mcpkit.asking import sealing
+from mcpkit.asking.sealing import SealBroken, Sealer, secrets_from_environment
 
 
 @pytest.fixture(params=["encrypted", "signed"], autouse=True)

@@ -23,7 +23,7 @@ _LIMITS: Final = "LIMITS"
 
 
 def limits(seconds: Mapping[str, float]) -> dict[str, str]:
-    """The variables that give constants of modules, such as ``mcpkit.cli.reload._HOLD``, values."""
+    """Variables that give values to constants, such as ``mcpkit.cli.reloading.reload._HOLD``."""
     return {_LIMITS: json.dumps(dict(seconds))}
 
 

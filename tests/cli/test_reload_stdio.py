@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from mcpkit.cli.relay import Relay, Version
+from mcpkit.cli.reloading.relay import Relay, Version
 from mcpkit.testing import REVISIONS, TestClient
 from tests.cli.hurried import HURRIED, limits
 from tests.messages import (
@@ -41,17 +41,17 @@ from tests.warm import python
 ARGUMENTS: Final = ["run", "server.py", "--reload"]
 SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 
-HOLD: Final = "mcpkit.cli.reload._HOLD"
-FINISH: Final = "mcpkit.cli.reload._FINISH"
+HOLD: Final = "mcpkit.cli.reloading.reload._HOLD"
+FINISH: Final = "mcpkit.cli.reloading.reload._FINISH"
 LIMITS: Final = {
     # What no test is about, and so never reached.
     HOLD: 60,
     FINISH: 60,
-    "mcpkit.cli.reload._END": 60,
-    "mcpkit.cli.reload._LISTING": 60,
+    "mcpkit.cli.reloading.reload._END": 60,
+    "mcpkit.cli.reloading.reload._LISTING": 60,
     # What is waited for again and again.
-    "mcpkit.cli.reload._PAUSE": 0.02,
-    "mcpkit.cli.supervise._LOOK": 0.02,
+    "mcpkit.cli.reloading.reload._PAUSE": 0.02,
+    "mcpkit.cli.reloading.supervise._LOOK": 0.02,
 }
 SOON: Final = 0.1
 """Seconds of a limit that is to be reached."""
@@ -708,7 +708,7 @@ class TestTheEnd:
     def test_not_even_one_that_does_not_read_its_input_is_left_behind(self, folder: Path) -> None:
         soon = f"""
 import os
-from mcpkit.cli import relayed
+from mcpkit.cli.reloading import relayed
 relayed._PATIENCE = min(relayed._PATIENCE, {SOON})
 print(os.getpid())
 """

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import pytest
 
-from mcpkit.cli import stderr
+from mcpkit.transports.stdio import stderr
 from tests.transports.processes import (
     TIMEOUT,
     Process,

@@ -9,7 +9,7 @@ import pytest
 
 from mcpkit.cli.commands import COMMANDS
 from mcpkit.cli.new import TEMPLATES
-from mcpkit.http import HttpSettings
+from mcpkit.web import HttpSettings
 from tests.docs.pages import DOCS
 
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.errors import HeaderMismatch
-from mcpkit.http import by_name
 from mcpkit.protocol.headers import (
     HeaderParameter,
     check_method,
@@ -23,6 +22,7 @@ from mcpkit.protocol.headers import (
     parameter_headers,
     require_version,
 )
+from mcpkit.web import by_name
 
 VERSION = "2026-07-28"
 

@@ -16,7 +16,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 TIMEOUT = 30.0
 NOTE = "which carries the protocol; it goes to stderr instead (shown once)"
-IMPORT = "from mcpkit.transports.stdout_guard import take_over\n"
+IMPORT = "from mcpkit.transports.stdio.guard import take_over\n"
 TAKE_OVER = "import os, sys\n" + IMPORT + "streams = take_over()\n"
 FIRST_LINE_AFTER = TAKE_OVER.count("\n") + 1
 ANSWER = 'os.write(streams.writer, b"answer\\n")\n'
@@ -494,7 +494,7 @@ def test_a_failure_leaves_everything_as_it_was(run: Run) -> None:
 
 def test_the_module_imports_no_event_loop_and_no_subprocess() -> None:
     program = (
-        "import sys; sys.path.insert(0, 'mcpkit/transports'); import stdout_guard\n"
+        "import sys; sys.path.insert(0, 'mcpkit/transports/stdio'); import guard\n"
         "print({'asyncio', 'logging', 'subprocess', 'typing'} & set(sys.modules) or 'none')"
     )
     outcome = subprocess.run(

@@ -9,8 +9,8 @@ from typing import Final
 from mcpkit.cli.checks.findings import SPEC, Found, rule
 from mcpkit.cli.checks.schemas import listed
 from mcpkit.cli.checks.served import Served, text_of
+from mcpkit.functions.uri_template import UriTemplate
 from mcpkit.types import is_array
-from mcpkit.uri_template import UriTemplate
 
 __all__ = [
     "bad_template",

@@ -12,10 +12,10 @@ from typing import Any
 
 from typing_extensions import Unpack
 
-from mcpkit.http import HttpOptions, HttpSettings
 from mcpkit.transports import Served
 from mcpkit.transports.http.application import Application, attach, make_route
 from mcpkit.transports.http.runtime import Runtime
+from mcpkit.web import HttpOptions, HttpSettings
 
 __all__ = ["Application", "Runtime", "attach", "make_application", "make_route", "run"]
 

@@ -8,14 +8,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from mcpkit.http import HttpSettings, Scope
-from mcpkit.server import log
+from mcpkit.engine.server import log
+from mcpkit.transports.http.access import spelled
 from mcpkit.transports.http.endpoint import Endpoint
-from mcpkit.transports.http.guard import spelled
-from mcpkit.transports.http.refusal import Refusal, refuse
+from mcpkit.transports.http.http_error import Refusal, refuse
 from mcpkit.transports.http.runtime import Life, Runtime
-from mcpkit.transports.http.sockets import Shortcut
 from mcpkit.transports.http.streams import Receive, Send
+from mcpkit.transports.http.uvicorn_protocol import Shortcut
+from mcpkit.web import HttpSettings, Scope
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute

@@ -13,11 +13,11 @@ from typing import Any, Final, TypeAlias, cast
 import anyio
 
 from mcpkit.errors import ParseError
-from mcpkit.http import HttpSettings
 from mcpkit.protocol.messages import parse
-from mcpkit.transports.http.heads import TOO_LONG
-from mcpkit.transports.http.refusal import Refusal, retry_after
+from mcpkit.transports.http.http_error import Refusal, retry_after
+from mcpkit.transports.http.post_headers import TOO_LONG
 from mcpkit.transports.http.streams import Receive
+from mcpkit.web import HttpSettings
 
 __all__ = ["LARGE_BODY", "Bodies", "parse_body"]
 

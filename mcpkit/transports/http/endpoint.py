@@ -7,19 +7,19 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from mcpkit.asking.sealing import SealBroken
+from mcpkit.engine.server import log
+from mcpkit.engine.session import Session
 from mcpkit.errors import HeaderMismatch, InvalidRequest
-from mcpkit.http import HttpRequest, HttpSettings, Scope
 from mcpkit.protocol.connection import Connection, announces_itself, wants_answer
 from mcpkit.protocol.headers import HeaderParameter
 from mcpkit.protocol.messages import Id, check_envelope, encode, readable_id
 from mcpkit.protocol.revisions import HANDSHAKE
-from mcpkit.sealing import SealBroken
-from mcpkit.server import log
-from mcpkit.session import Session
+from mcpkit.transports.http.access import Guard, RateLimit, principal_of
 from mcpkit.transports.http.bodies import LARGE_BODY, Bodies, parse_body
 from mcpkit.transports.http.exchange import Exchange, Lanes
-from mcpkit.transports.http.guard import Guard, RateLimit, principal_of
-from mcpkit.transports.http.heads import (
+from mcpkit.transports.http.http_error import Refusal, refuse, retry_after
+from mcpkit.transports.http.post_headers import (
     LEGACY,
     TOO_LONG,
     Head,
@@ -28,14 +28,14 @@ from mcpkit.transports.http.heads import (
     check_repeated,
     session_token,
 )
-from mcpkit.transports.http.hub import Conversation, Hub, LocalHub, Unknown
-from mcpkit.transports.http.ids import SessionId, SessionIds
-from mcpkit.transports.http.refusal import Refusal, refuse, retry_after
 from mcpkit.transports.http.runtime import Life, Runtime
-from mcpkit.transports.http.sockets import BEGUN, Answered
+from mcpkit.transports.http.session_ids import SessionId, SessionIds
+from mcpkit.transports.http.sessions import Conversation, Hub, LocalHub, Unknown
 from mcpkit.transports.http.streams import Connection as StreamConnection
 from mcpkit.transports.http.streams import Receive, Send, Stream, Unread
+from mcpkit.transports.http.uvicorn_protocol import BEGUN, Answered
 from mcpkit.types import UNSET, Unset, is_array, is_object
+from mcpkit.web import HttpRequest, HttpSettings, Scope
 
 __all__ = ["Endpoint", "Expiring", "Serving", "accept"]
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
+from mcpkit.engine.loop import Tasks
+from mcpkit.engine.session import Channel, Session
 from mcpkit.errors import InternalError, ProtocolError
-from mcpkit.http import HttpRequest, HttpSettings
 from mcpkit.protocol.connection import Dropped, Origin, Refused, Request
 from mcpkit.protocol.messages import error_text
-from mcpkit.session import Channel, Session
-from mcpkit.tasks import Tasks
 from mcpkit.transports.http.streams import Connection, Receive, Send, Stream, write
 from mcpkit.types import UNSET
+from mcpkit.web import HttpRequest, HttpSettings
 
 if TYPE_CHECKING:
-    from mcpkit.transports.http.hub import Conversation
+    from mcpkit.transports.http.sessions import Conversation
 
 __all__ = ["JSON", "Exchange", "Lanes", "error_status"]
 

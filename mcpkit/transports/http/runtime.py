@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import anyio
 
-from mcpkit.server import Server, log
-from mcpkit.tasks import Tasks, open_tasks
+from mcpkit.engine.loop import Tasks, open_tasks
+from mcpkit.engine.server import Server, log
 
 __all__ = ["Life", "Runtime"]
 

@@ -17,12 +17,12 @@ from typing import Final
 
 import uvicorn
 
-from mcpkit.http import HttpOptions
-from mcpkit.server import log
+from mcpkit.engine.server import log
 from mcpkit.transports import Served
 from mcpkit.transports.http.application import Application
-from mcpkit.transports.http.sockets import bounded
+from mcpkit.transports.http.uvicorn_protocol import bounded
 from mcpkit.transports.leaving import leave_at_once
+from mcpkit.web import HttpOptions
 
 __all__ = ["MARGIN", "SIGNALS", "Server", "bind", "is_loopback", "serve", "serve_on", "where"]
 

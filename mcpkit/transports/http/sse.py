@@ -12,17 +12,17 @@ from urllib.parse import parse_qs, quote
 
 from typing_extensions import Unpack
 
+from mcpkit.engine.server import log
+from mcpkit.engine.session import Channel, Session
 from mcpkit.errors import InternalError, ProtocolError
-from mcpkit.http import HttpOptions, HttpRequest, Scope
 from mcpkit.protocol.connection import Request
-from mcpkit.server import log
-from mcpkit.session import Channel, Session
 from mcpkit.transports import Served
 from mcpkit.transports.http.bodies import parse_body
 from mcpkit.transports.http.endpoint import Endpoint, Serving, accept
-from mcpkit.transports.http.heads import TOO_LONG, is_too_long
-from mcpkit.transports.http.refusal import Refusal, refuse
+from mcpkit.transports.http.http_error import Refusal, refuse
+from mcpkit.transports.http.post_headers import TOO_LONG, is_too_long
 from mcpkit.transports.http.streams import Receive, Send, Stream, Unread
+from mcpkit.web import HttpOptions, HttpRequest, Scope
 
 __all__ = ["OldEndpoints", "run"]
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import anyio
 
-from mcpkit.tasks import Tasks
+from mcpkit.engine.loop import Tasks
 
 __all__ = ["HEADERS", "Connection", "Keeper", "Stream", "Unread", "write"]
 

@@ -17,11 +17,11 @@ from typing import Any, Final
 import anyio
 
 from mcpkit import Context, MCPKit, SyncContext, ToolError
+from mcpkit.engine.session import Session
 from mcpkit.protocol.connection import Request
-from mcpkit.session import Session
 from mcpkit.transports.http.endpoint import Serving
 from mcpkit.transports.http.exchange import Exchange
-from mcpkit.transports.http.hub import Conversation, LocalHub
+from mcpkit.transports.http.sessions import Conversation, LocalHub
 from mcpkit.transports.http.sse import OldEndpoints
 from mcpkit.transports.http.streams import Connection, Stream
 

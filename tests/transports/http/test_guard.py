@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit.http import HttpRequest, HttpSettings
 from mcpkit.transports.http import run
-from mcpkit.transports.http.guard import Guard, principal_of
-from mcpkit.transports.http.refusal import Refusal
+from mcpkit.transports.http.access import Guard, principal_of
+from mcpkit.transports.http.http_error import Refusal
+from mcpkit.web import HttpRequest, HttpSettings
 from tests.messages import MODERN, announced, initialize
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import Site

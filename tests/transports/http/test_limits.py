@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit.http import HttpRequest, HttpSettings
-from mcpkit.transports.http import hub
-from mcpkit.transports.http.guard import RateLimit
+from mcpkit.transports.http import sessions
+from mcpkit.transports.http.access import RateLimit
+from mcpkit.web import HttpRequest, HttpSettings
 from tests.messages import (
     BATCHES,
     LEGACY,
@@ -371,7 +371,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr("mcpkit.transports.http.guard.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("mcpkit.transports.http.access.time.monotonic", lambda: self.now)
 
 
 def test_whoever_waits_as_long_as_told_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,7 +465,7 @@ def test_the_session_that_was_used_longest_ago_loses_its_state_and_goes_on(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DESIGN §7: state is bounded."""
-    monkeypatch.setattr(hub, "_FINE", 0)
+    monkeypatch.setattr(sessions, "_FINE", 0)
     site = serve(max_sessions=2)
     first, second = quiet(site.begin()), quiet(site.begin())
     assert is_quiet(first)
@@ -502,7 +502,7 @@ def test_a_session_id_is_unknown_once_its_time_is_over(serve: Serve) -> None:
 
 
 def test_state_that_nobody_uses_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "_SWEEP", 0.05)
+    monkeypatch.setattr(sessions, "_SWEEP", 0.05)
     site = serve(session_idle=0.5)
     talk = quiet(site.begin())
     assert is_quiet(talk)
@@ -512,11 +512,11 @@ def test_state_that_nobody_uses_is_given_up(serve: Serve, monkeypatch: pytest.Mo
     assert not is_quiet(talk)
 
 
-def find_hub(site: Site) -> hub.LocalHub:
+def find_hub(site: Site) -> sessions.LocalHub:
     """Where the sessions of a site are."""
     serving = site.host.application(site)._endpoint._serving
     assert serving is not None
-    found: hub.LocalHub = serving.hub
+    found: sessions.LocalHub = serving.hub
     return found
 
 
@@ -527,7 +527,7 @@ def test_thousands_of_sessions_are_not_looked_through_for_each_request(serve: Se
     held = find_hub(site)
     looked = 0
 
-    class Spied(hub.Conversation):
+    class Spied(sessions.Conversation):
         @property
         def is_needed(self) -> bool:
             nonlocal looked

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit.http import HttpRequest
+from mcpkit.web import HttpRequest
 from tests.messages import BATCHES, CLIENT, LEGACY, initialize, notification, request
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, Host, Site, Talk
@@ -229,9 +229,9 @@ def test_an_id_expires(serve: Serve, monkeypatch: pytest.MonkeyPatch, in_use: bo
         assert talk.get().status == 200
     assert talk.request("ping").status == 200
     now = time.time()
-    monkeypatch.setattr("mcpkit.transports.http.ids.time.time", lambda: now + 50)
+    monkeypatch.setattr("mcpkit.transports.http.session_ids.time.time", lambda: now + 50)
     assert talk.request("ping").status == 200
-    monkeypatch.setattr("mcpkit.transports.http.ids.time.time", lambda: now + 61)
+    monkeypatch.setattr("mcpkit.transports.http.session_ids.time.time", lambda: now + 61)
     assert talk.request("ping").status == 404
 
 

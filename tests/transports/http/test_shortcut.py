@@ -15,10 +15,10 @@ import httpx2
 import pytest
 
 from mcpkit import Context, Depends, MCPKit
-from mcpkit.http import HttpSettings, Scope
-from mcpkit.transports.http.guard import Guard
-from mcpkit.transports.http.heads import Heads
-from mcpkit.transports.http.sockets import Answered
+from mcpkit.transports.http.access import Guard
+from mcpkit.transports.http.post_headers import Heads
+from mcpkit.transports.http.uvicorn_protocol import Answered
+from mcpkit.web import HttpSettings, Scope
 from tests.messages import (
     LEGACY,
     MODERN,

@@ -24,14 +24,14 @@ from typing import Final, NoReturn, Protocol
 import anyio
 import anyio.to_thread
 
+from mcpkit.engine.loop import AsyncioTasks, Tasks, open_tasks
+from mcpkit.engine.server import Server, log
+from mcpkit.engine.session import Channel, Session
 from mcpkit.errors import InvalidRequest
 from mcpkit.protocol.connection import Request
-from mcpkit.server import Server, log
-from mcpkit.session import Channel, Session
-from mcpkit.tasks import AsyncioTasks, Tasks, open_tasks
 from mcpkit.transports import Served
 from mcpkit.transports.leaving import leave_at_once
-from mcpkit.transports.stdout_guard import ProtocolStreams, take_over
+from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
 
 __all__ = ["MAX_LINE", "run", "serve"]
 

@@ -286,7 +286,7 @@ class Supervisor:
 
 @contextmanager
 def _held_back() -> Generator[None, None, None]:
-    """Hold Ctrl-C back from a process until it is ready for it (`mcpkit.cli.worker`)."""
+    """Hold Ctrl-C back from a process until it is ready for it (`mcpkit.cli.reloading.worker`)."""
     if sys.platform == "win32":
         yield
         return

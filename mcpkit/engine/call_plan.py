@@ -22,11 +22,11 @@ from contextlib import (
 )
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_origin
 
+from mcpkit.asking.declared import DeclaredParameter
 from mcpkit.context import Context, SyncContext
-from mcpkit.declared import DeclaredParameter
 from mcpkit.errors import ConnectionClosed, RegistrationError
-from mcpkit.markers import Depends
-from mcpkit.signature import Parameter, Signature, function_name, inspect_function
+from mcpkit.functions.markers import Depends
+from mcpkit.functions.signature import Parameter, Signature, function_name, inspect_function
 from mcpkit.types import UNSET
 
 __all__ = ["CallPlan", "inspect_handler"]

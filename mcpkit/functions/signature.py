@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast, 
 from typing_extensions import TypeAliasType, get_type_hints
 
 from mcpkit.errors import RegistrationError
-from mcpkit.markers import Complete, DeclaredAsk, Depends, Header
+from mcpkit.functions.markers import Complete, DeclaredAsk, Depends, Header
 from mcpkit.types import UNSET
 
 __all__ = ["Docs", "Parameter", "Signature", "inspect_function"]

@@ -21,14 +21,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TextIO
 
-from mcpkit.transports import stdout_guard
+from mcpkit.transports.stdio import guard
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 __all__ = ["MOST_WAITING", "never_block"]
 
-GUARDS_STDOUT = True  # see mcpkit.transports.stdout_guard
+GUARDS_STDOUT = True  # see mcpkit.transports.stdio.guard
 
 MOST_WAITING: Final = 1024 * 1024
 """Bytes that wait for a reader at most."""
@@ -62,7 +62,7 @@ def never_block() -> None:
     )
     _kept.append(stream)
     guarded = sys.stdout
-    if isinstance(guarded, stdout_guard._GuardedText):
+    if isinstance(guarded, guard._GuardedText):
         sys.stdout = sys.__stdout__ = _Prints(  # type: ignore[misc]
             _PrintedBytes(raw),
             encoding=guarded.encoding,
@@ -243,14 +243,14 @@ class _Patient(io.RawIOBase):
         return self._changed.wait_for(lambda: not (self._waiting or self._left_out), seconds)
 
 
-class _PrintedBytes(stdout_guard._GuardedBuffer):
+class _PrintedBytes(guard._GuardedBuffer):
     def write(self, buffer: ReadableBuffer, /) -> int:
         if memoryview(buffer).nbytes:
             _name_printing(self.raw)
         return super().write(buffer)
 
 
-class _Prints(stdout_guard._GuardedText):
+class _Prints(guard._GuardedText):
     def write(self, text: str, /) -> int:
         if text:
             _name_printing(getattr(self.buffer, "raw", None))
@@ -259,10 +259,10 @@ class _Prints(stdout_guard._GuardedText):
 
 def _name_printing(raw: object) -> None:
     """Say that something prints, in the place of the guard if that would have to wait for it."""
-    if not isinstance(raw, _Patient) or stdout_guard._offender_named.locked() or raw.has_room():
+    if not isinstance(raw, _Patient) or guard._offender_named.locked() or raw.has_room():
         return
-    if stdout_guard._offender_named.acquire(blocking=False):
-        raw.write(stdout_guard._NOTE.format(offender=stdout_guard._offender()).encode())
+    if guard._offender_named.acquire(blocking=False):
+        raw.write(guard._NOTE.format(offender=guard._offender()).encode())
 
 
 def _attempt_for(fd: int) -> Callable[[memoryview], int] | None:

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from mcpkit.context import Context, ListKind
+from mcpkit.engine.call_plan import CallPlan
 from mcpkit.errors import InvalidParams, RegistrationError
-from mcpkit.plan import CallPlan
+from mcpkit.functions.schema import Arguments, JsonSchema, Output
+from mcpkit.functions.uri_template import UriTemplate
 from mcpkit.protocol import wire
 from mcpkit.protocol.headers import HeaderParameter
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Capability, Revision
-from mcpkit.schema import Arguments, JsonSchema, Output
 from mcpkit.types import Annotations, CacheScope, Icon, Meta, ToolAnnotations
-from mcpkit.uri_template import UriTemplate
 
 __all__ = [
     "Completer",

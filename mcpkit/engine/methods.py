@@ -1,7 +1,7 @@
 """What each MCP method does: (server, params, context) → the members of its result.
 
 A function per method, named in the revisions' tables. Those that run a handler are async, the
-others are plain. What an exception becomes is decided in `mcpkit.session`, except where the
+others are plain. What an exception becomes is decided in `mcpkit.engine.session`, except where the
 protocol asks for a *result*: a tool that failed.
 """
 
@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
-from mcpkit.asks import ElicitUrl
+from mcpkit.asking.asks import ElicitUrl
 from mcpkit.context import Context
+from mcpkit.engine.registry import Listing, Readable, Registry, Resource, ResourceTemplate, Tool
+from mcpkit.engine.server import Server, log
 from mcpkit.errors import (
     AskError,
     ConnectionClosed,
@@ -26,14 +28,12 @@ from mcpkit.errors import (
     ResourceNotFound,
     UrlElicitationRequired,
 )
+from mcpkit.functions.schema import OutputMismatch, Rendered, block_of
 from mcpkit.protocol import wire
 from mcpkit.protocol.connection import Request
 from mcpkit.protocol.messages import encode, members
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import REVISIONS
-from mcpkit.registry import Listing, Readable, Registry, Resource, ResourceTemplate, Tool
-from mcpkit.schema import OutputMismatch, Rendered, block_of
-from mcpkit.server import Server, log
 from mcpkit.types import (
     BlobResourceContents,
     CacheScope,

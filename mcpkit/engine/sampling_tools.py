@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mcpkit.asks import Sample, SampleMessage, SampleResult, ToolUse, ToolUseResult
+from mcpkit.asking.asks import Sample, SampleMessage, SampleResult, ToolUse, ToolUseResult
 from mcpkit.context import Context
-from mcpkit.define import make_tool
+from mcpkit.engine.from_functions import make_tool
+from mcpkit.engine.methods import fault, unwrap
+from mcpkit.engine.registry import Tool
 from mcpkit.errors import PublicError
-from mcpkit.operations import fault, unwrap
+from mcpkit.functions.schema import blocks_of
 from mcpkit.protocol import wire
-from mcpkit.registry import Tool
-from mcpkit.schema import blocks_of
 
 __all__ = ["sample_with_tools"]
 

@@ -21,7 +21,7 @@ import pydantic
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
 
 from mcpkit.errors import InvalidArguments, RegistrationError
-from mcpkit.signature import Parameter, Signature, unalias
+from mcpkit.functions.signature import Parameter, Signature, unalias
 from mcpkit.types import (
     UNSET,
     AudioContent,

@@ -19,8 +19,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
-from mcpkit.http import Scope
-from mcpkit.server import log
+from mcpkit.engine.server import log
+from mcpkit.web import Scope
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Served

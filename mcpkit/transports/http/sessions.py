@@ -17,15 +17,15 @@ from typing import Final, Protocol
 
 import anyio
 
-from mcpkit.http import HttpSettings
+from mcpkit.engine.loop import Tasks
+from mcpkit.engine.server import Server, log
+from mcpkit.engine.session import Session
 from mcpkit.protocol.connection import Connection, Request
 from mcpkit.protocol.messages import Id
-from mcpkit.server import Server, log
-from mcpkit.session import Session
-from mcpkit.tasks import Tasks
 from mcpkit.transports.http.exchange import Lanes
-from mcpkit.transports.http.ids import SessionId
+from mcpkit.transports.http.session_ids import SessionId
 from mcpkit.transports.http.streams import Keeper, Stream
+from mcpkit.web import HttpSettings
 
 __all__ = ["Conversation", "Hub", "LocalHub", "Unknown"]
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedT
 from pydantic_core import ValidationError
 from typing_extensions import TypedDict, TypeVar
 
-from mcpkit.elicitation import Accepted, Declined, Dismissed, Elicitation, Form
+from mcpkit.asking.elicitation import Accepted, Declined, Dismissed, Elicitation, Form
 from mcpkit.errors import ElicitationError, InvalidAnswer, MissingClientCapability
-from mcpkit.markers import DeclaredAsk
+from mcpkit.functions.markers import DeclaredAsk
+from mcpkit.functions.schema import block_of, copy_schema, explain, form_of, settle_references
 from mcpkit.protocol import wire
 from mcpkit.protocol.connection import ClientFacts
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
-from mcpkit.schema import block_of, copy_schema, explain, form_of, settle_references
 from mcpkit.types import (
     UNSET,
     AudioContent,

@@ -7,14 +7,14 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from mcpkit.changes import Changes
+from mcpkit.asking.by_result import StepMemory
+from mcpkit.asking.sealing import Sealer
+from mcpkit.engine.changes import Changes
+from mcpkit.engine.registry import Registry
 from mcpkit.protocol import wire
 from mcpkit.protocol.connection import SERVER_INFO_KEY
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
-from mcpkit.registry import Registry
-from mcpkit.replay import StepMemory
-from mcpkit.sealing import Sealer
 from mcpkit.types import CacheScope, Implementation, LogLevel
 
 __all__ = ["Server", "Settings", "log"]

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import ValidationError, from_json, to_json
 
-from mcpkit.asks import Ask
+from mcpkit.asking.asks import Ask
+from mcpkit.asking.sealing import SealBroken, Sealer
 from mcpkit.errors import InvalidAnswer, InvalidParams
+from mcpkit.functions.schema import form_of
+from mcpkit.functions.signature import function_name, location, resolve_hints, underlying
 from mcpkit.protocol.connection import Request
-from mcpkit.schema import form_of
-from mcpkit.sealing import SealBroken, Sealer
-from mcpkit.signature import function_name, location, resolve_hints, underlying
 from mcpkit.types import UNSET, is_array, is_object
 
 if TYPE_CHECKING:

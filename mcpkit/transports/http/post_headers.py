@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from mcpkit.errors import InvalidRequest
-from mcpkit.http import HttpSettings, Scope, by_name
 from mcpkit.protocol import headers
 from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
 from mcpkit.protocol.headers import HeaderParameter
 from mcpkit.protocol.messages import check_envelope
 from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST
-from mcpkit.transports.http.guard import Guard
-from mcpkit.transports.http.refusal import Refusal
+from mcpkit.transports.http.access import Guard
+from mcpkit.transports.http.http_error import Refusal
 from mcpkit.types import is_object
+from mcpkit.web import HttpSettings, Scope, by_name
 
 __all__ = [
     "LEGACY",

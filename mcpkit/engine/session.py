@@ -16,8 +16,24 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from mcpkit.asks import Ask, Roots, Sample, SampleResult
+from mcpkit.asking.asks import Ask, Roots, Sample, SampleResult
+from mcpkit.asking.by_request import Questions, RootsHandler
+from mcpkit.asking.by_result import Replay, Step, Suspended
 from mcpkit.context import Context, ListKind
+from mcpkit.engine.loop import Tasks
+from mcpkit.engine.methods import (
+    EMPTY,
+    OPERATIONS,
+    Reply,
+    fault,
+    is_result,
+    not_found,
+    read,
+    unwrap,
+    uri_of,
+)
+from mcpkit.engine.sampling_tools import sample_with_tools
+from mcpkit.engine.server import Server, log
 from mcpkit.errors import (
     AskError,
     ConnectionClosed,
@@ -29,17 +45,6 @@ from mcpkit.errors import (
     ProtocolError,
     PublicError,
     ResourceNotFound,
-)
-from mcpkit.operations import (
-    EMPTY,
-    OPERATIONS,
-    Reply,
-    fault,
-    is_result,
-    not_found,
-    read,
-    unwrap,
-    uri_of,
 )
 from mcpkit.protocol.connection import (
     SUBSCRIPTION_KEY,
@@ -57,11 +62,6 @@ from mcpkit.protocol.connection import (
 )
 from mcpkit.protocol.messages import Id, encode, members, parse
 from mcpkit.protocol.revision import Method, Notice, Revision
-from mcpkit.questions import Questions, RootsHandler
-from mcpkit.replay import Replay, Step, Suspended
-from mcpkit.server import Server, log
-from mcpkit.tasks import Tasks
-from mcpkit.toolloop import sample_with_tools
 from mcpkit.types import LOG_RANK, ResourceContents, is_array, is_object
 
 __all__ = ["Channel", "Session"]

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from mcpkit.cli.target import TargetError, load_app
-from mcpkit.server import log
+from mcpkit.engine.server import log
 
 __all__ = ["Order", "work"]
 

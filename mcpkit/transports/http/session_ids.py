@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json
 
+from mcpkit.asking.sealing import SealBroken, Sealer
 from mcpkit.protocol.connection import ClientFacts
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import BY_VERSION
-from mcpkit.sealing import SealBroken, Sealer
 from mcpkit.types import is_array, is_object
 
 __all__ = ["SessionId", "SessionIds"]

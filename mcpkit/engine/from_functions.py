@@ -14,12 +14,19 @@ from typing import Annotated, Any, Final, Literal, TypedDict, cast, get_args, ge
 from typing_extensions import NotRequired, Unpack
 
 from mcpkit.context import Context
+from mcpkit.engine.call_plan import CONTEXTS, CallPlan, inspect_handler
+from mcpkit.engine.registry import Completer, Prompt, Resource, ResourceTemplate, Tool
 from mcpkit.errors import RegistrationError
-from mcpkit.plan import CONTEXTS, CallPlan, inspect_handler
+from mcpkit.functions.schema import Arguments, JsonSchema, Output, every_schema, is_structured
+from mcpkit.functions.signature import (
+    Parameter,
+    Signature,
+    function_name,
+    inspect_function,
+    unalias,
+)
+from mcpkit.functions.uri_template import UriTemplate
 from mcpkit.protocol.headers import declared_in
-from mcpkit.registry import Completer, Prompt, Resource, ResourceTemplate, Tool
-from mcpkit.schema import Arguments, JsonSchema, Output, every_schema, is_structured
-from mcpkit.signature import Parameter, Signature, function_name, inspect_function, unalias
 from mcpkit.types import (
     UNSET,
     Annotations,
@@ -29,7 +36,6 @@ from mcpkit.types import (
     Role,
     ToolAnnotations,
 )
-from mcpkit.uri_template import UriTemplate
 
 __all__ = [
     "PromptOptions",

@@ -15,8 +15,7 @@ from pydantic_core import ValidationError
 from typing_extensions import TypeVar
 
 from mcpkit.errors import ElicitationError, InvalidAnswer
-from mcpkit.protocol.revision import Revision
-from mcpkit.schema import (
+from mcpkit.functions.schema import (
     JsonSchema,
     TypeForm,
     copy_schema,
@@ -26,6 +25,7 @@ from mcpkit.schema import (
     optional_instead_of_null,
     settle_references,
 )
+from mcpkit.protocol.revision import Revision
 from mcpkit.types import is_object
 
 __all__ = ["Accepted", "Choices", "Declined", "Dismissed", "Elicitation", "Form"]

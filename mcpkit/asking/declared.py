@@ -12,10 +12,10 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, cast, get_args, get_origin
 
-from mcpkit.asks import Ask, Elicit, Roots, Sample, SampleResult
-from mcpkit.elicitation import Accepted, Declined, Dismissed, Form
+from mcpkit.asking.asks import Ask, Elicit, Roots, Sample, SampleResult
+from mcpkit.asking.elicitation import Accepted, Declined, Dismissed, Form
 from mcpkit.errors import ElicitationError, RegistrationError, ToolError
-from mcpkit.signature import Parameter
+from mcpkit.functions.signature import Parameter
 from mcpkit.types import UNSET
 
 __all__ = ["DeclaredParameter"]

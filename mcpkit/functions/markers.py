@@ -33,7 +33,8 @@ class Depends(NamedTuple):
 class DeclaredAsk:
     """A question to the client that is asked before a handler runs, to fill a parameter.
 
-    The base of the questions in `mcpkit.asks`: ``sure: Annotated[Confirm, Elicit("Really?")]``.
+    The base of the questions in `mcpkit.asking.asks`:
+    ``sure: Annotated[Confirm, Elicit("Really?")]``.
     """
 
     __slots__ = ()

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from mcpkit.http import HttpRequest, HttpSettings
-from mcpkit.server import log
-from mcpkit.transports.http.refusal import Refusal
+from mcpkit.engine.server import log
+from mcpkit.transports.http.http_error import Refusal
+from mcpkit.web import HttpRequest, HttpSettings
 
 __all__ = ["Guard", "RateLimit", "principal_of", "spelled"]
 

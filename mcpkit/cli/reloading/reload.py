@@ -2,8 +2,9 @@
 
 This process owns the host's pipe and serves nothing itself. Each version of the server is a child
 process on pipes of its own. Threads read and write, as blocking pipes are the only ones that every
-platform has; what is passed on to whom is for `mcpkit.cli.relay` to know. The main thread looks
-after files, processes and signals, and never writes to anybody, so that nothing can hold it up.
+platform has; what is passed on to whom is for `mcpkit.cli.reloading.relay` to know. The main thread
+looks after files, processes and signals, and never writes to anybody, so that nothing can hold it
+up.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from typing import Any, Final, Literal, NamedTuple
 import typer
 from typing_extensions import ParamSpec
 
-from mcpkit.cli.relay import KINDS, Relay, Step, Version
-from mcpkit.cli.relayed import LIFELINE
-from mcpkit.cli.supervise import Watched, listed
+from mcpkit.asking.sealing import SECRET, new_secret, secrets_from_environment
+from mcpkit.cli.reloading.relay import KINDS, Relay, Step, Version
+from mcpkit.cli.reloading.relayed import LIFELINE
+from mcpkit.cli.reloading.supervise import Watched, listed
 from mcpkit.protocol.messages import notification_text, request_text
-from mcpkit.sealing import SECRET, new_secret, secrets_from_environment
-from mcpkit.transports.stdio import MAX_LINE
-from mcpkit.transports.stdout_guard import ProtocolStreams
+from mcpkit.transports.stdio.guard import ProtocolStreams
+from mcpkit.transports.stdio.serve import MAX_LINE
 from mcpkit.types import is_array, is_object
 
 __all__ = ["Reloader", "serve_anew"]

@@ -1,4 +1,4 @@
-"""What a server does differently when it serves behind a relay (`mcpkit.cli.reload`)."""
+"""What a server does differently when it serves behind a relay (`mcpkit.cli.reloading.reload`)."""
 
 from __future__ import annotations
 

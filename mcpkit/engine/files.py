@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
+from mcpkit.engine.call_plan import CallPlan, inspect_handler
+from mcpkit.engine.registry import Resource, ResourceTemplate
 from mcpkit.errors import RegistrationError, ResourceNotFound
-from mcpkit.plan import CallPlan, inspect_handler
-from mcpkit.registry import Resource, ResourceTemplate
-from mcpkit.schema import Arguments
+from mcpkit.functions.schema import Arguments
+from mcpkit.functions.uri_template import UriTemplate
 from mcpkit.types import File
-from mcpkit.uri_template import UriTemplate
 
 __all__ = ["Directory", "file_resource"]
 

@@ -1,0 +1,1 @@
+"""What a handler may ask of its client, and the ways to get the answer."""
