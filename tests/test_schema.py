@@ -21,7 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from typing_extensions import NotRequired, TypeAliasType, TypedDict
 
 from mcpkit.errors import InvalidArguments, RegistrationError
-from mcpkit.functions.schema import OutputMismatch, Rendered, blocks_of, form_of
+from mcpkit.functions.output import OutputMismatch, Rendered, blocks_of
+from mcpkit.functions.schema import form_of
 from mcpkit.types import (
     UNSET,
     Audio,
