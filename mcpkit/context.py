@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypeVar, Unpack
 
-from mcpkit.asking.asks import (
-    Ask,
-    Elicit,
-    ElicitUrl,
-    Root,
-    Roots,
+from mcpkit.asking.ask import Ask
+from mcpkit.asking.by_result import Replay, Step, typed
+from mcpkit.asking.elicitation import Elicit, Elicitation, ElicitUrl
+from mcpkit.asking.roots import Root, Roots
+from mcpkit.asking.sampling import (
     Sample,
     SampleMessage,
     SampleOptions,
@@ -28,8 +27,6 @@ from mcpkit.asking.asks import (
     json_instruction,
     read_json,
 )
-from mcpkit.asking.by_result import Replay, Step, typed
-from mcpkit.asking.elicitation import Elicitation
 from mcpkit.errors import InvalidAnswer
 from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.messages import Id

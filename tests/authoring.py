@@ -14,11 +14,15 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from mcpkit.asking.asks import Ask, Root, Sample, SampleResult
+from mcpkit._json_schema import JsonSchema
+from mcpkit.asking.ask import Ask
 from mcpkit.asking.by_result import Step
+from mcpkit.asking.roots import Root
+from mcpkit.asking.sampling import Sample, SampleResult
 from mcpkit.context import Context, ListKind
 from mcpkit.engine.call_plan import CallPlan, inspect_handler
-from mcpkit.functions.schema import Arguments, JsonSchema, Output
+from mcpkit.functions.arguments import Arguments
+from mcpkit.functions.output import Output
 from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.revision import Method, Revision
 from mcpkit.protocol.revisions import REVISIONS

@@ -7,7 +7,8 @@ from typing import Any
 
 import anyio
 
-from mcpkit.asking.asks import Ask, Root, Roots
+from mcpkit.asking.ask import Ask
+from mcpkit.asking.roots import Root, Roots
 from mcpkit.errors import AskError, AskRefused, AskTimeout, ConnectionClosed, InvalidAnswer
 from mcpkit.protocol.connection import Answer, ClientFacts, Connection, Request, State
 from mcpkit.protocol.messages import Id

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import ValidationError, from_json, to_json
 
-from mcpkit.asking.asks import Ask
+from mcpkit.asking.ask import Ask
 from mcpkit.asking.sealing import SealBroken, Sealer
 from mcpkit.errors import InvalidAnswer, InvalidParams
 from mcpkit.functions.schema import form_of

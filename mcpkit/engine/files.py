@@ -10,7 +10,7 @@ from urllib.parse import quote
 from mcpkit.engine.call_plan import CallPlan, inspect_handler
 from mcpkit.engine.registry import Resource, ResourceTemplate
 from mcpkit.errors import RegistrationError, ResourceNotFound
-from mcpkit.functions.schema import Arguments
+from mcpkit.functions.arguments import Arguments
 from mcpkit.functions.uri_template import UriTemplate
 from mcpkit.types import File
 

@@ -13,11 +13,13 @@ from typing import Annotated, Any, Final, Literal, TypedDict, cast, get_args, ge
 
 from typing_extensions import NotRequired, Unpack
 
+from mcpkit._json_schema import JsonSchema, every_schema
 from mcpkit.context import Context
 from mcpkit.engine.call_plan import CONTEXTS, CallPlan, inspect_handler
 from mcpkit.engine.registry import Completer, Prompt, Resource, ResourceTemplate, Tool
 from mcpkit.errors import RegistrationError
-from mcpkit.functions.schema import Arguments, JsonSchema, Output, every_schema, is_structured
+from mcpkit.functions.arguments import Arguments
+from mcpkit.functions.output import Output, is_structured
 from mcpkit.functions.signature import (
     Parameter,
     Signature,

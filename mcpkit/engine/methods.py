@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
-from mcpkit.asking.asks import ElicitUrl
+from mcpkit.asking.elicitation import ElicitUrl
 from mcpkit.context import Context
 from mcpkit.engine.registry import Listing, Readable, Registry, Resource, ResourceTemplate, Tool
 from mcpkit.engine.server import Server, log
@@ -28,7 +28,7 @@ from mcpkit.errors import (
     ResourceNotFound,
     UrlElicitationRequired,
 )
-from mcpkit.functions.schema import OutputMismatch, Rendered, block_of
+from mcpkit.functions.output import OutputMismatch, Rendered, block_of
 from mcpkit.protocol import wire
 from mcpkit.protocol.connection import Request
 from mcpkit.protocol.messages import encode, members

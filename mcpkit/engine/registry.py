@@ -14,10 +14,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from mcpkit._json_schema import JsonSchema
 from mcpkit.context import Context, ListKind
 from mcpkit.engine.call_plan import CallPlan
 from mcpkit.errors import InvalidParams, RegistrationError
-from mcpkit.functions.schema import Arguments, JsonSchema, Output
+from mcpkit.functions.arguments import Arguments
+from mcpkit.functions.output import Output
 from mcpkit.functions.uri_template import UriTemplate
 from mcpkit.protocol import wire
 from mcpkit.protocol.headers import HeaderParameter

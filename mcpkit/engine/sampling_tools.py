@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mcpkit.asking.asks import Sample, SampleMessage, SampleResult, ToolUse, ToolUseResult
+from mcpkit.asking.sampling import Sample, SampleMessage, SampleResult, ToolUse, ToolUseResult
 from mcpkit.context import Context
 from mcpkit.engine.from_functions import make_tool
 from mcpkit.engine.methods import fault, unwrap
 from mcpkit.engine.registry import Tool
 from mcpkit.errors import PublicError
-from mcpkit.functions.schema import blocks_of
+from mcpkit.functions.output import blocks_of
 from mcpkit.protocol import wire
 
 __all__ = ["sample_with_tools"]

@@ -16,9 +16,11 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from mcpkit.asking.asks import Ask, Roots, Sample, SampleResult
+from mcpkit.asking.ask import Ask
 from mcpkit.asking.by_request import Questions, RootsHandler
 from mcpkit.asking.by_result import Replay, Step, Suspended
+from mcpkit.asking.roots import Roots
+from mcpkit.asking.sampling import Sample, SampleResult
 from mcpkit.context import Context, ListKind
 from mcpkit.engine.loop import Tasks
 from mcpkit.engine.methods import (
