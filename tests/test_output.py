@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
-from mcpkit.functions.output import OutputMismatch, Rendered, blocks_of
+from mcpkit.functions.output import OutputMismatch, Rendered, blocks_of, wrapped_schema
 from mcpkit.types import (
     UNSET,
     Audio,
@@ -130,18 +130,19 @@ class TestStructured:
         Draft202012Validator(schema).validate(json.loads(text))
 
     def test_only_objects_need_no_wrapper(self, annotation: Any, value: Any, text: str) -> None:
+        """TOOL-11"""
         output = output_of(annotation)
-        assert (output.wrapped_schema is None) is output.is_object
-
-    def test_the_wrapped_schema_fits_it(self, annotation: Any, value: Any, text: str) -> None:
-        output = output_of(annotation)
+        assert output.render(value).is_object is output.is_object
         if output.is_object:
             assert text.startswith("{")
-        else:
-            assert output.wrapped_schema is not None
-            Draft202012Validator.check_schema(output.wrapped_schema)
-            assert output.wrapped_schema["type"] == "object"
-            Draft202012Validator(output.wrapped_schema).validate({"result": json.loads(text)})
+
+    def test_the_wrapped_schema_fits_it(self, annotation: Any, value: Any, text: str) -> None:
+        schema = output_of(annotation).schema
+        assert schema is not None
+        wrapped = wrapped_schema(schema)
+        Draft202012Validator.check_schema(wrapped)
+        assert wrapped["type"] == "object"
+        Draft202012Validator(wrapped).validate({"result": json.loads(text)})
 
     def test_the_root_is_no_reference(self, annotation: Any, value: Any, text: str) -> None:
         assert "$ref" not in (output_of(annotation).schema or {})

@@ -156,7 +156,7 @@ class CallPlan:
 
     async def _run_with_answers(self, values: Values, context: Context[Any]) -> Any:
         questions = [each.question(values) for each in self._asked]
-        answers = await context.peer.gather(context, questions)
+        answers = await context.peer.gather(questions)
         for each, answer in zip(self._asked, answers, strict=True):
             values[each.name] = each.value(answer)
         return await self._run_with_dependencies(values, context)

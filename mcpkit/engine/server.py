@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from mcpkit.asking.by_result import StepMemory
 from mcpkit.asking.sealing import Sealer
 from mcpkit.engine.changes import Changes
-from mcpkit.engine.registry import Registry
+from mcpkit.engine.entries import Entry
+from mcpkit.engine.registry import Catalog, Registry, View
 from mcpkit.protocol import wire
-from mcpkit.protocol.connection import SERVER_INFO_KEY
+from mcpkit.protocol.connection import SERVER_INFO_KEY, Request
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
 from mcpkit.types import CacheScope, Implementation, LogLevel
@@ -63,6 +66,8 @@ class Server:
         state: What the lifespan yielded.
         steps: What handlers that run again have done already.
         changes: Where changes are announced and heard of.
+        middleware: Around every operation, the first outermost; see `mcpkit.engine.middleware`.
+        shows: Tells which entries a request may see; None: all.
     """
 
     info: Implementation
@@ -72,6 +77,8 @@ class Server:
     state: Any = None
     steps: StepMemory = field(default_factory=StepMemory)
     changes: Changes = field(default_factory=Changes)
+    middleware: list[Any] = field(default_factory=list[Any])
+    shows: Callable[[Request, Entry], bool] | None = None
     _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])
     _info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
@@ -83,6 +90,12 @@ class Server:
         if purpose not in self._sealers:
             self._sealers[purpose] = Sealer(self.settings.secrets, purpose)
         return self._sealers[purpose]
+
+    def catalog(self, request: Request) -> Catalog:
+        """Return the entries that a request may see: with nothing to hide, the registry itself."""
+        if self.shows is None:
+            return self.registry
+        return View(self.registry, partial(self.shows, request))
 
     def with_state(self, state: Any) -> Server:
         """The same server, for those who serve it with what a lifespan has yielded to them."""

@@ -9,7 +9,7 @@ import types
 import typing
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, cast, get_args, get_origin
+from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
 
@@ -36,7 +36,15 @@ from mcpkit.types import (
     sniff,
 )
 
-__all__ = ["Output", "OutputMismatch", "Rendered", "block_of", "blocks_of", "is_structured"]
+__all__ = [
+    "Output",
+    "OutputMismatch",
+    "Rendered",
+    "block_of",
+    "blocks_of",
+    "is_structured",
+    "wrapped_schema",
+]
 
 _BLOCK_TYPES: Final = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
 _CONTENT_TYPES: Final = (
@@ -61,12 +69,23 @@ class Rendered:
         structured: The JSON text of the structured content; None if there is none.
         is_error: Whether it reports a failure.
         meta: The result's ``_meta``.
+        is_object: True if the structured content is promised to be an object; anything else is
+            wrapped in one for revisions that know objects only (TOOL-11).
     """
 
     content: Sequence[ContentBlock] | str
     structured: bytes | None = None
     is_error: bool = False
     meta: dict[str, Any] | None = None
+    is_object: bool = True
+
+
+def wrapped_schema(schema: JsonSchema) -> JsonSchema:
+    """Return the schema of an object whose only member ``result`` is what a schema describes."""
+    inner = dict(schema)
+    definitions = inner.pop("$defs", None)
+    wrapped = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    return {**wrapped, "$defs": definitions} if definitions else wrapped
 
 
 class OutputMismatch(Exception):
@@ -85,14 +104,11 @@ class Output:
         RegistrationError: The return type cannot be serialised or described.
     """
 
-    __slots__ = ("_form", "is_object", "schema", "wrapped_schema")
-
-    _WRAPPER: ClassVar = "result"
+    __slots__ = ("_form", "is_object", "schema")
 
     def __init__(self, signature: Signature, structured: bool | None) -> None:
         self._form: TypeForm | None = None
         self.schema: JsonSchema | None = None
-        self.wrapped_schema: JsonSchema | None = None
         self.is_object = False
         annotation = signature.returns
         if structured is False:
@@ -112,16 +128,6 @@ class Output:
             ) from error
         self.schema = schema
         self.is_object = schema.get("type") == "object"
-        if not self.is_object:
-            inner = dict(schema)
-            definitions = inner.pop("$defs", None)
-            self.wrapped_schema = {
-                "type": "object",
-                "properties": {self._WRAPPER: inner},
-                "required": [self._WRAPPER],
-            }
-            if definitions:
-                self.wrapped_schema["$defs"] = definitions
 
     def render(self, value: Any) -> Rendered:
         """The result to send for what the function returned.
@@ -134,7 +140,7 @@ class Output:
         if self._form is None:
             return Rendered(value if type(value) is str else blocks_of(value))
         text = self._dump(value)
-        return Rendered(_readable(text), text)
+        return Rendered(_readable(text), text, is_object=self.is_object)
 
     def _whole(self, value: ToolResult) -> Rendered:
         structured = None
@@ -151,7 +157,10 @@ class Output:
         blocks = blocks_of(content) if content != [] else []
         if not blocks and structured is not None:
             blocks = [TextContent(_readable(structured))]
-        return Rendered(blocks, structured, value.is_error, value.meta)
+        is_object = self.is_object
+        if self.schema is None:
+            is_object = structured is None or structured[:1] == b"{"
+        return Rendered(blocks, structured, value.is_error, value.meta, is_object)
 
     def _dump(self, value: Any) -> bytes:
         assert self._form is not None
