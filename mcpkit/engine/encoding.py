@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from mcpkit.engine.registry import Page
 from mcpkit.engine.server import Server
@@ -18,7 +18,7 @@ from mcpkit.protocol.messages import encode, members
 from mcpkit.protocol.revision import Revision
 from mcpkit.types import CacheScope, Message, PromptResult, ResourceResult
 
-__all__ = ["Completion", "InputRequired", "Tagged", "encode_result", "tool_members"]
+__all__ = ["Completion", "InputRequired", "Tagged", "encode_result"]
 
 
 @dataclass(slots=True)
@@ -52,25 +52,21 @@ class Tagged:
     meta: Mapping[str, Any]
 
 
-class _Encoded(NamedTuple):
-    """A result before its revision has stamped it.
+_Encoded: TypeAlias = tuple[
+    bytes, "Mapping[str, Any] | None", "float | None", "CacheScope | None", bytes
+]
+"""A result before its revision has stamped it.
 
-    Args:
-        members: Encoded, without braces.
-        meta: Its ``_meta``, without what the stamp adds.
-        ttl: For how many seconds it may be kept; None: the server's setting.
-        cache_scope: Who may keep it; None: the server's setting.
-        kind: The ``resultType``, where results have one.
-    """
+The encoded members without braces; the ``_meta`` without what the stamp adds; for how many seconds
+it may be kept, and who may keep it, or None for the server's settings; the ``resultType``.
+"""
 
-    members: bytes
-    meta: Mapping[str, Any] | None = None
-    ttl: float | None = None
-    cache_scope: CacheScope | None = None
-    kind: str = "complete"
+_COMPLETE: Final = b"complete"
 
 
-def encode_result(server: Server, request: Request, value: Any, *, private: bool = False) -> bytes:
+def encode_result(
+    server: Server, request: Request, value: object, *, private: bool = False
+) -> bytes:
     """Encode the members of a result, with those that its revision adds to every one.
 
     Args:
@@ -84,55 +80,51 @@ def encode_result(server: Server, request: Request, value: Any, *, private: bool
         Exception: A ``_meta`` holds what JSON cannot carry.
     """
     revision = request.revision
-    kind = cast("type", type(value))
-    encode_value = _ENCODERS.get(kind) or _encoder_of(kind)
-    encoded = encode_value(value, revision)
-    text = encoded.members
+    encode_value = _ENCODERS.get(type(value)) or _encoder_of(value)
+    text, own_meta, ttl, scope, name = encode_value(value, revision)
     if not revision.stamped:
-        if encoded.meta is None:
+        if own_meta is None:
             return text
-        return (text + b"," if text else b"") + members({"_meta": encoded.meta})
-    stamp = b'"resultType":' + encode(encoded.kind)
-    if request.known.cacheable and encoded.kind == "complete":  # CACHE-2
+        return (text + b"," if text else b"") + members({"_meta": own_meta})
+    stamp = b'"resultType":"%b"' % name
+    if request.known.cacheable and name == b"complete":  # CACHE-2
         settings = server.settings
-        ttl = settings.ttl if encoded.ttl is None else encoded.ttl
-        scope = encoded.cache_scope or settings.cache_scope
+        ttl = settings.ttl if ttl is None else ttl
+        scope = scope or settings.cache_scope
         if private:
             ttl, scope = 0, "private"
         stamp += b',"ttlMs":%d,"cacheScope":%b' % (round(ttl * 1000), encode(scope))
-    meta = server.info_meta(revision)
-    if encoded.meta:
-        meta = members(encoded.meta) + b"," + meta
-    stamp += b',"_meta":{' + meta + b"}"
-    return text + b"," + stamp if text else stamp
+    meta = server.info_texts.get(revision.version) or server.info_meta(revision)
+    if own_meta:
+        meta = members(own_meta) + b"," + meta
+    stamp = b'%b,"_meta":{%b}' % (stamp, meta)
+    return b"%b,%b" % (text, stamp) if text else stamp
 
 
-def tool_members(rendered: Rendered, revision: Revision) -> bytes:
-    """Encode a tool's result as a revision has it."""
-    content = rendered.content
+def _tool(value: Rendered, revision: Revision) -> _Encoded:
+    content = value.content
     if isinstance(content, str):
         text = b'"content":[{"type":"text","text":' + encode(content) + b"}]"
     else:
         text = b'"content":' + encode([wire.block_to_wire(each, revision) for each in content])
-    structured = rendered.structured
+    structured = value.structured
     if structured is not None and revision.structured_output != "none":
-        if revision.structured_output == "object" and not rendered.is_object:
+        if revision.structured_output == "object" and not value.is_object:
             structured = b'{"result":' + structured + b"}"  # TOOL-11
         text += b',"structuredContent":' + structured
-    return text + b',"isError":true' if rendered.is_error else text
-
-
-def _tool(value: Rendered, revision: Revision) -> _Encoded:
-    return _Encoded(tool_members(value, revision), value.meta)
+    if value.is_error:
+        text += b',"isError":true'
+    return text, value.meta, None, None, _COMPLETE
 
 
 def _page(value: Page, revision: Revision) -> _Encoded:
-    return _Encoded(value.members(revision))
+    return value.members(revision), None, None, None, _COMPLETE
 
 
 def _resource(value: ResourceResult, revision: Revision) -> _Encoded:
     contents = [wire.contents_to_wire(each, revision) for each in value.contents]
-    return _Encoded(members({"contents": contents}), value.meta, value.ttl, value.cache_scope)
+    text = members({"contents": contents})
+    return text, value.meta, value.ttl, value.cache_scope, _COMPLETE
 
 
 def _prompt(value: PromptResult, revision: Revision) -> _Encoded:
@@ -140,7 +132,7 @@ def _prompt(value: PromptResult, revision: Revision) -> _Encoded:
         description=value.description,
         messages=[_message(each, revision) for each in value.messages],
     )
-    return _Encoded(members(found), value.meta)
+    return members(found), value.meta, None, None, _COMPLETE
 
 
 def _message(value: Any, revision: Revision) -> dict[str, Any]:
@@ -154,27 +146,27 @@ def _completion(value: Completion, revision: Revision) -> _Encoded:
     if value.total is not None:
         completion["total"] = value.total
         completion["hasMore"] = True
-    return _Encoded(members({"completion": completion}))
+    return members({"completion": completion}), None, None, None, _COMPLETE
 
 
 def _input_required(value: InputRequired, revision: Revision) -> _Encoded:
     del revision
-    return _Encoded(members(value.asked), kind="input_required")
+    return members(value.asked), None, None, None, b"input_required"
 
 
 def _tagged(value: Tagged, revision: Revision) -> _Encoded:
     del revision
-    return _Encoded(b"", value.meta)
+    return b"", value.meta, None, None, _COMPLETE
 
 
 def _members(value: Mapping[str, Any], revision: Revision) -> _Encoded:
     del revision
-    return _Encoded(members(value))
+    return members(value), None, None, None, _COMPLETE
 
 
 _Encoder: TypeAlias = Callable[[Any, Revision], _Encoded]
 
-_ENCODERS: Final[Mapping[type, _Encoder]] = {
+_ENCODERS: Final[Mapping[type[Any], _Encoder]] = {
     Rendered: _tool,
     Page: _page,
     ResourceResult: _resource,
@@ -186,8 +178,8 @@ _ENCODERS: Final[Mapping[type, _Encoder]] = {
 """A row for each class of value; a mapping of members has none."""
 
 
-def _encoder_of(kind: type) -> _Encoder:
-    for each in kind.__mro__:
-        if each in _ENCODERS:
-            return _ENCODERS[each]
+def _encoder_of(value: Any) -> _Encoder:
+    for kind, encoder in _ENCODERS.items():
+        if isinstance(value, kind):
+            return encoder
     return _members

@@ -73,7 +73,7 @@ def initialize(server: Server, params: Params, context: Context[Any]) -> Mapping
     request = context.request
     return wire.some(
         protocolVersion=request.revision.version,
-        capabilities=capabilities(server.catalog(request), request.revision),
+        capabilities=capabilities(server.catalog, request.revision),
         serverInfo=wire.implementation_to_wire(server.info, request.revision),
         instructions=server.instructions,
     )
@@ -85,7 +85,7 @@ def discover(server: Server, params: Params, context: Context[Any]) -> Mapping[s
     request = context.request
     return wire.some(
         supportedVersions=[each.version for each in REVISIONS],
-        capabilities=capabilities(server.catalog(request), request.revision),
+        capabilities=capabilities(server.catalog, request.revision),
         instructions=server.instructions,
     )
 
@@ -104,8 +104,7 @@ def _list(listing: Listing) -> Operation:
         cursor = params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidParams('"cursor" must be a string')
-        catalog = server.catalog(context.request)
-        return catalog.page(listing, cursor, server.settings.page_size, context)
+        return server.catalog.page(listing, cursor, server.settings.page_size, context)
 
     return list_page
 
@@ -123,7 +122,7 @@ def call_tool(server: Server, params: Params, context: Context[Any]) -> Awaitabl
         arguments = {}
     elif type(arguments) is not dict:
         raise InvalidParams('"arguments" must be an object')
-    catalog = server.catalog(context.request)
+    catalog = server.catalog
     tool = catalog.tool(name)
     if tool is not None:
         return use_tool(tool, cast("dict[str, Any]", arguments), context)
@@ -259,7 +258,7 @@ async def read(server: Server, uri: str, context: Context[Any]) -> ResourceResul
     Raises:
         ResourceNotFound: There is nothing, or the handler says so.
     """
-    catalog = server.catalog(context.request)
+    catalog = server.catalog
     entry: Readable | None
     variables: Mapping[str, Any]
     entry, variables = catalog.resource(uri) or (None, {})
@@ -302,7 +301,7 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> P
         arguments = {}
     elif not _are_strings(arguments):
         raise InvalidParams('"arguments" must be an object of strings')
-    prompt = await _prompt(server.catalog(context.request), name, context)
+    prompt = await _prompt(server.catalog, name, context)
     try:
         result = await prompt.get(arguments, context)
     except InvalidArguments as error:  # PROMPT-2, PROMPT-3
@@ -342,7 +341,7 @@ async def complete(server: Server, params: Params, context: Context[Any]) -> Com
     name, typed = argument.get("name"), argument.get("value")
     if not isinstance(name, str) or not isinstance(typed, str):
         raise InvalidParams('"argument" needs "name" and "value", both strings')
-    entry = await _referred(server.catalog(context.request), ref, context)
+    entry = await _referred(server.catalog, ref, context)
     if name not in entry.argument_names:
         raise InvalidParams(f"Unknown argument: {name}")  # COMP-3
     others: Mapping[str, str] | None = None

@@ -19,6 +19,7 @@ from mcpkit.context import Context, ListKind
 from mcpkit.engine.encoding import InputRequired
 from mcpkit.engine.methods import error_for, read
 from mcpkit.engine.sampling_tools import sample_with_tools
+from mcpkit.engine.server import Server
 from mcpkit.errors import AskError, ProtocolError, UrlElicitationRequired
 from mcpkit.protocol.connection import Request
 from mcpkit.types import ResourceContents
@@ -54,20 +55,32 @@ class Run:
 
     Args:
         session: That the request arrived in.
+        server: As the request sees it.
         request: As it was received.
     """
 
-    __slots__ = ("_asker", "cancel", "cancelled", "last_progress", "request", "session", "state")
+    __slots__ = (
+        "asker",
+        "cancel",
+        "cancelled",
+        "last_progress",
+        "request",
+        "server",
+        "session",
+        "state",
+    )
 
-    def __init__(self, session: Session, request: Request) -> None:
+    def __init__(self, session: Session, server: Server, request: Request) -> None:
         self.request = request
-        self.state = session.server.state
+        self.server = server
+        self.state = server.state
         self.cancelled = False
         self.cancel: Callable[[], object] = _not_begun
         """Cancels the task, once there is one."""
         self.last_progress: float | None = None
         self.session = session
-        self._asker: Asker | None = None
+        self.asker: Asker | None = None
+        """How the run asks its client; None as long as it asked nothing."""
 
     # --- to the end -------------------------------------------------------------------------------
 
@@ -83,7 +96,7 @@ class Run:
         outcome: Outcome = GIVEN_UP
         try:
             outcome = await operation
-            if self._asker is not None:
+            if self.asker is not None:
                 # A handler that swallowed its suspension returned what rests on no answer.
                 outcome = self._asked() or outcome
         except Exception as error:
@@ -108,7 +121,7 @@ class Run:
 
     def _asked(self) -> Outcome | None:
         """Return the outcome that asks what the run waits for; None if it waits for nothing."""
-        asker = self._asker
+        asker = self.asker
         if asker is None or not asker.is_waiting:
             return None
         try:
@@ -120,17 +133,12 @@ class Run:
         """Return the outcome of a run that an exception ended."""
         return Failure(error_for(error, Context(self)))
 
-    @property
-    def used_input(self) -> bool:
-        """True if answers of the client are part of the result."""
-        return self._asker is not None and self._asker.used_input
-
     def stop(self) -> None:
         """End the work: the client gave up on the request, or the session ends."""
         self.cancelled = True
         self.cancel()
-        if self._asker is not None:
-            self._asker.give_up()
+        if self.asker is not None:
+            self.asker.give_up()
 
     # --- asking -----------------------------------------------------------------------------------
 
@@ -140,14 +148,14 @@ class Run:
         Raises:
             InvalidParams: The request continues another one, and is not fit to.
         """
-        if self._asker is None:
-            self._asker = self.session.make_asker(self.request)
-        return self._asker
+        if self.asker is None:
+            self.asker = self.session.make_asker(self.request)
+        return self.asker
 
     @property
     def repeats(self) -> bool:
         """True while the handler does again what it has done in an earlier round."""
-        return self._asker is not None and self._asker.repeats
+        return self.asker is not None and self.asker.repeats
 
     def _askable(self) -> Asker:
         if self.cancelled:
@@ -201,11 +209,11 @@ class Run:
 
     def announce_list(self, kind: ListKind) -> None:
         """Tell every client of this server that a list has changed."""
-        self.session.server.changes.list_changed(kind)
+        self.server.changes.list_changed(kind)
 
     def announce_resource(self, uri: str) -> None:
         """Tell every client of this server that a resource has changed."""
-        self.session.server.changes.resource_changed(uri)
+        self.server.changes.resource_changed(uri)
 
     def handler_raised(self, error: BaseException) -> None:
         """Pass on the real exception, for tests that want it."""
@@ -227,7 +235,7 @@ class Run:
 
     async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
         """Read one of the server's own resources."""
-        return (await read(self.session.server, uri, Context(self))).contents
+        return (await read(self.server, uri, Context(self))).contents
 
 
 def _not_begun() -> None:

@@ -68,6 +68,7 @@ class Server:
         changes: Where changes are announced and heard of.
         middleware: Around every operation, the first outermost; see `mcpkit.engine.middleware`.
         shows: Tells which entries a request may see; None: all.
+        info_texts: What `info_meta` has encoded, by the versions of revisions.
     """
 
     info: Implementation
@@ -80,9 +81,13 @@ class Server:
     middleware: list[Any] = field(default_factory=list[Any])
     shows: Callable[[Request, Entry], bool] | None = None
     _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])
-    _info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+    catalog: Catalog = field(init=False)
+    """The entries as they are seen: all of the registry, or a view of it."""
 
     def __post_init__(self) -> None:
+        self.catalog = self.registry
         self.registry.on_change = self.changes.list_changed
 
     def sealer(self, purpose: str) -> Sealer:
@@ -91,11 +96,13 @@ class Server:
             self._sealers[purpose] = Sealer(self.settings.secrets, purpose)
         return self._sealers[purpose]
 
-    def catalog(self, request: Request) -> Catalog:
-        """Return the entries that a request may see: with nothing to hide, the registry itself."""
+    def seen_by(self, request: Request) -> Server:
+        """Return the same server, with the entries that a request may see."""
         if self.shows is None:
-            return self.registry
-        return View(self.registry, partial(self.shows, request))
+            return self
+        made = copy.copy(self)
+        made.catalog = View(self.registry, partial(self.shows, request))
+        return made
 
     def with_state(self, state: Any) -> Server:
         """The same server, for those who serve it with what a lifespan has yielded to them."""
@@ -105,8 +112,8 @@ class Server:
 
     def info_meta(self, revision: Revision) -> bytes:
         """The encoded member of ``_meta`` that identifies the server (MSG-16)."""
-        found = self._info_texts.get(revision.version)
+        found = self.info_texts.get(revision.version)
         if found is None:
             info = wire.implementation_to_wire(self.info, revision)
-            found = self._info_texts[revision.version] = encode({SERVER_INFO_KEY: info})[1:-1]
+            found = self.info_texts[revision.version] = encode({SERVER_INFO_KEY: info})[1:-1]
         return found

@@ -25,6 +25,7 @@ from mcpkit.engine.encoding import Tagged, encode_result
 from mcpkit.engine.loop import Tasks
 from mcpkit.engine.methods import OPERATIONS, Operation
 from mcpkit.engine.middleware import compose
+from mcpkit.engine.registry import Catalog
 from mcpkit.engine.run import GIVEN_UP, Failure, Outcome, Run
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.subscriptions import Subscriptions
@@ -108,9 +109,13 @@ class Channel(Protocol):
         """
         return
 
-    def is_congested(self, about: Request | None = None) -> bool:
-        """Whether the client does not keep up: what can be left out should be."""
-        ...
+    congested: bool = False
+    """True while the client does not keep up with what belongs to no request in particular."""
+
+    def is_congested(self, about: Request) -> bool:
+        """Return True if the client does not keep up with a request's messages."""
+        del about
+        return self.congested
 
     async def drain(self, about: Request | None = None) -> None:
         """Wait until it is not congested."""
@@ -122,10 +127,6 @@ class _Nowhere(Channel):
 
     def send(self, text: bytes, about: Request | None = None) -> None:
         """Drop a message."""
-
-    def is_congested(self, about: Request | None = None) -> bool:
-        """Nothing waits."""
-        return False
 
     async def drain(self, about: Request | None = None) -> None:
         """Nothing waits."""
@@ -240,14 +241,14 @@ class Session:
         self._running: dict[Request, Run] = {}
         self._waiting: dict[Request, contextvars.Context] = {}
         self._log_rank = LOG_RANK[server.settings.log_level]
-        self._subscriptions = Subscriptions(server, self._connection, tasks, self._tell)
+        self._subscriptions: Subscriptions | None = None
         self._dropped = 0
         self.is_closing = False
         self._idle: anyio.Event | None = None
         self._asked: Questions | None = None
         self._root_handlers: list[RootsHandler] = []
         if attached:
-            self._subscriptions.attach()
+            self.attach()
 
     # --- what arrives -----------------------------------------------------------------------------
 
@@ -297,7 +298,8 @@ class Session:
     def _noticed(self, notice: Notice) -> None:
         if notice == "initialized":
             self._questions.release()
-            self._subscriptions.flush()
+            if self._subscriptions is not None:
+                self._subscriptions.flush()
         elif notice == "roots_changed":
             self._questions.forget_roots()
             if self._root_handlers:
@@ -323,11 +325,12 @@ class Session:
 
     def attach(self) -> None:
         """Take an interest in changes."""
-        self._subscriptions.attach()
+        self._subscribed().attach()
 
     def detach(self) -> None:
         """Take no interest in changes any more."""
-        self._subscriptions.detach()
+        if self._subscriptions is not None:
+            self._subscriptions.detach()
 
     @property
     def has_state(self) -> bool:
@@ -335,7 +338,7 @@ class Session:
         return bool(
             self._subscriptions
             or self._root_handlers
-            or self._is_asking
+            or (self._asked is not None and self._asked.open)
             or self._log_rank != LOG_RANK[self.server.settings.log_level]
         )
 
@@ -377,10 +380,13 @@ class Session:
     def _serve(self, request: Request) -> None:
         known = request.known
         capability = known.capability
-        if capability is not None and capability not in self.server.catalog(request).advertised:
-            self._fail(request, MethodNotFound(f"This server has no {capability}"))
-            return
-        if capability is None or known.operation in _ACTS or self._has_room():
+        room = self.server.settings.max_in_flight - len(self._running)
+        # Requests that have not begun take less memory than answers that nobody fetches.
+        if (
+            (room > 0 and not self._channel.congested)
+            or capability is None
+            or known.operation in _ACTS
+        ):
             self._begin(request)
         elif len(self._waiting) < _MOST_HELD:
             self._waiting[request] = contextvars.copy_context()
@@ -388,11 +394,8 @@ class Session:
             self._fail(request, InternalError("Too many requests are waiting; ask again later"))
 
     def _has_room(self) -> bool:
-        # What is not begun takes less memory than an answer that the client does not fetch.
-        return (
-            len(self._running) < self.server.settings.max_in_flight
-            and not self._channel.is_congested()
-        )
+        room = self.server.settings.max_in_flight - len(self._running)
+        return room > 0 and not self._channel.congested
 
     def begin_waiting(self) -> None:
         """Begin the requests that wait, as far as there is room.
@@ -409,12 +412,18 @@ class Session:
             self._idle.set()
 
     def _begin(self, request: Request) -> None:
-        run = Run(self, request)
+        known = request.known
+        server = self.server
+        if server.shows is not None:
+            server = server.seen_by(request)
+        run = Run(self, server, request)
         try:
-            if request.known.asks and not _INPUT.isdisjoint(request.params):
+            capability = known.capability
+            if capability is not None and capability not in server.catalog.advertised:
+                raise MethodNotFound(f"This server has no {capability}")
+            if known.asks and not _INPUT.isdisjoint(request.params):
                 run.take_up()
-            operation = self._operations[request.known.operation]
-            value = operation(self.server, request.params, Context(run))
+            value = self._operations[known.operation](server, request.params, Context(run))
         except Exception as error:
             self._answer(run, run.failed(error))
             return
@@ -427,24 +436,26 @@ class Session:
             self._running[request] = run
 
     def _ended(self, run: Run, outcome: Outcome) -> None:
-        request = run.request
-        if self._connection.is_in_flight(request):
-            self._answer(run, outcome)
-        if self._running.pop(request, None) is not None:
+        self._answer(run, outcome)
+        if self._running.pop(run.request, None) is not None:
             self.begin_waiting()
         # Else it ended in its first step, and was never counted.
 
     def _answer(self, run: Run, outcome: Outcome) -> None:
         """Answer the request of a run with how that ended."""
+        request = run.request
         if type(outcome) is Failure:
-            self._fail(run.request, outcome.error)
+            self._fail(request, outcome.error)
         elif outcome is GIVEN_UP:
-            self._give_up(run.request)
-        else:
+            self._give_up(request)
+        elif self._connection.is_in_flight(request):
+            used_input = run.asker is not None and run.asker.used_input
             try:
-                self._succeed(run.request, outcome, private=run.used_input)
+                text = encode_result(self.server, request, outcome, private=used_input)
             except Exception as error:  # the value holds what JSON cannot carry
-                self._fail(run.request, run.failed(error).error)
+                self._fail(request, run.failed(error).error)
+            else:
+                self._channel.answer(request, self._connection.send_result(request, text))
 
     def cancel(self, request: Request) -> None:
         """Stop the work on a request; nothing more is sent for it (CANC-1, CANC-4)."""
@@ -461,7 +472,8 @@ class Session:
         self._stop(request)
 
     def _stop(self, request: Request) -> None:
-        self._subscriptions.forget(request)
+        if self._subscriptions is not None:
+            self._subscriptions.forget(request)
         run = self._running.get(request)
         if run is not None:
             run.stop()
@@ -469,11 +481,6 @@ class Session:
             del self._waiting[request]
 
     # --- what is answered -------------------------------------------------------------------------
-
-    def _succeed(self, request: Request, value: Any, *, private: bool = False) -> None:
-        if self._connection.is_in_flight(request):
-            encoded = encode_result(self.server, request, value, private=private)
-            self._channel.answer(request, self._connection.send_result(request, encoded))
 
     def _fail(self, request: Request, error: ProtocolError) -> None:
         if self._connection.is_in_flight(request):
@@ -485,21 +492,23 @@ class Session:
 
     # --- state of a session with a handshake ------------------------------------------------------
 
-    def _set_level(self, request: Request) -> Mapping[str, Any]:
+    def _set_level(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
+        del catalog
         level = request.params.get("level")
         if not isinstance(level, str) or level not in LOG_RANK:
             raise InvalidParams(f"Unknown log level: {level!r}; known: {', '.join(LOG_RANK)}")
         self._log_rank = LOG_RANK[level]
         return {}
 
-    def _subscribe(self, request: Request) -> Mapping[str, Any]:
-        return self._subscriptions.subscribe(request)
+    def _subscribe(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
+        return self._subscribed().subscribe(catalog, request)
 
-    def _unsubscribe(self, request: Request) -> Mapping[str, Any]:
-        return self._subscriptions.unsubscribe(request)
+    def _unsubscribe(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
+        del catalog
+        return self._subscribed().unsubscribe(request)
 
-    def _listen(self, request: Request) -> None:
-        self._subscriptions.listen(request)
+    def _listen(self, catalog: Catalog, request: Request) -> None:
+        self._subscribed().listen(catalog, request)
 
     def end_listens(self, *, announce: bool) -> None:
         """End every stream of changes from this side (SUB-6).
@@ -507,9 +516,21 @@ class Session:
         Args:
             announce: Also send ``notifications/cancelled`` for it, as stdio wants (SUB-7).
         """
-        self._subscriptions.end_listens(
-            lambda request, tag: self._succeed(request, Tagged(tag)), announce=announce
-        )
+        if self._subscriptions is not None:
+            self._subscriptions.end_listens(self._end_listen, announce=announce)
+
+    def _end_listen(self, request: Request, tag: Mapping[str, Any]) -> None:
+        if self._connection.is_in_flight(request):
+            text = encode_result(self.server, request, Tagged(tag))
+            self._channel.answer(request, self._connection.send_result(request, text))
+
+    def _subscribed(self) -> Subscriptions:
+        # Most sessions never want to be told of anything.
+        if self._subscriptions is None:
+            self._subscriptions = Subscriptions(
+                self.server, self._connection, self._tasks, self._tell
+            )
+        return self._subscriptions
 
     def _tell(self, method: str, params: Mapping[str, Any] | None, about: Request | None) -> None:
         self._channel.send(self._connection.send_notification(method, params), about)
@@ -660,7 +681,8 @@ class Session:
         """Cancel what runs, wait until it has cleaned up, and stop telling of changes."""
         self.is_closing = True
         self._questions.lose()
-        self._subscriptions.end()
+        if self._subscriptions is not None:
+            self._subscriptions.end()
         for request in self._waiting:
             self._give_up(request)
         self._waiting.clear()
@@ -673,7 +695,7 @@ def _principal_of(request: Request) -> str:
     return ("" if request.origin is None else request.origin.http.principal) or ""
 
 
-_Act = Callable[["Session", Request], "Mapping[str, Any] | None"]
+_Act = Callable[["Session", Catalog, Request], "Mapping[str, Any] | None"]
 
 _ACTS: Final[Mapping[str, _Act]] = {
     "subscribe": Session._subscribe,
@@ -687,8 +709,9 @@ None is answered later."""
 
 def _as_operation(act: _Act) -> Operation:
     def operation(server: Server, params: Mapping[str, Any], context: Context[Any]) -> Any:
-        del server, params
-        return act(cast("Run", context.peer).session, context.request)
+        del params
+        run = cast("Run", context.peer)
+        return act(run.session, server.catalog, run.request)
 
     return operation
 

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from mcpkit.context import ListKind
 from mcpkit.engine.loop import Tasks
 from mcpkit.engine.methods import not_found, uri_of
+from mcpkit.engine.registry import Catalog
 from mcpkit.engine.server import Server
 from mcpkit.errors import InvalidParams, InvalidRequest, ResourceNotFound
 from mcpkit.protocol.connection import SUBSCRIPTION_KEY, Connection, Request, State
@@ -104,10 +105,10 @@ class Subscriptions:
 
     # --- resources/subscribe ----------------------------------------------------------------------
 
-    def subscribe(self, request: Request) -> Mapping[str, Any]:
+    def subscribe(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
         """``resources/subscribe``: tell of changes of a resource, and of what lies below it."""
         uri = uri_of(request.params)
-        if self._server.catalog(request).resource(uri) is None:
+        if catalog.resource(uri) is None:
             raise not_found(ResourceNotFound(uri), uri, request.revision)
         if len(self._watched) >= self._server.settings.max_subscriptions:
             raise InvalidRequest(f"More than {len(self._watched)} subscriptions; end one first")
@@ -122,14 +123,13 @@ class Subscriptions:
 
     # --- subscriptions/listen ---------------------------------------------------------------------
 
-    def listen(self, request: Request) -> None:
+    def listen(self, catalog: Catalog, request: Request) -> None:
         """``subscriptions/listen``: tell of changes on a stream, which stays open."""
         wanted = request.params.get("notifications")
         if not is_object(wanted):
             raise InvalidParams('subscriptions/listen needs "notifications", an object')
         if len(self._listens) >= self._server.settings.max_subscriptions:
             raise InvalidRequest(f"More than {len(self._listens)} subscriptions; end one first")
-        catalog = self._server.catalog(request)
         advertised = catalog.advertised
         uris = wanted.get("resourceSubscriptions", [])
         if not is_array(uris) or not all(isinstance(uri, str) for uri in uris):
