@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from mcpkit._json_schema import Step, walk
 from mcpkit.errors import HeaderMismatch
+from mcpkit.protocol.revisions import PER_REQUEST, REVISIONS
 from mcpkit.types import is_array, is_object
 
 __all__ = [
@@ -36,6 +37,10 @@ _VERSION: Final = b"mcp-protocol-version"
 _METHOD: Final = b"mcp-method"
 _NAME: Final = b"mcp-name"
 _BLANKS: Final = b" \t"
+
+# A value that is written as nearly everybody writes it is compared without being decoded.
+_VERSIONS: Final = {each.version.encode(): each.version for each in REVISIONS}
+_METHODS: Final = {name.encode(): name for each in PER_REQUEST for name in each.methods}
 
 
 # --- what every request repeats -------------------------------------------------------------------
@@ -63,6 +68,8 @@ def check_version(headers: Headers, version: str | None) -> None:
     Raises:
         HeaderMismatch: The header is missing, or differs.
     """
+    if version is not None and _VERSIONS.get(headers.get(_VERSION, b"")) == version:
+        return
     found = require_version(headers)
     if version is not None and found != version:
         raise _differs("MCP-Protocol-Version", version, found)
@@ -74,6 +81,8 @@ def check_method(headers: Headers, method: str) -> None:
     Raises:
         HeaderMismatch: The header is missing, or differs.
     """
+    if _METHODS.get(headers.get(_METHOD, b"")) == method:
+        return
     found = _text(headers.get(_METHOD), "Mcp-Method")
     if found != method:
         raise _differs("Mcp-Method", method, found)
@@ -89,9 +98,16 @@ def check_name(headers: Headers, name: str) -> None:
     Raises:
         HeaderMismatch: The header is missing, encoded in a wrong way, or differs.
     """
+    if _is_plain(name) and headers.get(_NAME) == name.encode():
+        return
     found = _decoded(headers.get(_NAME), "Mcp-Name")
     if found != name:
         raise _differs("Mcp-Name", name, found)
+
+
+def _is_plain(text: str) -> bool:
+    """True if the bytes of a text are a value that says this text and no other."""
+    return text.isascii() and text == text.strip(" \t") and not text.startswith("=?")
 
 
 def _text(value: bytes | None, header: str) -> str:

@@ -11,20 +11,19 @@ from mcpkit.asking.sealing import SealBroken
 from mcpkit.engine.server import log
 from mcpkit.engine.session import Session
 from mcpkit.errors import HeaderMismatch, InvalidRequest
-from mcpkit.protocol.connection import Connection, announces_itself, wants_answer
+from mcpkit.protocol.connection import Connection, wants_answer
 from mcpkit.protocol.headers import HeaderParameter
 from mcpkit.protocol.messages import Id, check_envelope, encode, readable_id
 from mcpkit.protocol.revisions import HANDSHAKE
 from mcpkit.transports.http.access import Guard, RateLimit, principal_of
 from mcpkit.transports.http.bodies import LARGE_BODY, Bodies, parse_body
+from mcpkit.transports.http.era import era_of, has_session_version, is_announced
 from mcpkit.transports.http.exchange import Exchange, Lanes
 from mcpkit.transports.http.http_error import Refusal, refuse, retry_after
 from mcpkit.transports.http.post_headers import (
-    LEGACY,
     TOO_LONG,
-    Head,
-    Heads,
     accepts,
+    check_head,
     check_repeated,
     session_token,
 )
@@ -39,7 +38,6 @@ from mcpkit.web import HttpRequest, HttpSettings, Scope
 
 __all__ = ["Endpoint", "Expiring", "Serving", "accept"]
 
-_NO_META: Final[Mapping[str, Any]] = {}
 _METHODS: Final = b"GET, POST, DELETE"
 _LANES: Final = Lanes()
 _WORKERS: Final = "MCPKIT_WORKERS"
@@ -61,11 +59,10 @@ class Endpoint:
         self.settings = settings
         self._runtime = runtime
         self._guard = Guard(settings, loopback)
-        self._heads = Heads(self._guard, settings)
         self._principal = settings.principal or principal_of
         self._rate = None if settings.rate_limit is None else RateLimit(settings.rate_limit)
         self._identifies = settings.principal is not None or self._rate is not None
-        """Whether a request has to be looked at whose scope names no user."""
+        """True if a request has to be looked at whose scope names no user."""
         self._serving: Serving | None = None
 
     async def serving(self) -> Serving:
@@ -91,17 +88,14 @@ class Endpoint:
             if begun is not None and self._serving is not None:
                 await self._serving.finish(begun, receive, send)
                 return
-            if method == "POST":
-                http, head = self._admit_post(scope)
-                serving = self._serving
-                if serving is None or not serving.life.is_here:
-                    serving = await self.serving()
-                await serving.post(http, head, receive, send)
-                return
             http = HttpRequest(scope)
             self.admit(http)
-            serving = await self.serving()
-            if method == "GET":
+            serving = self._serving
+            if serving is None or not serving.life.is_here:
+                serving = await self.serving()
+            if method == "POST":
+                await serving.post(http, receive, send)
+            elif method == "GET":
                 await serving.get(http, receive, send)
             elif method == "DELETE":
                 await serving.delete(http, send)
@@ -129,11 +123,12 @@ class Endpoint:
         if self.settings.cors and any(name == b"origin" for name, _ in scope["headers"]):
             return None  # what stands in front of the endpoint adds headers
         try:
-            http, head = self._admit_post(scope)
-            serving.check(head)
+            http = HttpRequest(scope)
+            self.admit(http)
+            serving.check(http)
             if len(body) > self.settings.max_body:
                 raise Refusal(413, TOO_LONG % self.settings.max_body)
-            exchange = serving.begin(body, http, head)
+            exchange = serving.begin(body, http)
         except Refusal as refusal:
             return Answered(refusal.status, refusal.headers, refusal.body)
         if exchange.is_ready:
@@ -142,23 +137,18 @@ class Endpoint:
         serving.exchanges.add(exchange)  # it counts from now on, not from its task's first step
         return exchange
 
-    def _admit_post(self, scope: Scope) -> tuple[HttpRequest, Head]:
-        head = self._heads.of(scope)
-        http = HttpRequest(scope, raw=head.raw)
-        if self._identifies or "user" in scope:
-            self._identify(http)
-        return http, head
-
     def admit(self, http: HttpRequest) -> None:
         """Check who asks, before anything is read or kept for them.
 
         Raises:
             Refusal: They may not ask, or not now.
         """
-        why = self._guard.refusal(http.raw, http.scope.get("server"))
+        scope = http.scope
+        why = self._guard.refusal(http.raw, scope.get("server"))
         if why is not None:
             raise Refusal(403, why)
-        self._identify(http)
+        if self._identifies or "user" in scope:
+            self._identify(http)
 
     def _identify(self, http: HttpRequest) -> None:
         http.principal = self._principal(http)
@@ -212,39 +202,38 @@ class Serving:
 
     # --- POST -------------------------------------------------------------------------------------
 
-    async def post(self, http: HttpRequest, head: Head, receive: Receive, send: Send) -> None:
+    async def post(self, http: HttpRequest, receive: Receive, send: Send) -> None:
         """Serve one message, or a batch."""
-        self.check(head)
+        self.check(http)
         body = await self.bodies.read(receive)
         if body is None:
             return  # the client has gone
-        exchange = self.begin(body, http, head)
+        exchange = self.begin(body, http)
         del body
         await self.finish(exchange, receive, send)
 
-    def check(self, head: Head) -> None:
-        """Refuse what need not even be read."""
-        if head.refusal is not None:
-            raise Refusal(*head.refusal)
+    def check(self, http: HttpRequest) -> None:
+        """Refuse a POST whose body need not even be read."""
+        check_head(http.raw, self.settings.max_body)
         self.check_room()
 
-    def begin(self, body: bytes, http: HttpRequest, head: Head) -> Exchange:
+    def begin(self, body: bytes, http: HttpRequest) -> Exchange:
         """Begin what a POST asks for, and go on with it until it has to wait.
 
         Raises:
             Refusal: It is not served; nothing was done.
         """
-        message = parse_body(body)
-        if not is_object(message):
+        message: dict[str, Any] | list[Any] = parse_body(body)
+        if type(message) is not dict:
             if not is_array(message):
                 raise Refusal(400, "A message is an object")
             self.check_batch(message)
-        if self._is_modern(message, head):
+        if era_of(message, http.raw) == "modern":
             exchange = self._begin_alone(message, http)
-        elif b"mcp-session-id" not in head.raw and is_object(message):
+        elif b"mcp-session-id" not in http.raw and isinstance(message, dict):
             exchange = self._begin_handshake(message, http)
         else:
-            exchange = self._begin_in_session(message, http, head.token)
+            exchange = self._begin_in_session(message, http, session_token(http.raw))
         if len(body) > LARGE_BODY:
             exchange.size = len(body)
             self.bodies.size += len(body)
@@ -299,33 +288,6 @@ class Serving:
                 f"The batch has more than {self.settings.max_batch} messages "
                 f"(the server's setting is max_batch)",
             )
-
-    @staticmethod
-    def _is_modern(message: Any, head: Head) -> bool:
-        """Which era a message belongs to: the table of PROTOCOL §3.3, first match wins."""
-        if not is_object(message):
-            return not head.is_legacy
-        method = message.get("method")
-        if Serving._announces_itself(message):
-            return True
-        if method == "initialize":
-            return False
-        version = head.version
-        if version is not None and not head.is_legacy:
-            if b"mcp-session-id" in head.raw and not head.is_modern:  # HTTPL-18
-                raise Refusal(
-                    400,
-                    f"Unsupported MCP-Protocol-Version: {version.decode('latin-1')!r}",
-                    readable_id(message),
-                )
-            return True
-        return isinstance(method, str) and announces_itself(method, _NO_META)
-
-    @staticmethod
-    def _announces_itself(message: Mapping[str, Any]) -> bool:
-        params = message.get("params")
-        meta = params.get("_meta") if is_object(params) else None
-        return is_object(meta) and announces_itself(None, meta)
 
     def _stateless_session(self) -> Session:
         return Session(
@@ -416,7 +378,7 @@ class Serving:
         if batch and not known.revision.batching:
             raise Refusal(400, "Batches do not exist in this revision")  # MSG-11
         for part in message if batch else ():
-            if is_object(part) and self._announces_itself(part):
+            if is_object(part) and is_announced(part):
                 self._check_repeated(http, part)  # HTTPM-1: a batch has no headers of its own
         if is_object(message) and "method" not in message:
             about = readable_id(message)
@@ -515,8 +477,7 @@ class Serving:
     async def get(self, http: HttpRequest, receive: Receive, send: Send) -> None:
         """Open the stream of a session, or go on with one that was lost (HTTPL-8, HTTPL-13)."""
         raw = http.raw
-        version = raw.get(b"mcp-protocol-version")
-        if version is not None and version.strip(b" \t") not in LEGACY:
+        if not has_session_version(raw):
             raise Refusal(405, "This revision has no GET", headers=((b"allow", b"POST"),))
         if not accepts(raw.get(b"accept"), b"text/event-stream"):
             raise Refusal(406, "The Accept header must list text/event-stream")
@@ -568,8 +529,7 @@ class Serving:
 
     async def delete(self, http: HttpRequest, send: Send) -> None:
         """End a session (HTTPL-17)."""
-        version = http.raw.get(b"mcp-protocol-version")
-        if version is not None and version.strip(b" \t") not in LEGACY:
+        if not has_session_version(http.raw):
             raise Refusal(405, "This revision has no DELETE", headers=((b"allow", b"POST"),))
         known, _ = self._session_of(http, session_token(http.raw), None)
         await self.hub.end(known)

@@ -62,6 +62,7 @@ class Server(uvicorn.Server):
         self._numbers = numbers
         self._threads = set(threading.enumerate())
         self._watchdog: threading.Timer | None = None
+        self._shut_down = False
 
     @property
     def code(self) -> int:
@@ -73,6 +74,9 @@ class Server(uvicorn.Server):
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to stop."""
         await super().serve(sockets)
+        if self.started and not self._shut_down:
+            # Older versions of uvicorn just return if they are told to stop while they start.
+            await self.shutdown(sockets)
         # All is said and done, but an event loop does not close while a handler refuses to be
         # cancelled, or waits for a thread of its own.
         self._watchdog = threading.Timer(_CLOSING, give_up, [self.code])
@@ -95,6 +99,11 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started and self._announce is not None:
             self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End connections and the app's lifespan."""
+        self._shut_down = True
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
+from urllib.parse import quote, unquote
 
 from mcpkit.engine.server import log
+from mcpkit.transports.http.uvicorn_internals import Internals, Needs
 from mcpkit.web import Scope
 
 if TYPE_CHECKING:
@@ -85,8 +86,10 @@ def bounded(
     write_timeout: float,
     grace: float,
     shortcuts: Mapping[bytes, Shortcut] | None = None,
-) -> type[asyncio.Protocol]:
-    """The protocol that uvicorn would choose, with bounds.
+) -> type[asyncio.Protocol] | Literal["auto"]:
+    """Return the protocol that uvicorn would choose, with bounds.
+
+    A bound, or the shortcut, is left out if uvicorn lacks what it relies on; the log says so.
 
     Args:
         read_timeout: Seconds that the head of a request may take to arrive, and the rest of a
@@ -96,28 +99,76 @@ def bounded(
         shortcuts: What begins POSTs, by the URL that is posted to, as in the first line of a
             request. They are taken where that is possible, with uvicorn's fast parser.
     """
-    bases: tuple[type[Any], ...]
-    try:
-        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-    except ImportError:
-        from uvicorn.protocols.http.h11_impl import H11Protocol
-
-        bases = (_Patient, H11Protocol)
-    else:
-        quick = () if shortcuts is None or not _BEGINS_AT_ONCE else (_Quick,)
-        bases = (_Patient, _Strict, *quick, HttpToolsProtocol)
+    base, parts = _choose(shortcuts is not None and _BEGINS_AT_ONCE)
+    if base is None:
+        _tell_missing(["its protocols"], parts)
+        return "auto"
+    internals = Internals(base)
+    missing = {part: internals.missing(part.needs) for part in parts}
+    if any(missing.values()):
+        names = dict.fromkeys(name for each in missing.values() for name in each)
+        _tell_missing(names, [part for part in parts if missing[part]])
     members = {
         "read_timeout": read_timeout,
         "write_timeout": write_timeout,
         "grace": grace,
         "shortcuts": shortcuts,
     }
-    return type("BoundedProtocol", bases, members)
+    there = [part for part in parts if not missing[part]]
+    return type("BoundedProtocol", (*there, base), members)
 
 
-class _Patient(Served):
+def _choose(shortcut: bool) -> tuple[type[Any] | None, Sequence[type[_Part]]]:
+    """Return the class that uvicorn would choose, if it can be found, and the parts that fit it."""
+    quick = (_Quick,) if shortcut else ()
+    try:
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+        return HttpToolsProtocol, (_Patient, _Strict, *quick)
+    except ImportError:
+        pass
+    try:
+        from uvicorn.protocols.http.h11_impl import H11Protocol
+
+        return H11Protocol, (_Patient,)
+    except ImportError:
+        return None, (_Patient,)
+
+
+def _tell_missing(names: Iterable[str], parts: Iterable[type[_Part]]) -> None:
+    import uvicorn
+
+    log.warning(
+        "uvicorn %s lacks %s: serving without %s",
+        uvicorn.__version__,
+        ", ".join(names),
+        " and without ".join(part.needs.gives for part in parts),
+    )
+
+
+class _Part(Served):
+    """A part of a protocol that is left out if uvicorn lacks what it relies on."""
+
+    needs: ClassVar[Needs]
+
+
+class _Patient(_Part):
     """A connection that is dropped if it does not go on."""
 
+    needs = Needs(
+        gives="bounds on the time that clients may take",
+        methods={
+            "connection_made": 1,
+            "connection_lost": 1,
+            "data_received": 1,
+            "on_response_complete": 0,
+            "timeout_keep_alive_handler": 0,
+            "shutdown": 0,
+            "pause_writing": 0,
+            "resume_writing": 0,
+        },
+        attributes=("cycle.response_complete", "loop", "timeout_keep_alive_task", "transport"),
+    )
     read_timeout: float
     write_timeout: float
     grace: float
@@ -208,13 +259,30 @@ class _Patient(Served):
             self.transport.abort()
 
 
-class _Strict(Served):
+class _Strict(_Part):
     """What the h11 protocol does by itself.
 
     It refuses heads that do not end, and tells each of several requests that were sent at once that
     the client has gone, where the fast one tells the last.
     """
 
+    needs = Needs(
+        gives="bounds on headers and on requests that are sent at once",
+        methods={
+            "on_message_begin": 0,
+            "on_headers_complete": 0,
+            "on_message_complete": 0,
+            "connection_lost": 1,
+            "data_received": 1,
+        },
+        attributes=(
+            "cycle.response_complete",
+            "cycle.disconnected",
+            "cycle.message_event.set",
+            "pipeline.clear",
+            "transport",
+        ),
+    )
     _in_head = False
     _head = 0
     _ended = False
@@ -265,9 +333,40 @@ class _Strict(Served):
                 self.transport.close()
 
 
-class _Quick(Served):
+class _Quick(_Part):
     """Requests that arrive whole, begun where they arrive, and answered there if that is ready."""
 
+    needs = Needs(
+        gives="the shortcut for requests that need not wait",
+        methods={
+            "data_received": 1,
+            "on_headers_complete": 0,
+            "on_body": 1,
+            "on_message_complete": 0,
+            "timeout_keep_alive_handler": 0,
+            "_unset_keepalive_if_required": 0,
+        },
+        attributes=(
+            "access_log",
+            "access_logger.info",
+            "cycle.response_complete",
+            "expect_100_continue",
+            "flow.write_paused",
+            "loop",
+            "parser.get_http_version",
+            "parser.get_method",
+            "parser.should_keep_alive",
+            "parser.should_upgrade",
+            "root_path",
+            "scope",
+            "server_state.default_headers",
+            "server_state.total_requests",
+            "timeout_keep_alive",
+            "timeout_keep_alive_task",
+            "transport",
+            "url",
+        ),
+    )
     shortcuts: Mapping[bytes, Shortcut]
     answered: bool
     _held: list[bytes] | None = None
@@ -374,8 +473,6 @@ class _Quick(Served):
         )
 
     def _log(self, status: int) -> None:
-        from uvicorn.protocols.utils import get_client_addr, get_path_with_query_string
-
         scope: Any = self.scope
-        client, path = get_client_addr(scope), get_path_with_query_string(scope)
-        self.access_logger.info('%s - "POST %s HTTP/1.1" %d', client, path, status)
+        client = "{}:{}".format(*scope["client"]) if scope["client"] else ""
+        self.access_logger.info('%s - "POST %s HTTP/1.1" %d', client, quote(scope["path"]), status)

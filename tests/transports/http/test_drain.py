@@ -6,15 +6,16 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import httpx2
 import pytest
+import uvicorn
 
 from mcpkit import MCPKit
-from mcpkit.transports.http import Runtime, make_application
+from mcpkit.transports.http import Runtime, make_application, serve
 from tests.messages import (
     MODERN,
     Message,
@@ -28,6 +29,7 @@ from tests.transports.processes import (
     started,
     until,
 )
+from tests.uvicorns import listen
 
 PROMPT = 8.0
 """Seconds that are far more than an end takes that waits for nothing, and far less than `LONG`."""
@@ -275,6 +277,25 @@ def test_ctrl_c_in_a_terminal_leaves_no_traceback(folder: Path, how: list[str]) 
         assert server.process.exit_code(PROMPT) == 130
         assert server.process.line() is None
         assert len(server.process.stderr.splitlines()) == 1
+
+
+def test_told_to_stop_while_it_starts_a_server_still_leaves_the_lifespan() -> None:
+    seen: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(app: object) -> AsyncGenerator[None, None]:
+        seen.append("entered")
+        yield
+        seen.append("left")
+
+    app: MCPKit[None] = MCPKit("ending", lifespan=lifespan)
+    config = uvicorn.Config(app.asgi(), log_config=None, lifespan="on", ws="none")
+    server = serve.Server(config, lambda: server.handle_exit(signal.SIGTERM, None))
+    with listen() as bound:
+        server.run([bound])
+        server.wait_for_threads()
+    assert seen == ["entered", "left"]
+    assert server.code == 0
 
 
 # --- new requests ---------------------------------------------------------------------------------

@@ -599,7 +599,7 @@ def on_h11(*, read_timeout: float = 60, write_timeout: float = 60) -> Iterator[i
     """The port of a server on h11, which must keep to the same bounds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
-        protocol = bounded(read_timeout=read_timeout, write_timeout=write_timeout, grace=0.1)
+        protocol: Any = bounded(read_timeout=read_timeout, write_timeout=write_timeout, grace=0.1)
     assert issubclass(protocol, H11Protocol)
     app = MCPKit("pure")
 

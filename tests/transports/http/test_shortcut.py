@@ -15,10 +15,8 @@ import httpx2
 import pytest
 
 from mcpkit import Context, Depends, MCPKit
-from mcpkit.transports.http.access import Guard
-from mcpkit.transports.http.post_headers import Heads
 from mcpkit.transports.http.uvicorn_protocol import Answered
-from mcpkit.web import HttpSettings, Scope
+from mcpkit.web import Scope
 from tests.messages import (
     LEGACY,
     MODERN,
@@ -441,18 +439,6 @@ def test_bodies_are_not_counted_as_the_head_that_follows_them(served: Served) ->
         assert headers["status"] == "200 OK"
     line.raw.send(text[60:])
     assert line.answer()[0]["status"] == "200 OK"
-
-
-def test_the_long_names_of_headers_are_not_remembered() -> None:
-    settings = HttpSettings()
-    heads = Heads(Guard(settings, True), settings)
-
-    def is_remembered(name: bytes) -> bool:
-        headers = [(b"content-type", b"application/json"), (name, b"")]
-        return heads.of({"headers": headers}) is heads.of({"headers": [*headers]})
-
-    assert is_remembered(b"x" * 50)
-    assert not is_remembered(b"x" * 5000)
 
 
 @taken

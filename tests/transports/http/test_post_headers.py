@@ -1,0 +1,165 @@
+"""Headers of POSTs: judgements that all clients share are remembered, and no value else."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sys
+import types
+from collections.abc import Callable
+
+import httpx2
+import pytest
+
+from mcpkit import MCPKit
+from mcpkit.transports.http.post_headers import ACCEPTS_BOTH, IS_JSON, Judgements, accepts
+from mcpkit.transports.http.uvicorn_protocol import Answered, Shortcut
+from tests.messages import LEGACY, MODERN, announced, called, initialize, request
+from tests.transports.http.wire import EVENTS, JSON
+
+VALUES = {
+    "authorization": b"Bearer s3cret",
+    "cookie": b"id=s3cret",
+    "traceparent": b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    "x-anything": b"another s3cret",
+}
+
+
+# --- what goes through the endpoint ---------------------------------------------------------------
+
+
+def held_by(root: object) -> set[bytes]:
+    """Every bytes object that can be reached from an object, without going through code."""
+    seen: set[int] = set()
+    found: set[bytes] = set()
+    waiting = [root]
+    passed_over = (type, types.ModuleType, types.FunctionType, types.CodeType, types.FrameType)
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen or isinstance(each, passed_over):
+            continue
+        seen.add(id(each))
+        if isinstance(each, bytes):
+            found.add(each)
+        waiting += gc.get_referents(each)
+    return found
+
+
+def call(begin: Shortcut, version: str, token: str) -> None:
+    """Call a tool, with headers that nobody else sends."""
+    params = called("add", {"a": 1, "b": 2})
+    if version == MODERN:
+        message = announced(1, "tools/call", **params)
+        headers = {"mcp-method": b"tools/call", "mcp-name": b"add"}
+    else:
+        message = request(1, "tools/call", params)
+        headers = {"mcp-session-id": token.encode()}
+    headers |= {
+        "host": b"127.0.0.1",
+        "content-type": JSON.encode(),
+        "accept": f"{JSON}, {EVENTS}".encode(),
+        "mcp-protocol-version": version.encode(),
+        **VALUES,
+    }
+    pairs = [(name.encode(), value) for name, value in headers.items()]
+    answer = begin({"headers": pairs, "server": None}, json.dumps(message).encode())
+    assert isinstance(answer, Answered)
+    assert answer.status == 200
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="needs handlers that begin where they are called"
+)
+@pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
+def test_no_value_of_a_request_is_kept_once_it_is_answered(version: str) -> None:
+    """SEC-13: neither secrets, nor what is another one in each request."""
+    app = MCPKit("forgetful")
+
+    @app.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    asgi = app.asgi(loopback=True)
+
+    async def main() -> set[bytes]:
+        transport = httpx2.ASGITransport(asgi)
+        async with httpx2.AsyncClient(transport=transport) as client:
+            began = await client.post("http://127.0.0.1/mcp", json=initialize(LEGACY[-1]))
+            token = began.headers["mcp-session-id"]
+        call(asgi.shortcuts[b"/mcp"], version, token)
+        return held_by(asgi)
+
+    kept = asyncio.run(main())
+    assert kept, "the test can see what is kept"
+    assert kept & set(VALUES.values()) == set()
+
+
+# --- judgements -----------------------------------------------------------------------------------
+
+
+def counted(judge: Callable[[bytes], bool]) -> tuple[Judgements, list[bytes]]:
+    """Judgements, and the values that had to be judged."""
+    judged: list[bytes] = []
+
+    def spy(value: bytes) -> bool:
+        judged.append(value)
+        return judge(value)
+
+    return Judgements(spy), judged
+
+
+def test_a_value_that_comes_again_is_not_judged_again() -> None:
+    known, judged = counted(bytes.isdigit)
+    assert [known[b"1"], known[b"a"], known[b"1"], known[b"a"]] == [True, False, True, False]
+    assert judged == [b"1", b"a"]
+
+
+def test_a_long_value_is_judged_and_not_remembered() -> None:
+    """SEC-17."""
+    known, judged = counted(bytes.isdigit)
+    for _ in range(2):
+        assert known[b"1" * 1000]
+    assert (len(judged), len(known)) == (2, 0)
+
+
+def test_any_number_of_values_takes_bounded_memory() -> None:
+    """SEC-17."""
+    known, _ = counted(bytes.isdigit)
+    for number in range(1000):
+        assert known[b"%d" % number]
+    assert 0 < len(known) <= 64
+
+
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [
+        (b"application/json", True),
+        (b"Application/JSON; charset=utf-8", True),
+        (b"application/jsonp", False),
+        (b"text/plain", False),
+        (b"", False),
+    ],
+)
+def test_a_content_type_is_json_with_any_parameters(value: bytes, right: bool) -> None:
+    for _ in range(2):
+        assert IS_JSON[value] is right
+
+
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [
+        (b"application/json, text/event-stream", True),
+        (b"text/event-stream;q=0.5,application/json", True),
+        (b"*/*", True),
+        (b"application/*, text/*", True),
+        (b"application/json", False),
+        (b"application/json, text/event-stream;q=0", False),
+        (b"", False),
+    ],
+)
+def test_a_client_accepts_both_answers_or_does_not(value: bytes, right: bool) -> None:
+    """RFC 9110, section 12.5.1."""
+    for _ in range(2):
+        assert ACCEPTS_BOTH[value] is right
+    assert accepts(None, b"application/json")
