@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -24,6 +23,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_origin
 
 from mcpkit.asking.declared import DeclaredParameter
 from mcpkit.context import Context, SyncContext
+from mcpkit.engine.threads import ThreadCall
 from mcpkit.errors import ConnectionClosed, RegistrationError
 from mcpkit.functions.markers import Depends
 from mcpkit.functions.signature import Parameter, Signature, function_name, inspect_function
@@ -34,6 +34,8 @@ __all__ = ["CallPlan", "inspect_handler"]
 CONTEXTS: Final = (Context, SyncContext)
 
 Values: TypeAlias = dict[str, Any]
+
+_log: Final = logging.getLogger("mcpkit")
 
 
 def inspect_handler(fn: Callable[..., Any]) -> Signature:
@@ -173,18 +175,19 @@ class CallPlan:
             every = {**values, **injected}
             if self.is_async or self.inline:
                 return await self._call(self.fn, self.is_async, every, context, self.inline)
-            thread = _Thread(functools.partial(self.fn, **every))
+            call: ThreadCall[Any] = ThreadCall(functools.partial(self.fn, **every))
             try:
-                return await self._call(thread, False, {}, context, False)
+                result = await context.peer.in_thread(call)
+                return await result if inspect.isawaitable(result) else result
             except BaseException:
                 if belongs_here:
                     # What is entered by a coroutine is left by the same task: it may hold a cancel
                     # scope, a task group, or a context variable.
-                    await thread.ended(context)
+                    await call.ended()
                     raise
                 # Nobody waits for the thread any more, but it goes on with what it depends on.
                 kept = stack.pop_all()
-                if not thread.then(lambda: context.peer.run_later(lambda: _leave(kept))):
+                if not call.then(lambda: context.peer.run_later(lambda: _leave(kept))):
                     stack.push_async_exit(kept)
                 raise
 
@@ -225,59 +228,6 @@ def _injected_context(source: _Source, context: Context[Any]) -> Any:
     return SyncContext(context) if source.kind == "sync_context" else context
 
 
-class _Thread:
-    """A function for a thread, which may go on when nobody waits for it any more."""
-
-    __slots__ = ("_after", "_function", "_lock", "_never", "_runs", "returned")
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self.returned = False
-        """Whether it has ended without an exception."""
-        self._function = function
-        self._after: Callable[[], object] | None = None
-        self._runs = False
-        self._never = False
-        self._lock = threading.Lock()
-
-    def __call__(self) -> Any:
-        with self._lock:
-            if self._never:
-                raise ConnectionClosed("nobody waits for this any more")
-            self._runs = True
-        try:
-            result = self._function()
-            self.returned = True
-            return result
-        finally:
-            with self._lock:
-                self._runs = False
-                after = self._after
-            if after is not None:
-                after()
-
-    async def ended(self, context: Context[Any]) -> None:
-        """Wait until it does not run, whatever is cancelled meanwhile."""
-        from anyio import CancelScope, Event
-
-        event = Event()
-
-        async def tell() -> None:
-            event.set()
-
-        with CancelScope(shield=True):
-            if self.then(lambda: context.peer.run_later(tell)):
-                await event.wait()
-
-    def then(self, after: Callable[[], object]) -> bool:
-        """Call a function in the thread when it ends; False if it does not run, nor will."""
-        with self._lock:
-            if self._runs:
-                self._after = after
-            else:
-                self._never = True
-            return self._runs
-
-
 async def _leave(kept: AsyncExitStack) -> None:
     """Leave the dependencies of a call that was given up."""
     error = ConnectionClosed("The call was given up")
@@ -286,7 +236,16 @@ async def _leave(kept: AsyncExitStack) -> None:
         await kept.__aexit__(type(error), error, None)
     except Exception as found:
         if found is not error:
-            logging.getLogger("mcpkit").exception("a dependency could not be left")
+            _log.exception("a dependency could not be left")
+
+
+def _leave_at_once(manager: Any, entered: ThreadCall[Any]) -> None:
+    """Leave a dependency of a call that was given up while it was entered. In the thread."""
+    try:
+        if entered.returned:
+            manager.__exit__(None, None, None)
+    except Exception:
+        _log.exception("a dependency could not be left")
 
 
 def _promises_a_manager(signature: Signature) -> bool:
@@ -317,12 +276,12 @@ async def _enter(made: Any, promised: bool, stack: AsyncExitStack, context: Cont
                 swallows = await context.peer.in_thread(lambda: manager.__exit__(*error))
             return swallows  # noqa: RET504 - to mypy the scope might swallow an exception
 
-        enter = _Thread(manager.__enter__)
+        enter: ThreadCall[Any] = ThreadCall(manager.__enter__)
         try:
             entered = await context.peer.in_thread(enter)
         except BaseException:
-            in_vain = not enter.then(lambda: enter.returned and manager.__exit__(None, None, None))
-            if in_vain and enter.returned:
+            will_leave = enter.then(lambda: _leave_at_once(manager, enter))
+            if enter.returned and not will_leave:
                 await leave(None, None, None)
             raise
         stack.push_async_exit(leave)

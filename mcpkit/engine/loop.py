@@ -20,12 +20,26 @@ if TYPE_CHECKING:
     import trio
     from anyio.abc import TaskGroup
 
-__all__ = ["AsyncioTasks", "Tasks", "TrioTasks", "open_tasks"]
+__all__ = ["AsyncioTasks", "Future", "Tasks", "TrioTasks", "open_tasks"]
 
 Work = Coroutine[Any, Any, None]
 
 _STUBBORN: Final = 2.0
 """Seconds to wait for work that has been cancelled."""
+
+
+class Future(Protocol):
+    """Something that one task waits for. On the loop only."""
+
+    def done(self) -> bool:
+        """Return True if it has happened, or the task does not wait for it any more."""
+        ...
+
+    def set_result(self, result: None, /) -> None:
+        """Let the task go on."""
+        ...
+
+    def __await__(self) -> Generator[Any, Any, None]: ...
 
 
 class Tasks(Protocol):
@@ -35,12 +49,24 @@ class Tasks(Protocol):
         """Run a coroutine, which must not raise; the result cancels it."""
         ...
 
-    def soon(self, function: Callable[[], object]) -> None:
-        """Call a function on the loop in its next turn. From any thread."""
+    def soon(self, function: Callable[[], object]) -> bool:
+        """Call a function on the loop in its next turn. From any thread.
+
+        Returns:
+            False if the loop has ended, so that nobody is left to be told.
+        """
+        ...
+
+    def before_waiting(self, function: Callable[[], object]) -> None:
+        """Call a function before the loop waits for anything again. On the loop only."""
         ...
 
     def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
         """Call a function after some seconds; the result takes that back. On the loop only."""
+        ...
+
+    def future(self) -> Future:
+        """Make something to wait for. On the loop only."""
         ...
 
     def on_loop(self) -> bool:
@@ -94,19 +120,28 @@ class AsyncioTasks:
         task.add_done_callback(self._kept.discard)
         return task.cancel
 
-    def soon(self, function: Callable[[], object]) -> None:
+    def soon(self, function: Callable[[], object]) -> bool:
         """Call a function on the loop in its next turn. From any thread."""
         if self.on_loop():
             self._loop.call_soon(function)
-            return
+            return True
         try:
             self._loop.call_soon_threadsafe(function)
-        except RuntimeError:  # the loop is closed: nobody is left to be told
-            return
+        except RuntimeError:  # the loop is closed
+            return False
+        return True
+
+    def before_waiting(self, function: Callable[[], object]) -> None:
+        """Call a function before the loop waits for anything again. On the loop only."""
+        self._loop.call_soon(function)
 
     def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
         """Call a function after some seconds; the result takes that back. On the loop only."""
         return self._loop.call_later(delay, function).cancel
+
+    def future(self) -> Future:
+        """Make something to wait for. On the loop only."""
+        return self._loop.create_future()
 
     def on_loop(self) -> bool:
         """Whether this is the loop's own thread."""
@@ -288,12 +323,35 @@ def _nothing_to_cancel() -> None:
     """Cancel what has already ended."""
 
 
+class _TrioFuture:
+    """A future on trio."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self, event: trio.Event) -> None:
+        self._event = event
+
+    def done(self) -> bool:
+        """Return True if it has happened."""
+        return self._event.is_set()
+
+    def set_result(self, result: None, /) -> None:
+        """Let the task go on."""
+        self._event.set()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._event.wait().__await__()
+
+
 class TrioTasks:
     """Tasks of a trio run, in a nursery of their own."""
 
-    __slots__ = ("_group", "_thread", "_token")
+    __slots__ = ("_event", "_group", "_thread", "_token")
 
     def __init__(self, group: TaskGroup, token: trio.lowlevel.TrioToken) -> None:
+        import trio
+
+        self._event = trio.Event
         self._group = group
         self._token = token
         self._thread = threading.get_ident()
@@ -314,14 +372,20 @@ class TrioTasks:
             trio.lowlevel.spawn_system_task(run)
         return scope.cancel
 
-    def soon(self, function: Callable[[], object]) -> None:
+    def soon(self, function: Callable[[], object]) -> bool:
         """Call a function on the loop in its next turn. From any thread."""
         import trio
 
         try:
             self._token.run_sync_soon(function)
         except trio.RunFinishedError:
-            return
+            return False
+        return True
+
+    def before_waiting(self, function: Callable[[], object]) -> None:
+        """Call a function before the loop waits for anything again. On the loop only."""
+        # Now, since trio wakes itself up for what is to be called soon.
+        function()
 
     def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
         """Call a function after some seconds; the result takes that back. On the loop only."""
@@ -331,6 +395,10 @@ class TrioTasks:
             function()
 
         return self.start(wait())
+
+    def future(self) -> Future:
+        """Make something to wait for. On the loop only."""
+        return _TrioFuture(self._event())
 
     def on_loop(self) -> bool:
         """Whether this is the loop's own thread."""

@@ -223,15 +223,15 @@ class Run:
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Run a blocking function in a worker thread."""
-        return await self.session.in_thread(function)
+        return await self.session.threads.run(function)
 
     def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """Run an async function on the event loop, from a worker thread, and wait for it."""
-        return self.session.from_thread(function, *args)
+        return self.session.threads.run_on_loop(function, *args)
 
     def run_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run an async function on the event loop. From any thread."""
-        self.session.run_later(function)
+        self.session.threads.start_on_loop(function)
 
     async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
         """Read one of the server's own resources."""

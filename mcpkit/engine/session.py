@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, cast
 
 import anyio
-import anyio.from_thread
-import anyio.to_thread
 
 from mcpkit.asking.asker import Asker
 from mcpkit.asking.by_request import AskByRequest, Questions, RootsHandler
@@ -29,8 +26,8 @@ from mcpkit.engine.registry import Catalog
 from mcpkit.engine.run import GIVEN_UP, Failure, Outcome, Run
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.subscriptions import Subscriptions
+from mcpkit.engine.threads import Threads
 from mcpkit.errors import (
-    ConnectionClosed,
     InternalError,
     InvalidParams,
     MethodNotFound,
@@ -54,14 +51,7 @@ from mcpkit.types import LOG_RANK
 
 __all__ = ["Channel", "Session"]
 
-T = TypeVar("T")
-
-
 _INPUT: Final = frozenset({"inputResponses", "requestState"})
-_thread_waits: contextvars.ContextVar[bool] = contextvars.ContextVar(
-    "mcpkit_thread_waits", default=False
-)
-"""Whether what runs on the event loop is what a worker thread waits for."""
 _OUTLASTING: Final = "notifications/elicitation/complete"
 
 
@@ -135,49 +125,6 @@ class _Nowhere(Channel):
 _NOWHERE: Final = _Nowhere()
 
 
-class _Place:
-    """A place among the threads that may run at once, held for as long as one really runs.
-
-    A thread cannot be stopped. If its place were free as soon as nobody waits for it any more,
-    calls that are given up could pile up threads without end.
-    """
-
-    def __init__(self, limiter: anyio.CapacityLimiter, tasks: Tasks) -> None:
-        self._limiter = limiter
-        self._tasks = tasks
-        self._lock = threading.Lock()
-        self._state: Literal["waiting", "running", "left"] = "waiting"
-
-    async def take(self) -> None:
-        """Wait for a free place."""
-        await self._limiter.acquire_on_behalf_of(self)
-
-    def begin(self) -> bool:
-        """The thread begins; False if it need not. In the thread."""
-        with self._lock:
-            if self._state == "left":
-                return False
-            self._state = "running"
-            return True
-
-    def leave(self) -> None:
-        """The thread has ended. In the thread."""
-        with self._lock:
-            self._state = "left"
-        self._tasks.soon(self._release)
-
-    def abandon(self) -> None:
-        """Nobody waits any more: a thread that has not begun never will."""
-        with self._lock:
-            never = self._state == "waiting"
-            self._state = "left" if never else self._state
-        if never:
-            self._release()
-
-    def _release(self) -> None:
-        self._limiter.release_on_behalf_of(self)
-
-
 _MOST_WAITING: Final = 1000
 """Requests that may wait to be begun. Beyond it pings and cancellations wait as well, unread."""
 
@@ -210,13 +157,12 @@ class Session:
         "_running",
         "_subscriptions",
         "_tasks",
-        "_threads",
         "_waiting",
-        "busy_threads",
         "is_closing",
         "on_exception",
         "on_relief",
         "server",
+        "threads",
     )
 
     def __init__(
@@ -226,17 +172,16 @@ class Session:
         tasks: Tasks,
         *,
         connection: Connection | None = None,
-        threads: anyio.CapacityLimiter | None = None,
+        threads: Threads | None = None,
         attached: bool = True,
     ) -> None:
         self.server = server
-        self.busy_threads = 0
         self.on_relief: Callable[[], None] = _do_nothing
         self.on_exception: Callable[[Request, BaseException], None] = _take_no_note
         self._channel = channel
         self._tasks = tasks
         self._connection = connection or Connection()
-        self._threads = threads or anyio.CapacityLimiter(server.settings.max_threads)
+        self.threads = threads or Threads(tasks, server.settings.max_threads)
         self._operations = _operations_of(server)
         self._running: dict[Request, Run] = {}
         self._waiting: dict[Request, contextvars.Context] = {}
@@ -629,45 +574,6 @@ class Session:
             self._channel.let_go(request, retry)
         else:
             self._tasks.soon(lambda: self._channel.let_go(request, retry))
-
-    async def in_thread(self, function: Callable[[], T]) -> T:
-        """Run a blocking function in a worker thread; a cancellation does not wait for it."""
-
-        # A thread that waits for this one holds its place already; waiting for another could take
-        # forever.
-        place = None if _thread_waits.get() else _Place(self._threads, self._tasks)
-        if place is not None:
-            await place.take()
-
-        def counted() -> T:
-            if place is not None and not place.begin():
-                raise ConnectionClosed("nobody waits for this any more")
-            self.busy_threads += 1
-            try:
-                return function()
-            finally:
-                self.busy_threads -= 1
-                if place is not None:
-                    place.leave()
-
-        try:
-            own = anyio.CapacityLimiter(1)
-            return await anyio.to_thread.run_sync(counted, abandon_on_cancel=True, limiter=own)
-        finally:
-            if place is not None:
-                place.abandon()
-
-    def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        """Run an async function on the event loop, from a worker thread, and wait for it."""
-        outer = _thread_waits.set(True)
-        try:
-            return anyio.from_thread.run(function, *args)
-        finally:
-            _thread_waits.reset(outer)
-
-    def run_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run an async function on the event loop. From any thread."""
-        self._tasks.soon(lambda: self._tasks.start(function()))
 
     # --- the end ----------------------------------------------------------------------------------
 

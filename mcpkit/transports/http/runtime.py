@@ -20,6 +20,7 @@ import anyio
 
 from mcpkit.engine.loop import Tasks, open_tasks
 from mcpkit.engine.server import Server, log
+from mcpkit.engine.threads import Threads
 
 __all__ = ["Life", "Runtime"]
 
@@ -40,7 +41,7 @@ class Life:
         self.loop = loop
         self.server: Server
         self.tasks: Tasks
-        self.threads: anyio.CapacityLimiter
+        self.threads: Threads
         self.begun = False
         self.over = False
         self.failure: BaseException | None = None
@@ -81,7 +82,7 @@ class Life:
         try:
             async with running() as server, open_tasks() as tasks:
                 self.server, self.tasks = server, tasks
-                self.threads = anyio.CapacityLimiter(server.settings.max_threads)
+                self.threads = Threads(tasks, server.settings.max_threads)
                 self.begun = True
                 self._settled.set()
                 self._signals.chain()

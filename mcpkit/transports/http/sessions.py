@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Final, Protocol
 
-import anyio
-
 from mcpkit.engine.loop import Tasks
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.session import Session
+from mcpkit.engine.threads import Threads
 from mcpkit.protocol.connection import Connection, Request
 from mcpkit.protocol.messages import Id
 from mcpkit.transports.http.exchange import Lanes
@@ -247,7 +246,7 @@ class LocalHub:
         server: Server,
         settings: HttpSettings,
         tasks: Tasks,
-        threads: anyio.CapacityLimiter,
+        threads: Threads,
     ) -> None:
         self.tasks = tasks
         self.tag = os.urandom(4).hex()

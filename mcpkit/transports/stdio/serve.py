@@ -169,10 +169,10 @@ async def serve(
         if session.busy and told is not None:
             _leave_at_once("a handler does not let itself be cancelled", told)
         with anyio.move_on_after(_LAST_LOOK):
-            while session.busy_threads:
+            while session.threads.busy:
                 await anyio.sleep(_LAST_LOOK / 20)
     output.close()
-    return session.busy_threads
+    return session.threads.busy
 
 
 async def _watch_signals(ended: anyio.Event, told: list[int] | None) -> None:

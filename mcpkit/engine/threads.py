@@ -1,0 +1,494 @@
+"""Worker threads for functions that block.
+
+Calls wait in one queue, and any free worker takes the next. Waking a worker or the event loop costs
+more than most functions do, so both are woken for everything there is by then, not for each call:
+a worker goes on until the queue is empty, and the loop collects all results at once.
+
+A long call does not hold up those behind it, because a worker that takes a call and leaves others
+in the queue tells the loop. If they are still there when the loop looks, it wakes or starts another
+worker, which does the same.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
+
+from mcpkit.errors import ConnectionClosed
+
+if TYPE_CHECKING:
+    from mcpkit.engine.loop import Future, Tasks
+
+__all__ = ["ThreadCall", "Threads"]
+
+T = TypeVar("T")
+
+_IDLE: Final = 10.0
+"""Seconds that a worker waits for a call before it ends."""
+
+
+class ThreadCall(Generic[T]):
+    """A function for a worker thread, which may go on when nobody waits for it any more.
+
+    Args:
+        function: Is called once, in a copy of the context of the task that waits for it.
+    """
+
+    __slots__ = (
+        "_after",
+        "_context",
+        "_error",
+        "_function",
+        "_future",
+        "_is_awaited",
+        "_is_nested",
+        "_result",
+        "_state",
+        "_threads",
+        "returned",
+    )
+
+    _context: contextvars.Context
+    _future: Future
+    _is_nested: bool
+    _result: T
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self.returned = False
+        """True if the function has returned; False if it has not ended, or has raised."""
+        self._function: Callable[[], Any] = function
+        self._after: Callable[[], object] | None = None
+        self._error: BaseException | None = None
+        self._is_awaited = True
+        self._state: Literal["waiting", "running", "followed", "ended"] = "waiting"
+        self._threads: Threads | None = None
+
+    def __call__(self) -> T:
+        """Call the function here and now."""
+        result: T = self._function()
+        return result
+
+    def then(self, after: Callable[[], object]) -> bool:
+        """Call another function in the thread when this one ends; its place is kept until then.
+
+        Args:
+            after: Should not raise, since nobody is told.
+
+        Returns:
+            False if the function does not run, nor will. Then the other one is not called.
+        """
+        threads = self._threads
+        if threads is None:
+            return False
+        with threads.lock:
+            if self._state == "running":
+                self._after = after
+                return True
+        return False
+
+    async def ended(self) -> None:
+        """Wait until the function does not run, whatever is cancelled meanwhile."""
+        from anyio import CancelScope  # importing an app should not load an event loop
+
+        threads = self._threads
+        if threads is None:
+            return
+        tasks = threads.tasks
+        future = tasks.future()
+        with CancelScope(shield=True):
+            if self.then(lambda: tasks.soon(lambda: _settle(future))):
+                await future
+
+    # --- for `Threads` ----------------------------------------------------------------------------
+
+    def prepare(self, threads: Threads) -> Future:
+        """Note who waits for it, and how. On the loop."""
+        wait = _wait.get()
+        self._threads = threads
+        self._is_nested = wait is not None and wait.is_open
+        self._context = contextvars.copy_context()
+        future = self._future = threads.tasks.future()
+        return future
+
+    def perform(self, library: contextvars.ContextVar[Any] | None) -> None:
+        """Call the function, and keep its outcome. In the thread.
+
+        Args:
+            library: Names the event loop's library, which is none in a thread.
+        """
+        context = self._context
+        try:
+            if library is not None and context.get(library) is not None:
+                context.run(library.set, None)
+            result = context.run(self._function)
+        except BaseException as error:
+            self._error = error
+        else:
+            if self._state == "running":
+                self._result = result
+                self.returned = True
+
+    def follow(self) -> bool:
+        """Go on with the function that is to be called after; False if there is none."""
+        if self._after is None:
+            return False
+        self._function, self._after = self._after, None
+        self._state = "followed"
+        return True
+
+    def outcome(self) -> T:
+        """Return what the function has returned, or raise what it has raised."""
+        error, self._error = self._error, None
+        if error is None:
+            return self._result
+        try:
+            raise error
+        finally:
+            del error  # its traceback refers to this frame
+
+
+class _Wait:
+    """A thread's wait for a coroutine that runs on the loop."""
+
+    def __init__(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self.is_open = True
+        self._function = function
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._over = threading.Lock()
+        self._over.acquire()
+
+    async def run(self) -> None:
+        """Run the coroutine. On the loop."""
+        from anyio import get_cancelled_exc_class
+
+        try:
+            self._result = await self._function()
+        except (get_cancelled_exc_class(), GeneratorExit):
+            self._error = ConnectionClosed("The server has ended")
+            raise
+        except BaseException as error:
+            self._error = error
+        finally:
+            self.is_open = False
+            self._over.release()
+
+    def outcome(self) -> Any:
+        """Wait, and return what the coroutine has returned, or raise what it has raised."""
+        self._over.acquire()
+        result, self._result = self._result, None
+        error, self._error = self._error, None
+        if error is None:
+            return result
+        try:
+            raise error
+        finally:
+            del error  # its traceback refers to this frame
+
+
+_wait: contextvars.ContextVar[_Wait | None] = contextvars.ContextVar("mcpkit_wait", default=None)
+"""The wait of the thread that waits for the coroutine which runs here."""
+
+
+class _Worker:
+    """A thread that takes calls."""
+
+    __slots__ = ("has_come", "is_over", "wake")
+
+    def __init__(self) -> None:
+        self.has_come = False
+        self.is_over = False
+        self.wake = threading.Lock()
+        self.wake.acquire()
+
+
+class Threads:
+    """The worker threads of a server in one event loop.
+
+    Args:
+        tasks: The loop.
+        most: How many functions run at once. A function that nobody waits for any more counts until
+            it ends, because calls that are given up could pile up threads without end otherwise.
+    """
+
+    __slots__ = (
+        "_coming",
+        "_context",
+        "_done",
+        "_idle",
+        "_is_closing",
+        "_library",
+        "_nested",
+        "_places",
+        "_queue",
+        "_told",
+        "_workers",
+        "busy",
+        "lock",
+        "tasks",
+    )
+
+    def __init__(self, tasks: Tasks, most: int) -> None:
+        if most < 1:
+            raise ValueError(f"max_threads must be at least 1, not {most}")
+        self.tasks = tasks
+        # Reentrant, because the garbage collector may give up a call wherever it finds one.
+        self.lock = threading.RLock()
+        self.busy = 0
+        """How many functions run, those that nobody waits for included."""
+        self._places = most
+        self._queue: deque[ThreadCall[Any]] = deque()
+        self._nested: deque[ThreadCall[Any]] = deque()
+        self._done: list[ThreadCall[Any]] = []
+        self._workers: set[_Worker] = set()
+        self._idle: list[_Worker] = []
+        self._coming = False  # a worker was woken or started, and has not looked yet
+        self._told = False  # the loop was told to look, and has not looked yet
+        self._is_closing = False
+        # Workers outlive the request that they are started for.
+        self._context = contextvars.copy_context()
+        sniffio: Any = sys.modules.get("sniffio")
+        self._library = getattr(sniffio, "current_async_library_cvar", None)
+
+    @property
+    def size(self) -> int:
+        """How many workers there are."""
+        return len(self._workers)
+
+    # --- on the loop ------------------------------------------------------------------------------
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Run a function in a worker thread, and wait for it.
+
+        A call that is cancelled before its function runs is taken back; later, the function is left
+        to itself. A thread that waits for this one keeps its place, so that this one is given a
+        thread in any case; waiting for a second place could take forever.
+
+        Args:
+            function: Blocks. A `ThreadCall` tells afterwards how far it has come.
+        """
+        call: ThreadCall[T]
+        if isinstance(function, ThreadCall):
+            call = cast("ThreadCall[T]", function)
+        else:
+            call = ThreadCall(function)
+        future = call.prepare(self)
+        with self.lock:
+            self._queue_of(call).append(call)
+            summon = self._summon()
+        if summon is not None:
+            # Until then, further calls may come, and the loop keeps the interpreter's lock.
+            self.tasks.before_waiting(summon)
+        try:
+            await future
+        except BaseException:
+            self._give_up(call)
+            raise
+        return call.outcome()
+
+    def _queue_of(self, call: ThreadCall[Any]) -> deque[ThreadCall[Any]]:
+        return self._nested if call._is_nested else self._queue
+
+    def _give_up(self, call: ThreadCall[Any]) -> None:
+        with self.lock:
+            call._is_awaited = False
+            call._error = None
+            if call._state == "waiting":
+                call._state = "ended"
+                self._queue_of(call).remove(call)
+
+    def _can_take(self) -> bool:
+        return bool(self._nested or (self._queue and self._places > 0))
+
+    def _summon(self) -> Callable[[], object] | None:
+        """Return the function that makes another worker come; None if none is needed."""
+        if self._coming or not self._can_take():
+            return None
+        self._coming = True
+        return self._idle.pop().wake.release if self._idle else self._start
+
+    def _collect(self) -> None:
+        """Hand out the results, and see that what is left in the queue is taken."""
+        with self.lock:
+            self._told = False
+            done, self._done = self._done, []
+            summon = self._summon()
+        if summon is not None:
+            summon()
+        for call in done:
+            _settle(call._future)
+
+    # --- the workers, from the loop ---------------------------------------------------------------
+
+    def _start(self) -> None:
+        worker = _Worker()
+        with self.lock:
+            self._workers.add(worker)
+        self._context.run(self.tasks.start, self._host(worker))
+
+    async def _host(self, worker: _Worker) -> None:
+        """Give a worker a thread of anyio's, in which `anyio.from_thread` can be used."""
+        from anyio import CancelScope, CapacityLimiter, sleep, to_thread
+
+        in_thread = partial(to_thread.run_sync, limiter=CapacityLimiter(1), abandon_on_cancel=True)
+        try:
+            # At the end, calls that clean up may still need a thread.
+            with CancelScope(shield=self._is_closing):
+                await in_thread(self._work, worker)
+        except Exception as error:
+            self._has_no_thread(worker, error)
+        except BaseException:
+            self._close(worker)
+            raise
+        else:
+            if not self._is_closing:
+                # anyio keeps the thread for others, and ends old ones when it is asked for one.
+                await sleep(_IDLE)
+                await in_thread(_do_nothing)
+
+    def _close(self, worker: _Worker) -> None:
+        """Let workers end as soon as the queue is empty: the host of one has been cancelled."""
+        with self.lock:
+            self._is_closing = True
+            idle, self._idle = self._idle, []
+            if not worker.has_come:
+                self._strike_off(worker)
+                self._coming = False
+            summon = self._summon()
+        for each in idle:
+            each.wake.release()
+        if summon is not None:
+            summon()
+
+    def _has_no_thread(self, worker: _Worker, error: Exception) -> None:
+        """Fail all calls that wait if there is no other worker, which could take them."""
+        failed: list[ThreadCall[Any]] = []
+        with self.lock:
+            self._strike_off(worker)
+            self._coming = False
+            if not self._workers:
+                failed += self._nested
+                failed += self._queue
+                self._nested.clear()
+                self._queue.clear()
+        for call in failed:
+            call._state = "ended"
+            call._error = error
+            _settle(call._future)
+
+    def _strike_off(self, worker: _Worker) -> None:
+        worker.is_over = True
+        self._workers.discard(worker)
+
+    # --- in a worker ------------------------------------------------------------------------------
+
+    def _work(self, worker: _Worker) -> None:
+        """Take one call after the other."""
+        with self.lock:
+            worker.has_come = True
+        call: ThreadCall[Any] | None = None
+        while not worker.is_over:
+            call = self._next(worker, call)
+            if call is not None:
+                call.perform(self._library)
+            else:
+                self._rest(worker)
+
+    def _next(self, worker: _Worker, ended: ThreadCall[Any] | None) -> ThreadCall[Any] | None:
+        """Put aside the call that has ended, and take the next.
+
+        Args:
+            worker: In whose thread this is.
+            ended: None if the worker has just come.
+        """
+        with self.lock:
+            if ended is None:
+                self._coming = False
+            elif ended.follow():
+                return ended
+            else:
+                self._end(ended)
+            call = self._take()
+            if call is None:
+                self._dismiss(worker)
+            tell = not self._told and bool(self._done or (self._can_take() and not self._coming))
+            if tell:
+                self._told = True
+        if tell:
+            self.tasks.soon(self._collect)
+        return call
+
+    def _take(self) -> ThreadCall[Any] | None:
+        if not self._can_take():
+            return None
+        queue = self._nested or self._queue
+        call = queue[0]
+        call._state = "running"
+        queue.popleft()
+        self.busy += 1
+        if not call._is_nested:
+            self._places -= 1
+        return call
+
+    def _end(self, call: ThreadCall[Any]) -> None:
+        call._state = "ended"
+        self.busy -= 1
+        if not call._is_nested:
+            self._places += 1
+        if call._is_awaited:
+            self._done.append(call)
+        else:
+            call._error = None
+
+    def _dismiss(self, worker: _Worker) -> None:
+        if self._is_closing:
+            self._strike_off(worker)
+        else:
+            self._idle.append(worker)
+
+    def _rest(self, worker: _Worker) -> None:
+        """Wait until there is something to do."""
+        if worker.is_over or worker.wake.acquire(timeout=_IDLE):
+            return
+        with self.lock:
+            if worker in self._idle:
+                self._idle.remove(worker)
+                self._strike_off(worker)
+                return
+        worker.wake.acquire()  # it has been summoned at the last moment
+
+    # --- in a call --------------------------------------------------------------------------------
+
+    def run_on_loop(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """Run an async function on the event loop, and wait for it. In any thread but the loop's.
+
+        Raises:
+            ConnectionClosed: The event loop ends, or has ended.
+        """
+        if self.tasks.on_loop():
+            raise RuntimeError("This blocks, and may not be called on the event loop's own thread")
+        wait = _Wait(partial(function, *args))
+        context = contextvars.copy_context()
+        context.run(_wait.set, wait)
+        if not self.tasks.soon(lambda: context.run(self.tasks.start, wait.run())):
+            raise ConnectionClosed("The server has ended")
+        result: T = wait.outcome()
+        return result
+
+    def start_on_loop(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run an async function on the event loop, without waiting. In any thread."""
+        self.tasks.soon(lambda: self.tasks.start(function()))
+
+
+def _settle(future: Future) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _do_nothing() -> None:
+    """Use a thread."""
