@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from pydantic_core import to_json
+
 from mcpkit.engine.registry import Page
 from mcpkit.engine.server import Server
 from mcpkit.functions.output import Rendered, block_of
@@ -103,11 +105,15 @@ def encode_result(
 
 def _tool(value: Rendered, revision: Revision) -> _Encoded:
     content = value.content
-    if isinstance(content, str):
-        text = b'"content":[{"type":"text","text":' + encode(content) + b"}]"
-    else:
-        text = b'"content":' + encode([wire.block_to_wire(each, revision) for each in content])
     structured = value.structured
+    if content is None and structured is not None:
+        text = b'"content":[{"type":"text","text":%b}]' % _quoted(structured)
+    elif isinstance(content, str):
+        text = b'"content":[{"type":"text","text":%b}]' % to_json(content)
+    else:
+        text = b'"content":' + encode(
+            [wire.block_to_wire(each, revision) for each in content or ()]
+        )
     if structured is not None and revision.structured_output != "none":
         if revision.structured_output == "object" and not value.is_object:
             structured = b'{"result":' + structured + b"}"  # TOOL-11
@@ -115,6 +121,13 @@ def _tool(value: Rendered, revision: Revision) -> _Encoded:
     if value.is_error:
         text += b',"isError":true'
     return text, value.meta, None, None, _COMPLETE
+
+
+def _quoted(json_text: bytes) -> bytes:
+    """JSON text as a JSON string; a text that is one already stands for itself."""
+    if b'"' not in json_text:
+        return b'"%b"' % json_text  # numbers, literals and lists of them need no escapes
+    return json_text if json_text[0] == 34 else to_json(json_text.decode())
 
 
 def _page(value: Page, revision: Revision) -> _Encoded:

@@ -150,7 +150,8 @@ class Registry:
         self._version = 0
         """Counts the changes: what was prepared before one is of no use after it."""
         self._pages: dict[tuple[int, Listing, str | None, int | None], Page] = {}
-        self._advertised: tuple[int, frozenset[Capability]] = (-1, frozenset())
+        self.advertised: frozenset[Capability] = frozenset()
+        """The capabilities that the entries give the server."""
         self._changing = threading.RLock()
 
     # --- changing ---------------------------------------------------------------------------------
@@ -171,6 +172,7 @@ class Registry:
                 )
             item.number = self._version
             setattr(self, _TABLES[listing], {**table, item.key: item})
+            self.advertised |= _advertised_by([item])
             self._forget()
         self.on_change(_KINDS[listing])
 
@@ -178,6 +180,7 @@ class Registry:
         """Offer the entries of a provider."""
         with self._changing:
             self.providers = (*self.providers, provider)
+            self.advertised |= _kinds_of(provider)
             self._forget()
         provider.on_change(self._provider_changed)
         for kind in _kinds_of(provider):
@@ -199,6 +202,8 @@ class Registry:
                 if key in table:
                     rest = {each: table[each] for each in table if each != key}
                     setattr(self, _TABLES[listing], rest)
+                    entries = [each for one in _LISTINGS for each in self.table(one).values()]
+                    self.advertised = _advertised_by(entries, self.providers)
                     self._forget()
                     break
             else:
@@ -215,18 +220,6 @@ class Registry:
     def table(self, listing: Listing) -> Mapping[str, Any]:
         """Return the registered entries of a list by their keys."""
         found: Mapping[str, Any] = getattr(self, _TABLES[listing])
-        return found
-
-    @property
-    def advertised(self) -> frozenset[Capability]:
-        """The capabilities that the entries give the server."""
-        prepared, found = self._advertised
-        version = self._version
-        if prepared != version:
-            entries = [each for listing in _LISTINGS for each in self.table(listing).values()]
-            provided: list[ListKind] = [kind for each in self.providers for kind in _kinds_of(each)]
-            found = _advertised_by(entries, provided)
-            self._advertised = version, found
         return found
 
     def tool(self, name: str) -> Tool | None:
@@ -328,10 +321,8 @@ class View:
     @property
     def advertised(self) -> frozenset[Capability]:
         """The capabilities that the visible entries give the server."""
-        registry = self._registry
         entries = [each for listing in _LISTINGS for each in self._visible(listing)]
-        provided: list[ListKind] = [kind for each in registry.providers for kind in _kinds_of(each)]
-        return _advertised_by(entries, provided)
+        return _advertised_by(entries, self._registry.providers)
 
     def _visible(self, listing: Listing) -> list[Any]:
         return [each for each in self._registry.table(listing).values() if self._shows(each)]
@@ -392,8 +383,10 @@ def _key(entry: Entry) -> str:
     return entry.key
 
 
-def _advertised_by(entries: Iterable[Any], provided: Iterable[ListKind]) -> frozenset[Capability]:
-    found: set[Capability] = set(provided)
+def _advertised_by(
+    entries: Iterable[Any], providers: Iterable[Provider] = ()
+) -> frozenset[Capability]:
+    found: set[Capability] = {kind for each in providers for kind in _kinds_of(each)}
     for each in entries:
         found.add(_KINDS[_listing_of(each)])
         if isinstance(each, (ResourceTemplate, Prompt)) and each.has_completions:

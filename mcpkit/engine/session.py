@@ -263,11 +263,14 @@ class Session:
 
     def take(self, message: Any, origin: Origin | None = None) -> None:
         """Take one message that was parsed already, and what it arrived in; see `receive`."""
-        events = self._connection.take(message, origin)
-        if len(events) == 1 and type(events[0]) is Request:
-            self._serve(events[0])
+        if type(message) is not dict:
+            self._handle(self._connection.take(message, origin), origin)
+            return
+        event = self._connection.take_one(cast("dict[str, Any]", message), origin)
+        if type(event) is Request:
+            self._serve(event)
         else:
-            self._handle(events, origin)
+            self._handle((event,), origin)
 
     def forget_channel(self) -> None:
         """Send nothing any more: it is given up, and so is what its messages would go to."""
