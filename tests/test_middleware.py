@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, MCPKit, ToolError
+from mcpkit import CallNext, Context, MCPKit, RegistrationError, ToolError
 from mcpkit.engine.entries import Entry
-from mcpkit.engine.middleware import Next
 from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.protocol.connection import Request
 from mcpkit.protocol.revisions import REVISIONS
@@ -53,11 +52,11 @@ async def test_every_operation_goes_through_it(version: str) -> None:
     app = an_app()
     seen: list[str] = []
 
-    async def note(ctx: Context, go_on: Next) -> Any:
+    async def note(ctx: Context, call_next: CallNext) -> Any:
         seen.append(ctx.method)
-        return await go_on()
+        return await call_next()
 
-    app.server.middleware.append(note)
+    app.middleware(note)
     async with AsyncTestClient(app, revision=version) as client:
         assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
         assert (await client.call_tool("shout", {"text": "a"})).text == "A"
@@ -79,18 +78,17 @@ async def test_the_first_is_outermost(version: str) -> None:
     order: list[str] = []
 
     def named(name: str) -> Any:
-        async def around(ctx: Context, go_on: Next) -> Any:
+        async def around(ctx: Context, call_next: CallNext) -> Any:
             order.append(f"{name} before")
             try:
-                return await go_on()
+                return await call_next()
             finally:
                 order.append(f"{name} after")
 
         return around
 
-    async with AsyncTestClient(an_app(), revision=version):
-        pass
-    app.server.middleware += [named("outer"), named("inner")]
+    app.middleware(named("outer"))
+    app.middleware(named("inner"))
     async with AsyncTestClient(app, revision=version) as client:
         order.clear()
         await client.call_tool("add", {"a": 1, "b": 2})
@@ -100,12 +98,12 @@ async def test_the_first_is_outermost(version: str) -> None:
 async def test_it_may_refuse(version: str) -> None:
     app = an_app()
 
-    async def refuse(ctx: Context, go_on: Next) -> Any:
+    async def refuse(ctx: Context, call_next: CallNext) -> Any:
         if ctx.method == "tools/call":
             raise ProtocolError("Closed", code=-32050)
-        return await go_on()
+        return await call_next()
 
-    app.server.middleware.append(refuse)
+    app.middleware(refuse)
     async with AsyncTestClient(app, revision=version) as client:
         with pytest.raises(ProtocolError, match="Closed") as caught:
             await client.call_tool("add", {"a": 1, "b": 2})
@@ -118,17 +116,26 @@ async def test_it_sees_the_value_of_a_result(version: str) -> None:
     app = an_app()
     failures: list[bool] = []
 
-    async def look(ctx: Context, go_on: Next) -> Any:
-        value = await go_on()
+    async def look(ctx: Context, call_next: CallNext) -> Any:
+        value = await call_next()
         if ctx.method == "tools/call":
             failures.append(value.is_error)
         return value
 
-    app.server.middleware.append(look)
+    app.middleware(look)
     async with AsyncTestClient(app, revision=version) as client:
         await client.call_tool("add", {"a": 1, "b": 2})
         assert (await client.call_tool("fail")).is_error
     assert failures == [False, True]
+
+
+async def test_a_plain_function_is_refused_at_once(version: str) -> None:
+    def wrong(ctx: Context, call_next: CallNext) -> Any:
+        return call_next()
+
+    with pytest.raises(RegistrationError, match="is no async def"):
+        an_app().middleware(wrong)
+    assert version
 
 
 async def test_without_any_an_operation_is_called_as_it_is(version: str) -> None:
