@@ -1,4 +1,4 @@
-"""What has changed, and who wants to know: from those who change something to the sessions.
+"""The bus on which changes of lists and resources are announced to sessions.
 
 Changes are announced from any thread, while sessions come and go on an event loop.
 """
@@ -15,7 +15,7 @@ __all__ = ["Changes", "Listener"]
 
 
 class Listener(Protocol):
-    """Whoever passes changes on to clients."""
+    """A listener, which passes changes on to clients."""
 
     def list_changed(self, kind: ListKind) -> None:
         """A list has changed. From any thread."""

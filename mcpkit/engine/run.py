@@ -47,7 +47,7 @@ GIVEN_UP: Final = object()
 """The outcome of a run that nobody waits for any more."""
 
 Outcome: TypeAlias = Any
-"""What an operation returned, `InputRequired`, a `Failure`, or `GIVEN_UP`."""
+"""The value that an operation returned, `InputRequired`, a `Failure`, or `GIVEN_UP`."""
 
 
 class Run:
@@ -80,7 +80,7 @@ class Run:
         self.last_progress: float | None = None
         self.session = session
         self.asker: Asker | None = None
-        """How the run asks its client; None as long as it asked nothing."""
+        """The way in which the run asks its client; None as long as it asked nothing."""
 
     # --- to the end -------------------------------------------------------------------------------
 
