@@ -10,34 +10,47 @@ import time
 from pathlib import Path
 
 from benchmarks import contenders
+from benchmarks.budgets import Judgement, judge_all, summary
 from benchmarks.cases import QUICK, STDIO_CASES, Bench, Effort
 from benchmarks.http_cases import HTTP_CASES
-from benchmarks.measure import Comparison, table, verdict
+from benchmarks.kinds import KIND_CASES, KINDS
+from benchmarks.measure import Comparison, table
 from benchmarks.peers import DEFAULT_DIRECTORY
 
-CASES = STDIO_CASES | HTTP_CASES
+CASES = STDIO_CASES | HTTP_CASES | KIND_CASES
+GROUPS = {"kinds": list(KIND_CASES)}
+"""Names that stand for several cases."""
+
 # These have no budget and take a while.
 QUICK_CASES = [name for name in CASES if name not in ("modern", "http-progress")]
 
 
 def main() -> int:
-    """Run the chosen benchmarks and print them; the exit status does not judge them."""
+    """Run the chosen benchmarks and print them; the exit status judges them if it is asked to."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=list(CASES))
+    parser.add_argument("--only", nargs="+", choices=[*CASES, *GROUPS])
+    parser.add_argument(
+        "--kinds", nargs="+", choices=list(KINDS), help="which kinds of calls, where several are"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="fewer rounds and calls, and only what has a budget"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every round's figures")
     parser.add_argument("--peers", type=Path, metavar="DIR", default=DEFAULT_DIRECTORY)
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with status 1 if a budget is missed"
+    )
     options = parser.parse_args()
 
     found = contenders.find(options.peers.resolve())
     client_cpu, server_cpu = _pin()
-    bench = Bench(found, QUICK if options.quick else Effort(), client_cpu, server_cpu)
+    effort = QUICK if options.quick else Effort()
+    kinds = None if options.kinds is None else tuple(options.kinds)
+    bench = Bench(found, effort, client_cpu, server_cpu, kinds)
     pinned = (
         "not pinned (latencies depend on where processes happen to run)"
         if client_cpu is None
-        else f"all on CPU {client_cpu}, servers with 32 connections on CPU {server_cpu}"
+        else f"all on CPU {client_cpu}, servers with many connections on CPU {server_cpu}"
     )
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {pinned}{_load()}"
     print(machine + (", quick run" if options.quick else ""))
@@ -46,18 +59,25 @@ def main() -> int:
     started = time.perf_counter()
     bench.warm_up()
     comparisons: dict[str, list[Comparison]] = {}
-    for name in options.only or (QUICK_CASES if options.quick else CASES):
+    for name in _cases(options.only, options.quick):
         comparisons[name] = CASES[name](bench)
         for comparison in comparisons[name]:
             print("\n" + table(comparison), flush=True)
-    print(f"\nbudgets, in {time.perf_counter() - started:.0f} s")
-    for comparison in (c for group in comparisons.values() for c in group if c.budgets):
-        print(f"  {comparison.title}")
-        for budget in comparison.budgets:
-            print(f"    {verdict(comparison, budget)[0]}")
+    judgements = judge_all(each for group in comparisons.values() for each in group)
+    print(f"\nbudgets, in {time.perf_counter() - started:.0f} s\n{summary(judgements)}")
     if options.json:
-        options.json.write_text(json.dumps(_report(machine, found, comparisons), indent=1))
-    return 0
+        options.json.write_text(
+            json.dumps(_report(machine, found, comparisons, judgements), indent=1)
+        )
+    missed = any(each.finding.reached is False for each in judgements)
+    return 1 if options.strict and missed else 0
+
+
+def _cases(only: list[str] | None, quick: bool) -> list[str]:
+    """The cases to run, each once."""
+    if only is None:
+        return QUICK_CASES if quick else list(CASES)
+    return list(dict.fromkeys(case for name in only for case in GROUPS.get(name, [name])))
 
 
 def _pin() -> tuple[int, int] | tuple[None, None]:
@@ -90,6 +110,7 @@ def _report(
     machine: str,
     found: dict[str, contenders.Contender],
     comparisons: dict[str, list[Comparison]],
+    judgements: list[Judgement],
 ) -> dict[str, object]:
     return {
         "machine": machine,
@@ -101,15 +122,20 @@ def _report(
                     "unit": comparison.unit,
                     "rounds": {c: s.rounds for c, s in comparison.series.items()},
                     "absent": comparison.absent,
-                    "budgets": [
-                        dict(zip(("text", "reached"), verdict(comparison, budget), strict=True))
-                        for budget in comparison.budgets
-                    ],
                 }
                 for comparison in group
             ]
             for name, group in comparisons.items()
         },
+        "budgets": [
+            {
+                "figure": each.budget.figure,
+                "promise": each.promise,
+                "found": each.finding.found,
+                "verdict": each.finding.verdict,
+            }
+            for each in judgements
+        ],
     }
 
 

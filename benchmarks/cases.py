@@ -1,4 +1,4 @@
-"""The benchmarks: what each one does to a contender in a round, and the budgets on its figures."""
+"""The benchmarks: what each one does to a contender in a round."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
+from benchmarks import budgets
 from benchmarks.client import IN_FLIGHT, LEGACY, MODERN, Process, StdioServer
 from benchmarks.contenders import Contender, environment
 from benchmarks.entrants import failures_drop_out, labels_of, missing, present
@@ -20,7 +21,6 @@ from benchmarks.measure import (
     LOWLEVEL,
     MCPKIT,
     OFFICIAL,
-    Budget,
     Comparison,
     Dropout,
     Unit,
@@ -28,8 +28,8 @@ from benchmarks.measure import (
 )
 from benchmarks.peers import ROOT
 
-_PYDANTIC, _PYDANTIC_USED, _MCPKIT_NAME = "pydantic", "pydantic used", "mcpkit, its name"
-_TYPER = "typer"
+_PYDANTIC, _TYPER = budgets.PYDANTIC, budgets.TYPER
+_PYDANTIC_USED, _MCPKIT_NAME = "pydantic used", "mcpkit, its name"
 _DIRECT = "mcpkit direct"
 _TOOLS = 500
 _MAXIMUM_CALLS = 40_000
@@ -37,7 +37,11 @@ _MAXIMUM_CALLS = 40_000
 
 @dataclass(frozen=True)
 class Effort:
-    """How much to measure: rounds of calls, of spawns and of large servers, and a round's size."""
+    """How much to measure: rounds of calls, of spawns and of large servers, and a round's size.
+
+    With how many connections `def` handlers are called over HTTP, beside the 32 of every kind, is
+    in `thread_connections`.
+    """
 
     rounds: int = 9
     spawn_rounds: int = 7
@@ -48,6 +52,7 @@ class Effort:
     http_rounds: int = 15
     http_seconds: float = 0.15
     memory_rounds: int = 3
+    thread_connections: tuple[int, ...] = (1, 64)
 
     def calls(self, rate: float) -> int:
         """Calls for a pipelined round at this rate: whole windows, not too few, not too many."""
@@ -69,6 +74,7 @@ QUICK = Effort(
     http_rounds=5,
     http_seconds=0.1,
     memory_rounds=1,
+    thread_connections=(),
 )
 
 
@@ -77,19 +83,21 @@ class Bench:
     """A run: its contenders and its effort. Each public method is one benchmark, as tables.
 
     This process and its children are kept on `client_cpu`, unless it is None. `server_cpu` is
-    another one, or the same if there is no other.
+    another one, or the same if there is no other. `kinds` are the kinds of calls that take part,
+    where several do; None: all.
     """
 
     contenders: dict[str, Contender]
     effort: Effort
     client_cpu: int | None = None
     server_cpu: int | None = None
+    kinds: tuple[str, ...] | None = None
 
     def warm_up(self) -> None:
         """Start every server once, so that all that follows finds its files compiled and cached."""
         for name in present(self.contenders, missing(self.contenders)):
             with suppress(Dropout):
-                _open(self.contenders[name].cold_start()).close()
+                open_stdio(self.contenders[name].cold_start()).close()
 
     def imports(self) -> list[Comparison]:
         """Import time, by the clock of a fresh interpreter around the statement."""
@@ -117,7 +125,7 @@ class Bench:
                 {target: statement for target, (_, statement, _) in targets.items()},
                 figures.get("import", {}),
                 absent,
-                (Budget(MCPKIT, _PYDANTIC, 1.3, plus=0.025),),
+                budgets.IMPORT,
                 references=(_PYDANTIC,),
             )
         ]
@@ -141,7 +149,7 @@ class Bench:
                 {_TYPER: "import typer", MCPKIT: "mcpkit --help"},
                 figures.get("help", {}),
                 {},
-                (Budget(MCPKIT, _TYPER, 2.5),),
+                budgets.HELP,
                 references=(_TYPER,),
             )
         ]
@@ -157,7 +165,7 @@ class Bench:
         absent = missing({**self.contenders, _DIRECT: self.contenders[MCPKIT]})
 
         def measure(name: str, number: int) -> dict[str, float]:
-            server = _open(commands[name])
+            server = open_stdio(commands[name])
             server.close()
             return {"start": server.started_s}
 
@@ -169,29 +177,19 @@ class Bench:
                 labels,
                 figures.get("start", {}),
                 absent,
-                (Budget(MCPKIT, OFFICIAL, 0.45),),
+                budgets.START,
             )
         ]
 
     def stdio(self) -> list[Comparison]:
         """Sequential and pipelined calls on the newest handshake revision."""
-        return self._stdio(
-            LEGACY,
-            (Budget(MCPKIT, BARE, 1.5),),
-            (
-                Budget(MCPKIT, OFFICIAL, 20, at_least=True),
-                Budget(MCPKIT, LOWLEVEL, 20, at_least=True),
-                Budget(MCPKIT, BARE, 0.25, at_least=True),
-            ),
-        )
+        return self._stdio(LEGACY)
 
     def stdio_modern(self) -> list[Comparison]:
         """The same on 2026-07-28: no handshake, the envelope in every request."""
-        return self._stdio(MODERN, (), ())
+        return self._stdio(MODERN)
 
-    def _stdio(
-        self, revision: str, sequential: tuple[Budget, ...], pipelined: tuple[Budget, ...]
-    ) -> list[Comparison]:
+    def _stdio(self, revision: str) -> list[Comparison]:
         contenders = self.contenders | {
             LOWLEVEL: self.contenders[OFFICIAL].low_level(),
             CONTROL: self.contenders[BARE].control(),
@@ -202,7 +200,7 @@ class Bench:
             servers: dict[str, StdioServer] = {}
             for name in present(contenders, absent):
                 try:
-                    servers[name] = _open(contenders[name].program("add"), revision)
+                    servers[name] = open_stdio(contenders[name].program("add"), revision)
                 except Dropout as reason:
                     absent[name] = str(reason)
                 else:
@@ -231,7 +229,7 @@ class Bench:
                 labels,
                 one.get("latency", {}),
                 absent,
-                sequential,
+                budgets.stdio(revision, 1),
             ),
             Comparison(
                 f"stdio, {revision}: pipelined tools/call ({IN_FLIGHT} in flight)",
@@ -239,7 +237,7 @@ class Bench:
                 labels,
                 many.get("rate", {}),
                 absent,
-                pipelined,
+                budgets.stdio(revision, IN_FLIGHT),
             ),
         ]
 
@@ -322,28 +320,27 @@ class Bench:
         labels, absent = labels_of(contenders), missing(contenders)
 
         def measure(name: str, number: int) -> dict[str, float]:
-            server = _open(contenders[name].program("500"))
+            server = open_stdio(contenders[name].program("500"))
             with ExitStack() as stack, failures_drop_out():
                 stack.callback(server.close)
                 return _measure_many_tools(server)
 
         running = present(contenders, absent)
         figures = interleave(running, self.effort.registry_rounds, measure, absent)
-        at_first, later = Budget(MCPKIT, OFFICIAL, 0.5), Budget(MCPKIT, OFFICIAL, 0.05)
-        tables: tuple[tuple[str, str, Unit, tuple[Budget, ...]], ...] = (
-            ("both", "registration plus first tools/list", "s", (at_first,)),
-            ("registering", "of that, registration (inside the server)", "s", ()),
-            ("listing", "of that, first tools/list (at the client)", "s", ()),
-            ("later", "later tools/list (median of 10)", "s", (later,)),
-            ("calling", "first tools/call", "s", ()),
-            ("whole", "spawn to initialize answered, plus first tools/list", "s", ()),
-            ("size", "length of the tools/list answer", "bytes", ()),
+        tables: tuple[tuple[str, str, Unit, str], ...] = (
+            ("both", "registration plus first tools/list", "s", budgets.FIRST_LIST),
+            ("registering", "of that, registration (inside the server)", "s", ""),
+            ("listing", "of that, first tools/list (at the client)", "s", ""),
+            ("later", "later tools/list (median of 10)", "s", budgets.LATER_LIST),
+            ("calling", "first tools/call", "s", ""),
+            ("whole", "spawn to initialize answered, plus first tools/list", "s", ""),
+            ("size", "length of the tools/list answer", "bytes", ""),
         )
         return [
             Comparison(
-                f"{_TOOLS} tools: {title}", unit, labels, figures.get(figure, {}), absent, budgets
+                f"{_TOOLS} tools: {title}", unit, labels, figures.get(key, {}), absent, figure
             )
-            for figure, title, unit, budgets in tables
+            for key, title, unit, figure in tables
         ]
 
 
@@ -384,7 +381,12 @@ def _order(worker: Process, calls: int, concurrency: int) -> dict[str, float]:
     return report
 
 
-def _open(command: list[str], revision: str = LEGACY) -> StdioServer:
+def open_stdio(command: list[str], revision: str = LEGACY) -> StdioServer:
+    """A server on stdio that speaks a revision.
+
+    Raises:
+        Dropout: If it does not.
+    """
     with failures_drop_out():
         return StdioServer(
             command, environment=environment(), directory=str(ROOT), revision=revision

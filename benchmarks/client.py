@@ -13,8 +13,9 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Container, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 LEGACY = "2025-11-25"
@@ -26,12 +27,48 @@ ENVELOPE = {
 }
 IN_FLIGHT = 64
 
-ADD = {"name": "add", "arguments": {"a": 17, "b": 25}}
 PATIENCE_S = 30.0
 
 _SUM = 42
 _FIRST_ID = 1_000_000  # ids of one width make requests of one length
 _READ_SIZE = 1 << 16  # a larger buffer costs 10 µs: the allocator returns it to the system
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request that is made again and again.
+
+    Args:
+        method: Of the request.
+        params: Without the envelope of the modern revision.
+        is_right: Judges a result.
+    """
+
+    method: str
+    params: Mapping[str, Any]
+    is_right: Callable[[Any], bool]
+
+    @property
+    def name(self) -> str:
+        """What an HTTP header repeats of it on the modern revision; empty if none does."""
+        name: str = self.params.get("name", self.params.get("uri", ""))
+        return name
+
+
+def adding(tool: str) -> Call:
+    """The call of a tool that adds 17 and 25."""
+    return Call("tools/call", {"name": tool, "arguments": {"a": 17, "b": 25}}, _is_sum)
+
+
+def _is_sum(result: Any) -> bool:
+    return (
+        result.get("structuredContent") in ({"result": _SUM}, _SUM)
+        and result["content"][0]["text"] == str(_SUM)
+        and not result.get("isError", False)
+    )
+
+
+ADD = adding("add")
 
 
 class ServerFailed(Exception):
@@ -160,20 +197,14 @@ class Process:
         self._errors.close()
 
 
-def check_sum(server: Process, line: bytes, due: Container[int]) -> int:
-    """The id of an answer to `add`.
+def check_answer(server: Process, line: bytes, due: Container[int], call: Call) -> int:
+    """The id of an answer to a call.
 
     Raises:
         ServerFailed: If the answer is wrong, or to none of the requests in `due`.
     """
     answer = json.loads(line)
-    result = answer.get("result", {})
-    if (
-        answer.get("id") not in due
-        or result.get("structuredContent") not in ({"result": _SUM}, _SUM)
-        or result["content"][0]["text"] != str(_SUM)
-        or result.get("isError", False)
-    ):
+    if answer.get("id") not in due or not call.is_right(answer.get("result", {})):
         raise server.failed(f"answered {line[:200]!r}")
     request_id: int = answer["id"]
     return request_id
@@ -246,13 +277,13 @@ class StdioServer(Process):
             raise self.failed(f"answered {method} with {data[:200]!r}")
         return seconds, answer["result"], len(data)
 
-    def sequential(self, calls: int) -> list[float]:
-        """Call `add` again and again, each after the answer to the one before.
+    def sequential(self, calls: int, call: Call = ADD) -> list[float]:
+        """Make a call again and again, each after the answer to the one before.
 
         Returns:
             The latency of every call, in seconds.
         """
-        first_id, requests, width = self._prepare(calls)
+        first_id, requests, width = self._prepare(calls, call)
         stdin, stdout, clock = self.stdin, self.stdout, time.perf_counter_ns
         latencies: list[int] = []
         answers: list[bytes] = []
@@ -269,16 +300,16 @@ class StdioServer(Process):
                     data += more
                 latencies.append(clock() - started)
                 answers.append(data)
-        self._check(b"".join(answers), first_id, calls)
+        self._check(b"".join(answers), first_id, calls, call)
         return [latency / 1e9 for latency in latencies]
 
-    def pipelined(self, calls: int) -> float:
-        """Call `add`, keeping `IN_FLIGHT` calls unanswered; a chunk of answers is replaced at once.
+    def pipelined(self, calls: int, call: Call = ADD) -> float:
+        """Keep `IN_FLIGHT` calls unanswered; a chunk of answers is replaced at once.
 
         Returns:
             Calls per second.
         """
-        first_id, requests, width = self._prepare(calls)
+        first_id, requests, width = self._prepare(calls, call)
         stdout = self.stdout
         chunks: list[bytes] = []
         answered = 0
@@ -297,26 +328,25 @@ class StdioServer(Process):
                     self.write(requests[sent * width : upto * width])
                     sent = upto
             elapsed = time.perf_counter() - started
-        self._check(b"".join(chunks), first_id, calls)
+        self._check(b"".join(chunks), first_id, calls, call)
         return calls / elapsed
 
-    def _prepare(self, calls: int) -> tuple[int, memoryview, int]:
+    def _prepare(self, calls: int, call: Call) -> tuple[int, memoryview, int]:
         """The first id, all requests in one block, and the length of each."""
         first_id = self._next_id + 1
         self._next_id += calls
-        before, after = request(first_id, "tools/call", ADD, revision=self.revision).split(
-            str(first_id).encode()
-        )
+        first = request(first_id, call.method, call.params, revision=self.revision)
+        before, after = first.split(str(first_id).encode())
         block = b"".join(
             b"%b%d%b" % (before, request_id, after)
             for request_id in range(first_id, first_id + calls)
         )
         return first_id, memoryview(block), len(block) // calls
 
-    def _check(self, data: bytes, first_id: int, calls: int) -> None:
+    def _check(self, data: bytes, first_id: int, calls: int, call: Call) -> None:
         """Every request has its answer, and every answer is right."""
         due = set(range(first_id, first_id + calls))
         for line in data.splitlines():
-            due.remove(check_sum(self, line, due))
+            due.remove(check_answer(self, line, due, call))
         if due:
             raise self.failed(f"left {len(due)} of {calls} calls unanswered")

@@ -10,11 +10,12 @@ import os
 import platform
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from importlib.util import find_spec
 from pathlib import Path
 
+from benchmarks import budgets
 from benchmarks.cases import Bench
 from benchmarks.client import LEGACY, MODERN
 from benchmarks.contenders import Contender, environment
@@ -28,8 +29,6 @@ from benchmarks.measure import (
     MCPKIT,
     OFFICIAL,
     UVLOOP,
-    Budget,
-    Ceiling,
     Comparison,
     Dropout,
     Series,
@@ -42,7 +41,6 @@ _WARM_UP_SESSIONS = 400
 _IDLE_SESSIONS = {BARE: 5000, MCPKIT: 5000, OFFICIAL: 1000, FASTMCP: 500}
 _ABANDONED_SESSIONS = 10_000
 _BUSY = 0.9
-_NOISE_BYTES = 10  # per session; a hundred kilobytes, or 25 pages, over all of them
 
 
 def handshake(bench: Bench) -> list[Comparison]:
@@ -61,18 +59,14 @@ def _rates(bench: Bench, revision: str) -> list[Comparison]:
         UVLOOP: bench.contenders[OFFICIAL].on_uvloop(),
         CONTROL: bench.contenders[BARE].control(),
     }
-    budgets = (
-        Budget(MCPKIT, BARE, 0.7, at_least=True),
-        Budget(MCPKIT, OFFICIAL, 6, at_least=True),
-        Budget(MCPKIT, LOWLEVEL, 6, at_least=True),
-    )
     labels, absent = _labels(contenders), missing(contenders)
     comparisons: list[Comparison] = []
     with ExitStack() as stack:
-        servers = _start(bench, stack, contenders, ("json",), revision, absent)
+        servers = _start(stack, contenders, ("json",), revision, absent)
         for connections, many in _CONNECTIONS.items():
             title = f"HTTP, {revision}, {many}"
-            figures = _measure_rate(bench, servers, connections, absent)
+            loads = _load(servers, connections, absent)
+            figures = measure_rates(bench, loads, connections, absent)
             rate, cpu = figures.get("rate", {}), figures.get("cpu", {})
             cpu_title = f"{title}: processor time of the server per call"
             comparisons += [
@@ -82,17 +76,19 @@ def _rates(bench: Bench, revision: str) -> list[Comparison]:
                     labels,
                     rate,
                     absent,
-                    budgets,
-                    doubt=_idleness(rate, cpu) if connections > 1 else "",
+                    budgets.http(revision, connections),
+                    doubt=idleness(rate, cpu) if connections > 1 else "",
                 ),
                 Comparison(cpu_title, "s", labels, cpu, absent),
             ]
     return comparisons
 
 
-def _idleness(rate: Mapping[str, Series], cpu: Mapping[str, Series]) -> str:
+def idleness(
+    rate: Mapping[str, Series], cpu: Mapping[str, Series], judged: Sequence[str] = (BARE, MCPKIT)
+) -> str:
     """What to hold against rates at which a server that is judged was not busy all the time."""
-    for name in (BARE, MCPKIT):
+    for name in judged:
         if name in rate and name in cpu:
             busy = statistics.median(
                 calls * seconds
@@ -105,17 +101,17 @@ def _idleness(rate: Mapping[str, Series], cpu: Mapping[str, Series]) -> str:
     return ""
 
 
-def _measure_rate(
-    bench: Bench, servers: Mapping[str, HttpServer], connections: int, absent: dict[str, str]
+def measure_rates(
+    bench: Bench, loads: Mapping[str, Load], connections: int, absent: dict[str, str]
 ) -> dict[str, dict[str, Series]]:
+    """Calls per second, and the processor time of the server per call, as "rate" and "cpu"."""
     rates: dict[str, float] = {}
     # One connection has client and server take turns: on two CPUs, half of the time would be spent
     # on waking the other one.
     cpu = bench.client_cpu if connections == 1 else bench.server_cpu
-    loads = _load(servers, connections, absent)
     if cpu is not None:
-        for server in servers.values():
-            server.move_to(cpu)
+        for load in loads.values():
+            load.server.move_to(cpu)
 
     def measure(name: str, number: int) -> dict[str, float]:
         with failures_drop_out():
@@ -137,7 +133,7 @@ def _stream_progress(bench: Bench, revision: str) -> Comparison:
     labels, absent = _labels(contenders), missing(contenders)
     rates: dict[str, float] = {}
     with ExitStack() as stack:
-        servers = _start(bench, stack, contenders, (), revision, absent)
+        servers = _start(stack, contenders, (), revision, absent)
         loads = _load(servers, 1, absent)
 
         def measure(name: str, number: int) -> dict[str, float]:
@@ -171,7 +167,7 @@ def _idle_sessions(bench: Bench) -> Comparison:
         sessions = _IDLE_SESSIONS[name]
         with (
             failures_drop_out(),
-            closing(_serve(bench, contenders[name], "json", "memory")) as server,
+            closing(_serve(contenders[name], "json", "memory")) as server,
         ):
             server.open_sessions(_WARM_UP_SESSIONS)
             before, _ = server.memory_used()
@@ -190,7 +186,7 @@ def _idle_sessions(bench: Bench) -> Comparison:
         },
         figures.get("bytes", {}),
         absent,
-        (Ceiling(MCPKIT, 200),),
+        budgets.IDLE_SESSION,
         references=(OFFICIAL,),
     )
 
@@ -206,8 +202,8 @@ def _abandoned_sessions(bench: Bench) -> list[Comparison]:
         Load(server, 1).calls(_ABANDONED_SESSIONS)
 
     variants: dict[str, tuple[str, Callable[[HttpServer], None]]] = {
-        "opened": ("left after initialize", opened),
-        "called": ("left after a call", called),
+        budgets.OPENED: ("left after initialize", opened),
+        budgets.CALLED: ("left after a call", called),
         "control": ("as many calls in one session (control)", control),
     }
     absent = {
@@ -220,7 +216,7 @@ def _abandoned_sessions(bench: Bench) -> list[Comparison]:
     def measure(name: str, number: int) -> dict[str, float]:
         _, leave = variants[name]
         mcpkit = bench.contenders[MCPKIT]
-        with failures_drop_out(), closing(_serve(bench, mcpkit, "memory")) as server:
+        with failures_drop_out(), closing(_serve(mcpkit, "memory")) as server:
             leave(server)
             before, blocks_before = server.memory_used()
             leave(server)
@@ -241,7 +237,7 @@ def _abandoned_sessions(bench: Bench) -> list[Comparison]:
             labels,
             figures.get("bytes", {}),
             absent,
-            (Ceiling("opened", _NOISE_BYTES), Ceiling("called", _NOISE_BYTES)),
+            budgets.ABANDONED_SESSION,
             references=(),
         ),
         Comparison(
@@ -263,7 +259,6 @@ def _labels(contenders: Mapping[str, Contender]) -> dict[str, str]:
 
 
 def _start(
-    bench: Bench,
     stack: ExitStack,
     contenders: Mapping[str, Contender],
     switches: tuple[str, ...],
@@ -277,7 +272,7 @@ def _start(
         try:
             with failures_drop_out():
                 modules = _faster_uvicorn(stack, contender) if name == UVLOOP else ""
-                servers[name] = _serve(bench, contender, *switches, revision=revision, path=modules)
+                servers[name] = _serve(contender, *switches, revision=revision, path=modules)
         except Dropout as reason:
             absent[name] = str(reason)
         else:
@@ -300,17 +295,17 @@ def _faster_uvicorn(stack: ExitStack, contender: Contender) -> str:
 
 
 def _serve(
-    bench: Bench, contender: Contender, *switches: str, revision: str = LEGACY, path: str = ""
+    contender: Contender, *switches: str, revision: str = LEGACY, path: str = ""
 ) -> HttpServer:
+    return serve(contender.http(*switches), revision, path)
+
+
+def serve(command: list[str], revision: str = LEGACY, path: str = "") -> HttpServer:
+    """A server on a port, with a directory more to import from if there is one."""
     variables = environment()
     if path:
         variables["PYTHONPATH"] += os.pathsep + path
-    return HttpServer(
-        contender.http(*switches),
-        environment=variables,
-        directory=str(ROOT),
-        revision=revision,
-    )
+    return HttpServer(command, environment=variables, directory=str(ROOT), revision=revision)
 
 
 def _load(

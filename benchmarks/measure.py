@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 Unit = Literal["s", "/s", "bytes", "blocks"]
 
@@ -38,38 +38,69 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Budget:
-    """A promise: the subject is at most (or at least) `factor` times the reference, plus `plus`."""
+class AtMost:
+    """A promise: the subject is at most `factor` times the reference, plus `plus`."""
 
     subject: str
     reference: str
     factor: float
     plus: float = 0.0
-    at_least: bool = False
 
-    def allowance(self, reference: Series) -> Series:
-        return Series(tuple(self.factor * value + self.plus for value in reference.rounds))
 
-    def reached(self, subject: Series, reference: Series) -> bool:
-        """Whether the median share of the allowance, over the rounds, keeps the promise."""
-        share = subject.over(self.allowance(reference)).median
-        return share >= 1 if self.at_least else share <= 1
+@dataclass(frozen=True)
+class AtLeast:
+    """A promise: the subject has at least `factor` times the speed of the reference.
+
+    The ratio of two rates is that of the speeds, the ratio of two times is its reciprocal.
+    """
+
+    subject: str
+    reference: str
+    factor: float
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """A promise without a reference: the subject is at most this, in the comparison's unit."""
+    """A promise without a reference: the subject is at most this."""
 
     subject: str
     most: float
+    unit: Unit
+
+
+Promise: TypeAlias = AtMost | AtLeast | Ceiling
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a run says of a promise.
+
+    Args:
+        found: The figure that is judged, with its range; or why there is none.
+        reached: Whether the promise is kept; None if that was not measured.
+        doubt: Why the figure should not be trusted, if there is a reason.
+    """
+
+    found: str
+    reached: bool | None = None
+    doubt: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """In a word or two."""
+        if self.reached is None:
+            return "not measured"
+        said = "reached" if self.reached else "missed"
+        return f"{said}, UNRELIABLE" if self.doubt else said
 
 
 @dataclass
 class Comparison:
-    """One figure for every contender, with the budgets that hang on it.
+    """One figure for every contender.
 
-    `absent` says, for a contender without figures, why there are none; `doubt`, if there is any,
-    why the figures should not be trusted.
+    `figure` is its name in the table of budgets, if there is a budget for it. `absent` says, for a
+    contender without figures, why there are none; `doubt`, if there is any, why the figures should
+    not be trusted.
     """
 
     title: str
@@ -77,7 +108,7 @@ class Comparison:
     labels: dict[str, str]
     series: dict[str, Series] = field(default_factory=dict[str, Series])
     absent: dict[str, str] = field(default_factory=dict[str, str])
-    budgets: tuple[Budget | Ceiling, ...] = ()
+    figure: str = ""
     references: tuple[str, ...] = (BARE, OFFICIAL)
     doubt: str = ""
 
@@ -155,54 +186,40 @@ def format_ratio(value: float) -> str:
     return f"{value:.3g}" if value < 99.95 else f"{value:,.0f}"
 
 
-def verdict(comparison: Comparison, budget: Budget | Ceiling) -> tuple[str, bool | None]:
-    """What to print about a budget, and whether it is reached (None: could not be measured)."""
-    if isinstance(budget, Ceiling):
-        return _verdict_without_reference(comparison, budget)
-    subject, reference = comparison.labels[budget.subject], comparison.labels[budget.reference]
-    promise = (
-        f"{subject} at {'least' if budget.at_least else 'most'} {budget.factor:g} × {reference}"
-        + (f" + {format_value(budget.plus, comparison.unit)}" if budget.plus else "")
+def judge(comparison: Comparison, promise: Promise) -> Finding:
+    """What the figures say of a promise."""
+    names = [promise.subject]
+    if not isinstance(promise, Ceiling):
+        names.append(promise.reference)
+    for name in names:
+        if name not in comparison.series:
+            why = comparison.absent.get(name, "not part of the run").partition(":")[0]
+            return Finding(f"{comparison.labels.get(name, name)} {why}")
+    mine = comparison.series[promise.subject]
+    if isinstance(promise, Ceiling):
+        median, low, high = (
+            format_value(value, comparison.unit) for value in (mine.median, mine.low, mine.high)
+        )
+        return Finding(f"{median} ({low} … {high})", mine.median <= promise.most, comparison.doubt)
+    theirs = comparison.series[promise.reference]
+    if isinstance(promise, AtLeast):
+        speed = theirs.over(mine) if comparison.unit == "s" else mine.over(theirs)
+        return Finding(_range(speed), speed.median >= promise.factor, comparison.doubt)
+    allowed = Series(tuple(promise.factor * value + promise.plus for value in theirs.rounds))
+    found = _range(mine.over(theirs))
+    if promise.plus:
+        found += f", {format_value(allowed.median, comparison.unit)} allowed"
+    return Finding(found, mine.over(allowed).median <= 1, comparison.doubt)
+
+
+def _range(ratio: Series) -> str:
+    return (
+        f"{format_ratio(ratio.median)} × ({format_ratio(ratio.low)} … {format_ratio(ratio.high)})"
     )
-    for contender in (budget.subject, budget.reference):
-        if contender not in comparison.series:
-            return f"{promise}: {_why_not_judged(comparison, contender)}", None
-    mine, theirs = comparison.series[budget.subject], comparison.series[budget.reference]
-    ratio = mine.over(theirs)
-    reached = budget.reached(mine, theirs)
-    line = (
-        f"{promise}: {format_ratio(ratio.median)} ×"
-        f" ({format_ratio(ratio.low)} … {format_ratio(ratio.high)})"
-    )
-    if budget.plus:
-        allowed = budget.allowance(theirs).median
-        line += f", {format_value(allowed, comparison.unit)} allowed"
-    line += f" → {'reached' if reached else 'MISSED'}"
-    if comparison.doubt:
-        line += f" (UNRELIABLE: {comparison.doubt})"
-    return line, reached
-
-
-def _verdict_without_reference(comparison: Comparison, budget: Ceiling) -> tuple[str, bool | None]:
-    most = format_value(budget.most, comparison.unit)
-    promise = f"{comparison.labels[budget.subject]} at most {most}"
-    series = comparison.series.get(budget.subject)
-    if series is None:
-        return f"{promise}: {_why_not_judged(comparison, budget.subject)}", None
-    median, low, high = (
-        format_value(value, comparison.unit) for value in (series.median, series.low, series.high)
-    )
-    reached = series.median <= budget.most
-    return f"{promise}: {median} ({low} … {high}) → {'reached' if reached else 'MISSED'}", reached
-
-
-def _why_not_judged(comparison: Comparison, contender: str) -> str:
-    why = comparison.absent.get(contender, "not measured").partition(":")[0]
-    return f"not judged, {comparison.labels[contender]} {why}"
 
 
 def table(comparison: Comparison) -> str:
-    """The comparison as text: one line per contender, then one per budget."""
+    """The comparison as text: one line per contender."""
     references = [name for name in comparison.references if name in comparison.series]
     rows = [["", "median", "low … high", *(f"× {comparison.labels[r]}" for r in references)]]
     for contender, label in comparison.labels.items():
@@ -220,18 +237,26 @@ def table(comparison: Comparison) -> str:
                 *(format_ratio(series.over(comparison.series[r]).median) for r in references),
             ]
         )
+    return "\n".join([comparison.title, *columns(rows)])
+
+
+def columns(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Rows as lines of aligned columns; a row that is shorter than the first is not aligned.
+
+    Args:
+        rows: Of cells.
+        left: How many columns are aligned to the left.
+    """
     full = [row for row in rows if len(row) == len(rows[0])]
     widths = [max(len(row[i]) for row in full) for i in range(len(rows[0]))]
     widths[0] = max(len(row[0]) for row in rows)
-    lines = [comparison.title]
+    lines: list[str] = []
     for row in rows:
+        cells = [row[0].ljust(widths[0]), *row[1:]]
         if len(row) == len(widths):
             cells = [
-                row[0].ljust(widths[0]),
-                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
+                cell.ljust(width) if place < left else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
             ]
-        else:
-            cells = [row[0].ljust(widths[0]), *row[1:]]
         lines.append("  " + "  ".join(cells).rstrip())
-    lines += ["  budget: " + verdict(comparison, budget)[0] for budget in comparison.budgets]
-    return "\n".join(lines)
+    return lines

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mcpkit.app import MCPKit, prompt, resource, tool
-    from mcpkit.asking.asks import Elicit, Root, Roots, Sample, SampleMessage, SampleResult
-    from mcpkit.asking.elicitation import Accepted, Choices, Declined, Dismissed, Elicitation
+    from mcpkit.asking.elicitation import Accepted, Declined, Dismissed, Elicit, Elicitation
+    from mcpkit.asking.forms import Choices
+    from mcpkit.asking.roots import Root, Roots
+    from mcpkit.asking.sampling import Sample, SampleMessage, SampleResult
     from mcpkit.client import Client
     from mcpkit.context import Context, SyncContext
     from mcpkit.errors import (
@@ -126,10 +128,18 @@ __all__ = [
 
 _HOMES = {
     "mcpkit.app": ["MCPKit", "prompt", "resource", "tool"],
-    "mcpkit.asking.asks": ["Elicit", "Root", "Roots", "Sample", "SampleMessage", "SampleResult"],
+    "mcpkit.asking.elicitation": [
+        "Accepted",
+        "Declined",
+        "Dismissed",
+        "Elicit",
+        "Elicitation",
+    ],
+    "mcpkit.asking.forms": ["Choices"],
+    "mcpkit.asking.roots": ["Root", "Roots"],
+    "mcpkit.asking.sampling": ["Sample", "SampleMessage", "SampleResult"],
     "mcpkit.client": ["Client"],
     "mcpkit.context": ["Context", "SyncContext"],
-    "mcpkit.asking.elicitation": ["Accepted", "Choices", "Declined", "Dismissed", "Elicitation"],
     "mcpkit.errors": [
         "AskError",
         "AskRefused",

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypeVar, Unpack
 
-from mcpkit.asking.asks import (
-    Ask,
-    Elicit,
-    ElicitUrl,
-    Root,
-    Roots,
+from mcpkit.asking.ask import Ask
+from mcpkit.asking.by_result import Step, typed
+from mcpkit.asking.elicitation import Elicit, Elicitation, ElicitUrl
+from mcpkit.asking.roots import Root, Roots
+from mcpkit.asking.sampling import (
     Sample,
     SampleMessage,
     SampleOptions,
@@ -28,9 +27,7 @@ from mcpkit.asking.asks import (
     json_instruction,
     read_json,
 )
-from mcpkit.asking.by_result import Replay, Step, typed
-from mcpkit.asking.elicitation import Elicitation
-from mcpkit.errors import InvalidAnswer
+from mcpkit.errors import InvalidAnswer, UrlElicitationRequired
 from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.wire import implementation_from_wire
@@ -49,23 +46,42 @@ ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 
 
 class Peer(Protocol):
-    """Whoever drives the request: what a context needs done."""
+    """The run of one request, as its context and its handler need it."""
 
-    def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification that belongs to a request. From any thread; may be dropped when the
-        client does not keep up, and is when the request is over."""
+    request: Request
+    """The request as the connection received it."""
+
+    state: Any
+    """The value that the app's lifespan yielded; None without one."""
+
+    cancelled: bool
+    """True once the client gave up. An async handler is stopped anyway; a thread has to look."""
+
+    last_progress: float | None
+    """The progress that was reported last; None before the first report."""
+
+    @property
+    def repeats(self) -> bool:
+        """True while the handler does again what it has done in an earlier round."""
         ...
 
-    def log_threshold(self, request: Request) -> int | None:
-        """The rank of the least log level the client wants with this request; None: nothing."""
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification that belongs to the request. From any thread.
+
+        It may be dropped when the client does not keep up, and is when the request is over.
+        """
         ...
 
-    async def drain(self, request: Request) -> None:
-        """Wait until the client has taken enough of what was sent with a request."""
+    def log_threshold(self) -> int | None:
+        """Return the rank of the least log level that the client wants; None: it wants nothing."""
         ...
 
-    def close_stream(self, request: Request, retry: float | None) -> None:
-        """Close the connection that a request's messages go to, where the client can come back for
+    async def drain(self) -> None:
+        """Wait until the client has taken enough of the messages sent with the request."""
+        ...
+
+    def close_stream(self, retry: float | None) -> None:
+        """Close the connection that the request's messages go to, if the client can come back for
         them. From any thread."""
         ...
 
@@ -81,28 +97,32 @@ class Peer(Protocol):
         """Run an async function on the event loop. From any thread."""
         ...
 
-    async def read_resource(self, uri: str, context: Context[Any]) -> Sequence[ResourceContents]:
+    async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
         """Read one of the server's own resources."""
         ...
 
-    async def ask(self, context: Context[Any], ask: Ask[Any]) -> Any:
+    async def ask(self, ask: Ask[Any]) -> Any:
         """Ask the client something and wait for the answer, in the way of its revision."""
         ...
 
-    async def gather(self, context: Context[Any], asks: Sequence[Ask[Any]]) -> list[Any]:
+    async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
         """Ask the client several things at once."""
         ...
 
-    async def begin_step(self, context: Context[Any], key: str) -> Step | None:
-        """A step of the call by its name; None where handlers do not run again."""
+    async def begin_step(self, key: str) -> Step | None:
+        """Begin a step of the call by its name; None if handlers do not run again."""
+        ...
+
+    async def open_page(self, error: UrlElicitationRequired) -> Exception:
+        """Have the user open the page that an error wants, if the client is not asked by errors.
+
+        Returns:
+            The exception to answer the request with.
+        """
         ...
 
     async def sample_with_tools(
-        self,
-        context: Context[Any],
-        sample: Sample,
-        functions: Sequence[Callable[..., Any]],
-        rounds: int,
+        self, sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int
     ) -> SampleResult:
         """Let the client's model call functions until it has an answer."""
         ...
@@ -111,7 +131,7 @@ class Peer(Protocol):
         """Call a function whenever this client says that its roots have changed."""
         ...
 
-    def handler_raised(self, request: Request, error: BaseException) -> None:
+    def handler_raised(self, error: BaseException) -> None:
         """Take note of the real exception behind a result or error that hides it."""
         ...
 
@@ -127,15 +147,14 @@ class Peer(Protocol):
 class Delivery:
     """Something was sent. Awaiting it waits until the client keeps up; not awaiting it is fine."""
 
-    __slots__ = ("peer", "request")
+    __slots__ = ("_peer",)
 
-    def __init__(self, peer: Peer | None, request: Request | None = None) -> None:
-        self.peer = peer
-        self.request = request
+    def __init__(self, peer: Peer | None) -> None:
+        self._peer = peer
 
     def __await__(self) -> Generator[Any, Any, None]:
-        if self.peer is not None and self.request is not None:
-            yield from self.peer.drain(self.request).__await__()
+        if self._peer is not None:
+            yield from self._peer.drain().__await__()
 
 
 _NOT_SENT: Final = Delivery(None)
@@ -184,24 +203,35 @@ class Client:
 class Facts(Generic[StateT]):
     """What async and sync handlers have in common."""
 
-    __slots__ = ("_last_progress", "peer", "request", "state")
-
-    request: Request
-    """The request as the connection received it."""
+    __slots__ = ("peer",)
 
     peer: Peer
-    """Who drives the request."""
+    """The run of the request; everything that is not told here goes through it."""
 
-    state: StateT
-    """What the app's lifespan yielded; None without one."""
-
-    def __init__(self, request: Request, peer: Peer, state: Any = None) -> None:
-        self.request = request
+    def __init__(self, peer: Peer) -> None:
         self.peer = peer
-        self._last_progress: float | None = None
-        self.state = state
 
     # --- facts ------------------------------------------------------------------------------------
+
+    @property
+    def request(self) -> Request:
+        """The request as the connection received it."""
+        return self.peer.request
+
+    @property
+    def state(self) -> StateT:
+        """The value that the app's lifespan yielded; None without one."""
+        state: StateT = self.peer.state
+        return state
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the client gave up.
+
+        An async handler is stopped by itself; in a thread, look at it in long loops and return
+        early.
+        """
+        return self.peer.cancelled
 
     @property
     def request_id(self) -> Id:
@@ -249,19 +279,15 @@ class Facts(Generic[StateT]):
         Returns:
             May be awaited, to wait for a client that does not keep up, or ignored.
         """
-        threshold = self.peer.log_threshold(self.request)
-        if threshold is None or LOG_RANK[level] < threshold or self._repeats():
+        threshold = self.peer.log_threshold()
+        if threshold is None or LOG_RANK[level] < threshold or self.peer.repeats:
             return _NOT_SENT
         params: dict[str, Any] = {"level": level}
         if logger is not None:
             params["logger"] = logger
         params["data"] = to_jsonable_python(data, bytes_mode="base64", fallback=str)
-        self.peer.notify(self.request, "notifications/message", params)
-        return Delivery(self.peer, self.request)
-
-    def _repeats(self) -> bool:
-        """Whether the handler does again what it has done in an earlier round."""
-        return False
+        self.peer.notify("notifications/message", params)
+        return Delivery(self.peer)
 
     def debug(self, data: Any, *, logger: str | None = None) -> Delivery:
         """`log` at level debug."""
@@ -309,19 +335,20 @@ class Facts(Generic[StateT]):
         Returns:
             May be awaited, to wait for a client that does not keep up, or ignored.
         """
-        request = self.request
+        peer = self.peer
+        request = peer.request
         token = request.meta.get("progressToken")
-        last = self._last_progress
+        last = peer.last_progress
         if token is None or not isfinite(progress) or (last is not None and progress <= last):
             return _NOT_SENT
-        self._last_progress = progress
+        peer.last_progress = progress
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None:
             params["total"] = total
         if message is not None and request.revision.progress_message:
             params["message"] = message
-        self.peer.notify(request, "notifications/progress", params)
-        return Delivery(self.peer, self.request)
+        peer.notify("notifications/progress", params)
+        return Delivery(peer)
 
     def close_stream(self, retry: float | None = None) -> None:
         """Let go of the HTTP connection: the client comes back for the answer by itself.
@@ -334,7 +361,7 @@ class Facts(Generic[StateT]):
             retry: After how many seconds the client should come back; the endpoint's ``retry`` if
                 None.
         """
-        self.peer.close_stream(self.request, retry)
+        self.peer.close_stream(retry)
 
     def list_changed(self, kind: ListKind) -> None:
         """Tell every interested client that the list of tools, resources or prompts has changed.
@@ -354,25 +381,7 @@ class Context(Facts[StateT]):
     ``Context[State]`` types `state`, which the app's lifespan yielded.
     """
 
-    __slots__ = ("cancelled", "replay")
-
-    replay: Replay | None
-    """The rounds of this call, where asking means running again."""
-
-    cancelled: bool
-    """Whether the client gave up. An async handler is stopped anyway; a thread has to look."""
-
-    def __init__(self, request: Request, peer: Peer, state: Any = None) -> None:
-        # Written out: there is a context for every request.
-        self.request = request
-        self.peer = peer
-        self.state = state
-        self._last_progress = None
-        self.cancelled = False
-        self.replay = None
-
-    def _repeats(self) -> bool:
-        return self.replay is not None and self.replay.repeats
+    __slots__ = ()
 
     async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
         """Read one of the server's own resources.
@@ -380,7 +389,7 @@ class Context(Facts[StateT]):
         Raises:
             ResourceNotFound: There is none at this URI.
         """
-        return await self.peer.read_resource(uri, self)
+        return await self.peer.read_resource(uri)
 
     @overload
     async def step(
@@ -406,7 +415,7 @@ class Context(Facts[StateT]):
         Returns:
             What the function returned.
         """
-        step = await self.peer.begin_step(self, key)
+        step = await self.peer.begin_step(key)
         if step is None:
             result = function(*args, **kwargs)
             return await result if inspect.isawaitable(result) else result
@@ -482,7 +491,7 @@ class Context(Facts[StateT]):
             ConnectionClosed: The client is gone (before 2026-07-28).
         """
         answer: Elicitation[Any] = await self.peer.ask(
-            self, Elicit(message, schema, key=key, timeout=timeout)
+            Elicit(message, schema, key=key, timeout=timeout)
         )
         return answer
 
@@ -513,14 +522,14 @@ class Context(Facts[StateT]):
         ask = ElicitUrl(
             message, url, elicitation_id or os.urandom(16).hex(), key=key, timeout=timeout
         )
-        answer: Elicitation[None] = await self.peer.ask(self, ask)
+        answer: Elicitation[None] = await self.peer.ask(ask)
         return answer
 
     def elicitation_complete(self, elicitation_id: str) -> None:
         """Tell the client that what a page was opened for is done (2025-11-25; else nothing)."""
         if self.request.revision.elicitation_ids:
             params = {"elicitationId": elicitation_id}
-            self.peer.notify(self.request, "notifications/elicitation/complete", params)
+            self.peer.notify("notifications/elicitation/complete", params)
 
     @overload
     async def sample(
@@ -588,8 +597,8 @@ class Context(Facts[StateT]):
         self, sample: Sample, tools: Sequence[Callable[..., Any]] | None, rounds: int
     ) -> SampleResult:
         if tools is not None:
-            return await self.peer.sample_with_tools(self, sample, tools, rounds)
-        result: SampleResult = await self.peer.ask(self, sample)
+            return await self.peer.sample_with_tools(sample, tools, rounds)
+        result: SampleResult = await self.peer.ask(sample)
         return result
 
     async def roots(self, *, key: str | None = None, timeout: float | None = None) -> list[Root]:
@@ -602,7 +611,7 @@ class Context(Facts[StateT]):
             MissingClientCapability: The client has no roots.
             AskError, ConnectionClosed: As for `elicit`.
         """
-        found: list[Root] = await self.peer.ask(self, Roots(key=key, timeout=timeout))
+        found: list[Root] = await self.peer.ask(Roots(key=key, timeout=timeout))
         return found
 
     def roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
@@ -626,7 +635,7 @@ class Context(Facts[StateT]):
         Raises:
             As the single questions.
         """
-        return await self.peer.gather(self, asks)
+        return await self.peer.gather(asks)
 
 
 class SyncContext(Facts[StateT]):
@@ -638,22 +647,8 @@ class SyncContext(Facts[StateT]):
     __slots__ = ("_context",)
 
     def __init__(self, context: Context[Any]) -> None:
-        super().__init__(context.request, context.peer, context.state)
+        super().__init__(context.peer)
         self._context = context
-
-    def _repeats(self) -> bool:
-        return self._context._repeats()
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the client gave up; look at it in long loops and return early."""
-        return self._context.cancelled
-
-    def progress(
-        self, progress: float, total: float | None = None, message: str | None = None
-    ) -> Delivery:
-        """As `Context.progress`; a call counts one progress, whoever reports it."""
-        return self._context.progress(progress, total, message)
 
     def read_resource(self, uri: str) -> Sequence[ResourceContents]:
         """Read one of the server's own resources; blocks.
@@ -665,7 +660,7 @@ class SyncContext(Facts[StateT]):
 
     def step(self, key: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a side effect once in this call: `Context.step` for sync functions."""
-        step: Step | None = self._wait(self.peer.begin_step, self._context, key)
+        step: Step | None = self._wait(self.peer.begin_step, key)
         if step is None:
             return function(*args, **kwargs)
         if not step.done:
@@ -722,7 +717,7 @@ class SyncContext(Facts[StateT]):
     ) -> Elicitation[Any]:
         """Ask the user to fill in a form; blocks. As `Context.elicit`."""
         ask = Elicit[Any](message, schema, key=key, timeout=timeout)
-        answer: Elicitation[Any] = self._wait(self.peer.ask, self._context, ask)
+        answer: Elicitation[Any] = self._wait(self.peer.ask, ask)
         return answer
 
     def elicit_url(
@@ -738,7 +733,7 @@ class SyncContext(Facts[StateT]):
         ask = ElicitUrl(
             message, url, elicitation_id or os.urandom(16).hex(), key=key, timeout=timeout
         )
-        answer: Elicitation[None] = self._wait(self.peer.ask, self._context, ask)
+        answer: Elicitation[None] = self._wait(self.peer.ask, ask)
         return answer
 
     def elicitation_complete(self, elicitation_id: str) -> None:
@@ -788,7 +783,7 @@ class SyncContext(Facts[StateT]):
     def roots(self, *, key: str | None = None, timeout: float | None = None) -> list[Root]:
         """Where the client is willing to let servers look; blocks. As `Context.roots`."""
         ask = Roots(key=key, timeout=timeout)
-        found: list[Root] = self._wait(self.peer.ask, self._context, ask)
+        found: list[Root] = self._wait(self.peer.ask, ask)
         return found
 
     def roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
@@ -797,4 +792,4 @@ class SyncContext(Facts[StateT]):
 
     def gather(self, *asks: Ask[Any]) -> list[Any]:
         """Ask several things at once; blocks. As `Context.gather`."""
-        return self._wait(self.peer.gather, self._context, asks)
+        return self._wait(self.peer.gather, asks)

@@ -14,11 +14,18 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from mcpkit.asking.asks import Ask, Root, Sample, SampleResult
+from mcpkit._json_schema import JsonSchema
+from mcpkit.asking.ask import Ask
 from mcpkit.asking.by_result import Step
+from mcpkit.asking.roots import Root
+from mcpkit.asking.sampling import Sample, SampleResult
 from mcpkit.context import Context, ListKind
 from mcpkit.engine.call_plan import CallPlan, inspect_handler
-from mcpkit.functions.schema import Arguments, JsonSchema, Output
+from mcpkit.engine.entries import Listing
+from mcpkit.engine.registry import Catalog, Page
+from mcpkit.errors import UrlElicitationRequired
+from mcpkit.functions.arguments import Arguments
+from mcpkit.functions.output import Output
 from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.revision import Method, Revision
 from mcpkit.protocol.revisions import REVISIONS
@@ -77,23 +84,29 @@ def output_of(annotation: Any, structured: bool | None = None) -> Output:
 class RecordingPeer:
     """A peer that notes what a context asks of it, and nothing else."""
 
+    repeats = False
+
     def __init__(self, threshold: LogLevel | None = "debug") -> None:
+        self.request = request_with()
+        self.state: Any = None
+        self.cancelled = False
+        self.last_progress: float | None = None
         self.threshold = threshold
         self.sent: list[tuple[str, Mapping[str, Any]]] = []
         self.announced: list[tuple[str, str]] = []
         self.drained = 0
         self.threads = 0
 
-    def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
         self.sent.append((method, params))
 
-    def log_threshold(self, request: Request) -> int | None:
+    def log_threshold(self) -> int | None:
         return None if self.threshold is None else LOG_RANK[self.threshold]
 
-    async def drain(self, request: Request) -> None:
+    async def drain(self) -> None:
         self.drained += 1
 
-    def close_stream(self, request: Request, retry: float | None) -> None:
+    def close_stream(self, retry: float | None) -> None:
         self.sent.append(("close_stream", {"retry": retry}))
 
     async def in_thread(self, function: Callable[[], T]) -> T:
@@ -106,31 +119,30 @@ class RecordingPeer:
     def run_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         raise NotImplementedError("this peer gives up nothing")
 
-    async def read_resource(self, uri: str, context: Context[Any]) -> Sequence[ResourceContents]:
+    async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
         return [TextResourceContents(uri, "contents")]
 
-    async def ask(self, context: Context[Any], ask: Ask[Any]) -> Any:
+    async def ask(self, ask: Ask[Any]) -> Any:
         raise NotImplementedError("this peer asks nobody")
 
-    async def gather(self, context: Context[Any], asks: Sequence[Ask[Any]]) -> list[Any]:
+    async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
+        raise NotImplementedError("this peer asks nobody")
+
+    async def open_page(self, error: UrlElicitationRequired) -> Exception:
         raise NotImplementedError("this peer asks nobody")
 
     async def sample_with_tools(
-        self,
-        context: Context[Any],
-        sample: Sample,
-        functions: Sequence[Callable[..., Any]],
-        rounds: int,
+        self, sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int
     ) -> SampleResult:
         raise NotImplementedError("this peer asks nobody")
 
-    async def begin_step(self, context: Context[Any], key: str) -> Step | None:
+    async def begin_step(self, key: str) -> Step | None:
         return None
 
     def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
         raise NotImplementedError("this peer asks nobody")
 
-    def handler_raised(self, request: Request, error: BaseException) -> None:
+    def handler_raised(self, error: BaseException) -> None:
         raise AssertionError("a context does not report exceptions") from error
 
     def announce_list(self, kind: ListKind) -> None:
@@ -161,7 +173,20 @@ def request_with(
 def context_with(
     peer: RecordingPeer | None = None, state: Any = None, **request: Any
 ) -> Context[Any]:
-    return Context(request_with(**request), peer or RecordingPeer(), state)
+    peer = peer or RecordingPeer()
+    peer.request = request_with(**request)
+    peer.state = state
+    return Context(peer)
+
+
+def page_of(
+    catalog: Catalog, listing: Listing, cursor: str | None = None, size: int | None = None
+) -> Page:
+    """A page of a list, as a request would get it."""
+    found = catalog.page(listing, cursor, size, context_with())
+    if isinstance(found, Page):
+        return found
+    return wait(lambda: found)
 
 
 def run(

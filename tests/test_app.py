@@ -19,7 +19,8 @@ from mcpkit.engine.registry import Registry
 from mcpkit.engine.server import Server
 from mcpkit.errors import RegistrationError
 from mcpkit.testing import TestClient
-from tests.authoring import run, wait
+from tests.authoring import LATEST, page_of, wait
+from tests.authoring import run as run_plan
 
 
 @pytest.fixture
@@ -29,6 +30,13 @@ def app() -> MCPKit:
 
 def registry(app: MCPKit[Any]) -> Registry:
     return app.server.registry
+
+
+def called(app: MCPKit[Any], tool: str) -> Any:
+    """What the function behind a tool returns."""
+    function = registry(app).tools[tool].function
+    assert function is not None
+    return run_plan(function)
 
 
 def plain() -> str:
@@ -104,7 +112,7 @@ class TestDecorators:
             async def fn() -> str:
                 return "static"
 
-        assert run(registry(app).tools["fn"].plan.fn) == "static"
+        assert called(app, "fn") == "static"
         assert Holder is not None
 
     def test_a_method_in_its_class_body_is_refused(self, app: MCPKit) -> None:
@@ -232,12 +240,12 @@ class TestInclude:
     )
     def test_methods_are_bound(self, app: MCPKit, name: str, result: str) -> None:
         app.include(Greeter("hi"))
-        assert run(registry(app).tools[name].plan.fn) == result
+        assert called(app, name) == result
 
     def test_a_class(self, app: MCPKit) -> None:
         app.include(Statics)
-        assert run(registry(app).tools["static"].plan.fn) == "static"
-        assert run(registry(app).tools["of_class"].plan.fn) == "Statics"
+        assert called(app, "static") == "static"
+        assert called(app, "of_class") == "Statics"
 
     def test_a_class_with_methods_wants_an_instance(self, app: MCPKit) -> None:
         with pytest.raises(RegistrationError, match=r"include an instance: Greeter\(\.\.\.\)"):
@@ -263,7 +271,7 @@ class TestInclude:
     def test_twice_with_prefixes(self, app: MCPKit) -> None:
         app.include(Greeter("hi"), prefix="en")
         app.include(Greeter("hei"), prefix="no")
-        assert run(registry(app).tools["no_method"].plan.fn) == "hei"
+        assert called(app, "no_method") == "hei"
 
     @pytest.mark.parametrize("source", [object(), ModuleType("empty"), int])
     def test_nothing(self, app: MCPKit, source: object) -> None:
@@ -389,7 +397,7 @@ class TestFiles:
         (tmp_path / "a.txt").write_text("a")
         app.files(tmp_path, "notes://all")
         assert list(registry(app).templates) == ["notes://all/{+path}"]
-        assert b"notes://all/a.txt" in registry(app).page("resources", _latest(), None, None)
+        assert b"notes://all/a.txt" in page_of(registry(app), "resources").members(LATEST)
 
     def test_a_file_is_a_resource(self, app: MCPKit, tmp_path: Path) -> None:
         (tmp_path / "a.txt").write_text("a")
@@ -399,12 +407,6 @@ class TestFiles:
     def test_what_is_neither_is_refused(self, app: MCPKit, tmp_path: Path) -> None:
         with pytest.raises(RegistrationError, match="is neither a file nor a directory"):
             app.files(tmp_path / "no-such-file")
-
-
-def _latest() -> Any:
-    from tests.authoring import LATEST
-
-    return LATEST
 
 
 class TestIdentity:

@@ -238,7 +238,7 @@ class TestCancelled:
     def test_a_thread_sees_it(self) -> None:
         context = context_with()
         sync = SyncContext(context)
-        context.cancelled = True
+        context.peer.cancelled = True
         assert sync.cancelled
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
 from mcpkit.context import Context
+from mcpkit.engine.entries import Prompt, Resource, ResourceTemplate
 from mcpkit.engine.from_functions import (
     choices_of,
     make_prompt,
@@ -20,7 +21,6 @@ from mcpkit.engine.from_functions import (
     mark,
     marked_in,
 )
-from mcpkit.engine.registry import Prompt, Resource, ResourceTemplate
 from mcpkit.errors import RegistrationError
 from mcpkit.functions.markers import Complete, Depends, Header
 from mcpkit.protocol.headers import HeaderParameter
@@ -239,7 +239,7 @@ class TestHeaders:
 
     def test_the_value_is_validated_as_ever(self) -> None:
         made = make_tool(handler(Annotated[int, Header("A")]))
-        assert made.arguments.validate({"x": 3}) == {"x": 3}
+        assert made.accepts.validate({"x": 3}) == {"x": 3}
 
     def test_in_a_schema_that_is_given(self) -> None:
         schema = {"type": "object", "properties": {"name": {"type": "string", "x-mcp-header": "N"}}}
@@ -402,7 +402,7 @@ class TestVariables:
     def test_an_alias_reaches_its_parameter(self) -> None:
         made = make_resource("a://{sort}", aliased)
         assert isinstance(made, ResourceTemplate)
-        assert run(aliased, made.arguments.validate({"sort": "b"})) == "b"
+        assert run(aliased, made.accepts.validate({"sort": "b"})) == "b"
 
     @pytest.mark.parametrize(
         ("uri", "fn", "message"),
@@ -482,7 +482,7 @@ def test_prompt_arguments_are_made_from_text(annotation: Any, text: str, value: 
         return x
 
     fn.__annotations__ = {"x": annotation}
-    assert make_prompt(fn).arguments.validate({"x": text}) == {"x": value}
+    assert make_prompt(fn).accepts.validate({"x": text}) == {"x": value}
 
 
 CHOICES: list[tuple[Any, list[str]]] = [

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
+from mcpkit import MCPKit
 from mcpkit.engine.files import Directory, file_resource
 from mcpkit.engine.registry import Registry
 from mcpkit.errors import RegistrationError, ResourceNotFound
+from mcpkit.testing import AsyncTestClient
 from mcpkit.types import File
 from tests.authoring import run
 
@@ -33,18 +38,18 @@ def root(tmp_path: Path) -> Path:
 
 
 def listed(directory: Directory) -> list[str]:
-    return [each.uri for each in directory.resources()]
+    return [each.uri for each in directory.files()]
 
 
 def read(directory: Directory, uri: str) -> bytes:
     """What a client gets for a URI, found by the template as a server would find it."""
     registry = Registry()
     registry.add(directory.template())
-    found = registry.find_resource(uri)
+    found = registry.resource(uri)
     if found is None:
         raise ResourceNotFound(uri)
-    resource, values = found
-    file = run(resource.plan.fn, values)
+    _, values = found
+    file = run(directory.read, values)
     assert isinstance(file, File)
     return file.data
 
@@ -60,7 +65,7 @@ class TestDirectory:
         assert listed(directory) == ["files://docs/c.txt", "files://docs/deep/er/b.json"]
 
     def test_describes_them(self, root: Path) -> None:
-        first, second = Directory(root).resources()
+        first, second = Directory(root).files()
         assert (first.name, first.mime_type, first.size) == ("a.txt", "text/plain", 1)
         assert (second.name, second.mime_type) == ("deep/er/b.json", "application/json")
 
@@ -97,7 +102,7 @@ class TestDirectory:
 
     def test_may_have_one_type(self, root: Path) -> None:
         directory = Directory(root, mime_type="text/x-own")
-        assert {each.mime_type for each in directory.resources()} == {"text/x-own"}
+        assert {each.mime_type for each in directory.files()} == {"text/x-own"}
         assert directory.read("a.txt").mime_type == "text/x-own"
 
     def test_a_type_nobody_knows_is_bytes(self, root: Path) -> None:
@@ -208,6 +213,61 @@ class TestTraversal:
         (root.parent / "alias").symlink_to(root)
         assert Directory(root.parent / "alias").read("a.txt").data == b"a"
 
+    def test_lists_no_more_than_is_wanted(self, root: Path) -> None:
+        for number in range(5):
+            (root / f"{number}.txt").write_text("")
+        directory = Directory(root, "d://x")
+        assert [each.name for each in directory.files(limit=2)] == ["0.txt", "1.txt"]
+        assert [each.name for each in directory.files("d://x/1.txt", 2)] == ["2.txt", "3.txt"]
+        assert [each.name for each in directory.files("d://x/4.txt")] == ["a.txt", "deep/er/b.json"]
+
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            "**/*",
+            "*",
+            "*.txt",
+            "**/*.json",
+            "deep/**/*",
+            "deep/*/b.*",
+            "?.txt",
+            "[ab].*",
+            "**",
+        ],
+    )
+    def test_reads_what_its_pattern_finds_and_nothing_else(self, root: Path, pattern: str) -> None:
+        directory = Directory(root, "d://x", pattern=pattern, hidden=True)
+        found = {each.name for each in directory.files()}
+        everything = [each for each in root.rglob("*") if each.is_file()]
+        assert len(everything) == 5
+        for each in everything:
+            relative = each.relative_to(root).as_posix()
+            if relative in found:
+                assert directory.read(relative).data == each.read_bytes()
+            else:
+                with pytest.raises(ResourceNotFound):
+                    directory.read(relative)
+
+    @pytest.mark.anyio
+    async def test_is_listed_off_the_event_loop(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A slow disk holds up nobody else."""
+        answered = threading.Event()
+        list_files = Directory.files
+
+        def slowly(self: Directory, *arguments: Any) -> Any:
+            assert answered.wait(20), "nobody else was served meanwhile"
+            return list_files(self, *arguments)
+
+        monkeypatch.setattr(Directory, "files", slowly)
+        app = MCPKit("files")
+        app.files(root)
+        async with AsyncTestClient(app) as client, anyio.create_task_group() as group:
+            group.start_soon(client.list_resources)
+            await client.list_resource_templates()
+            answered.set()
+
 
 class TestFile:
     def test_is_described(self, root: Path) -> None:
@@ -218,7 +278,9 @@ class TestFile:
     def test_is_read_anew_each_time(self, root: Path) -> None:
         resource = file_resource(root / "a.txt", None, mime_type=None)
         (root / "a.txt").write_text("new")
-        assert run(resource.plan.fn).data == b"new"
+        read_it = resource.function
+        assert read_it is not None
+        assert run(read_it).data == b"new"
 
     def test_may_have_another_uri_and_type(self, root: Path) -> None:
         resource = file_resource(root / "a.txt", "note:a", mime_type="text/x-own")

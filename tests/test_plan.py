@@ -452,7 +452,7 @@ class TestThreads:
 
 
 def test_a_default_in_a_field_reaches_dependencies() -> None:
-    from mcpkit.functions.schema import Arguments
+    from mcpkit.functions.arguments import Arguments
 
     def dependency(city: str) -> str:
         return city

@@ -5,21 +5,23 @@ from __future__ import annotations
 import itertools
 import json
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.context import SyncContext
+from mcpkit.context import Context, ListKind, SyncContext
+from mcpkit.engine import registry as registry_module
+from mcpkit.engine.entries import Entry, Listing
 from mcpkit.engine.from_functions import make_prompt, make_resource, make_tool
-from mcpkit.engine.registry import Listing, Registry, Resource
+from mcpkit.engine.registry import Page, Registry, View
 from mcpkit.errors import InvalidParams, RegistrationError
 from mcpkit.functions.uri_template import UriTemplate
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import REVISIONS
-from tests.authoring import LATEST, OLDEST
+from tests.authoring import LATEST, OLDEST, context_with, page_of, wait
 
 
 def nothing() -> str:
@@ -43,7 +45,7 @@ def page(
     listing: Listing = "tools",
     revision: Revision = LATEST,
 ) -> dict[str, Any]:
-    text = b"{" + registry.page(listing, revision, cursor, size) + b"}"
+    text = b"{" + page_of(registry, listing, cursor, size).members(revision) + b"}"
     found: dict[str, Any] = json.loads(text)
     return found
 
@@ -213,12 +215,12 @@ class TestFinding:
     def test_what_fits_first(
         self, registry: Registry, uri: str, name: str, variables: dict[str, str]
     ) -> None:
-        found = registry.find_resource(uri)
+        found = registry.resource(uri)
         assert found is not None
         assert (found[0].name, found[1]) == (name, variables)
 
     def test_nothing(self, registry: Registry) -> None:
-        assert registry.find_resource("b://c") is None
+        assert registry.resource("b://c") is None
 
 
 class TestPages:
@@ -267,16 +269,15 @@ class TestPages:
         registry = Registry()
         add_tools(registry, "a", "b", "c")
         cursor = page(registry, size=1)["nextCursor"]
-        assert registry.page("tools", LATEST, cursor, 1) is registry.page(
-            "tools", LATEST, cursor, 1
-        )
+        first, again = (page_of(registry, "tools", cursor, 1).members(LATEST) for _ in range(2))
+        assert first is again
 
     def test_are_encoded_anew_after_a_change(self) -> None:
         registry = Registry()
         add_tools(registry, "a")
-        before = registry.page("tools", LATEST, None, None)
+        before = page_of(registry, "tools").members(LATEST)
         add_tools(registry, "b")
-        assert registry.page("tools", LATEST, None, None) != before
+        assert page_of(registry, "tools").members(LATEST) != before
 
     def test_are_encoded_for_each_revision(self) -> None:
         registry = Registry()
@@ -385,15 +386,15 @@ class TestThreads:
         """What is added from a thread comes between encoding and keeping now and then."""
         registry = Registry()
         add_tools(registry, "a")
-        encode = Registry._encode
+        make = registry_module._page_of
 
-        def slowly(self: Registry, *arguments: Any) -> bytes:
-            encoded = encode(self, *arguments)
-            if "b" not in self.tools:
-                add_tools(self, "b")
-            return encoded
+        def slowly(*arguments: Any) -> Page:
+            made = make(*arguments)
+            if "b" not in registry.tools:
+                add_tools(registry, "b")
+            return made
 
-        monkeypatch.setattr(Registry, "_encode", slowly)
+        monkeypatch.setattr(registry_module, "_page_of", slowly)
         page(registry)
         assert names(page(registry)) == ["a", "b"]
 
@@ -408,21 +409,36 @@ class TestThreads:
             return match(self, uri)
 
         monkeypatch.setattr(UriTemplate, "match", slowly)
-        assert registry.find_resource("nowhere://at-all") is None
+        assert registry.resource("nowhere://at-all") is None
         assert len(registry.templates) == 2
 
 
 class Offering:
-    """A provider whose resources are what the test says."""
+    """A provider whose entries are what the test says: resources, or tools."""
 
-    def __init__(self, *uris: str) -> None:
-        self.uris = list(uris)
+    def __init__(self, *keys: str, listing: Listing = "resources") -> None:
+        self.keys = list(keys)
+        self.listings: frozenset[Listing] = frozenset({listing})
+        self.asked: list[tuple[str, int | None]] = []
+        self.announce: Callable[[ListKind], None] = lambda kind: None
 
-    def resources(self) -> Iterable[Resource]:
-        for uri in self.uris:
-            made = make_resource(uri, nothing, name=uri)
-            assert isinstance(made, Resource)
-            yield made
+    def _made(self, listing: Listing, key: str) -> Entry:
+        if listing == "tools":
+            return make_tool(nothing, name=key)
+        return make_resource(key, nothing, name=key)
+
+    async def entries(
+        self, listing: Listing, after: str, limit: int | None, context: Context[Any]
+    ) -> Sequence[Entry]:
+        self.asked.append((after, limit))
+        wanted = [key for key in sorted(self.keys) if key > after]
+        return [self._made(listing, key) for key in wanted[:limit]]
+
+    async def find(self, listing: Listing, key: str, context: Context[Any]) -> Entry | None:
+        return self._made(listing, key) if key in self.keys else None
+
+    def on_change(self, announce: Callable[[ListKind], None]) -> None:
+        self.announce = announce
 
 
 class TestProviders:
@@ -439,7 +455,7 @@ class TestProviders:
     def test_are_asked_each_time(self) -> None:
         registry, provider = self.registry("a://")
         page(registry, listing="resources")
-        provider.uris = ["b://"]
+        provider.keys = ["b://"]
         assert names(page(registry, listing="resources"), "resources") == ["registered", "b://"]
 
     def test_are_paged(self) -> None:
@@ -449,7 +465,7 @@ class TestProviders:
     def test_may_change_while_they_are_paged(self) -> None:
         registry, provider = self.registry("a://", "b://", "c://")
         cursor = page(registry, size=2, listing="resources")["nextCursor"]
-        provider.uris = ["0://", "c://"]
+        provider.keys = ["0://", "c://"]
         found = page(registry, cursor, 2, listing="resources")
         assert names(found, "resources") == ["c://"]
 
@@ -461,6 +477,100 @@ class TestProviders:
         registry = Registry()
         registry.add_provider(Offering())
         assert registry.advertised == {"resources"}
+
+    def test_are_asked_for_no_more_than_a_page(self) -> None:
+        registry, provider = self.registry("a://", "b://", "c://", "d://")
+        cursor = page(registry, size=2, listing="resources")["nextCursor"]
+        page(registry, cursor, 2, listing="resources")
+        # One more tells whether there is another page.
+        assert provider.asked == [("", 2), ("a://", 3)]
+
+    def test_are_merged_by_key(self) -> None:
+        registry, _ = self.registry("b://", "d://")
+        registry.add_provider(Offering("a://", "b://", "c://"))
+        pages = walk(registry, 2, "resources")
+        assert [name for each in pages for name in each] == [
+            "registered",
+            "a://",
+            "b://",
+            "c://",
+            "d://",
+        ]
+
+    def test_may_offer_tools_which_are_found_by_name(self) -> None:
+        registry = Registry()
+        registry.add_provider(Offering("far", listing="tools"))
+        assert registry.advertised >= {"tools"}
+        assert names(page(registry)) == ["far"]
+        found = registry.provided("tools", "far", context_with())
+        assert found is not None
+        assert wait(lambda: found).name == "far"
+        assert registry.provided("prompts", "far", context_with()) is None
+
+    def test_announce_changes(self) -> None:
+        told: list[ListKind] = []
+        registry, provider = self.registry("a://")
+        registry.on_change = told.append
+        provider.announce("resources")
+        assert told == ["resources"]
+
+
+def shows_public(entry: Entry) -> bool:
+    return "secret" not in entry.tags
+
+
+class TestViews:
+    """What a request may not see is neither listed nor found, and gives no capability."""
+
+    def view(self) -> View:
+        def part(x: str) -> str:
+            return x
+
+        registry = Registry()
+        for number, tags in enumerate([(), ("secret",), ()]):
+            registry.add(make_tool(nothing, name=f"tool{number}", tags=tags))
+        registry.add(make_prompt(nothing, name="prompt", tags=("secret",)))
+        registry.add(make_resource("r://one", nothing, tags=("secret",)))
+        registry.add(make_resource("r://{x}", part, name="t", tags=("secret",)))
+        registry.add(make_resource("{+x}://any", part, name="open"))
+        return View(registry, shows_public)
+
+    def test_hide_tools(self) -> None:
+        view = self.view()
+        assert [each.name for each in page_of(view, "tools").entries] == ["tool0", "tool2"]
+        assert view.tool("tool1") is None
+        assert view.tool("tool2") is not None
+
+    def test_page_by_what_is_seen(self) -> None:
+        view = self.view()
+        first = page_of(view, "tools", size=1)
+        assert [each.name for each in first.entries] == ["tool0"]
+        second = page_of(view, "tools", first.next_cursor, 1)
+        assert [each.name for each in second.entries] == ["tool2"]
+        assert second.next_cursor is None
+
+    def test_give_no_capability_for_what_is_hidden(self) -> None:
+        assert self.view().advertised == {"tools", "resources"}
+
+    def test_hide_prompts_and_resources(self) -> None:
+        view = self.view()
+        assert view.prompt("prompt") is None
+        assert view.template("r://{x}") is None
+        assert view.resource("r://one") is None
+        assert view.resource("r://two") is None
+        found = view.resource("r://any")
+        assert found is not None
+        assert found[0].name == "open"
+
+    def test_hide_what_providers_offer(self) -> None:
+        view = self.view()
+        view._registry.add_provider(Offering("tool1", "other", listing="tools"))
+        assert [each.name for each in page_of(view, "tools").entries] == [
+            "tool0",
+            "tool2",
+            "other",
+        ]
+        assert view.provided("tools", "tool1", context_with()) is None, "a hidden one hides it"
 
 
 class TestWire:

@@ -49,9 +49,6 @@ class Ears(Channel):
         self.messages.append(json.loads(text))
         self._arrived.set()
 
-    def is_congested(self, about: Request | None = None) -> bool:
-        return self.congested
-
     async def drain(self, about: Request | None = None) -> None:
         return
 

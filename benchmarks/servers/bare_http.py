@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 from pydantic_core import SchemaValidator, core_schema, from_json, to_json
@@ -20,6 +20,7 @@ from benchmarks.servers.bare_asyncio import BareTool, add
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 _MODERN = "2026-07-28"
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
@@ -117,14 +118,14 @@ async def _send_event(send: Send, message: dict[str, object]) -> None:
     await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
-def run(port: int) -> None:
+def run(port: int, application: Application = app, lifespan: Literal["on", "off"] = "off") -> None:
     """Serve it on the server stack that mcpkit has by default, without its log of requests."""
     uvicorn.run(
-        app,
+        application,
         port=port,
         loop="uvloop",
         http="httptools",
-        lifespan="off",
+        lifespan=lifespan,
         ws="none",
         log_level="warning",
         access_log=False,

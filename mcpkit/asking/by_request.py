@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import anyio
 
-from mcpkit.asking.asks import Ask, Root, Roots
-from mcpkit.errors import AskError, AskRefused, AskTimeout, ConnectionClosed, InvalidAnswer
+from mcpkit.asking.ask import Ask
+from mcpkit.asking.by_result import Step
+from mcpkit.asking.roots import Root, Roots
+from mcpkit.errors import (
+    AskError,
+    AskRefused,
+    AskTimeout,
+    ConnectionClosed,
+    InvalidAnswer,
+    UrlElicitationRequired,
+)
 from mcpkit.protocol.connection import Answer, ClientFacts, Connection, Request, State
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Revision
 from mcpkit.types import is_object
 
-__all__ = ["Questions", "RootsHandler"]
+__all__ = ["AskByRequest", "Questions", "RootsHandler"]
 
 RootsHandler = Callable[[list[Root]], "Awaitable[object] | object"]
 
@@ -175,6 +184,70 @@ class Questions:
         self._lost = True
         for question in self._open.values():
             question.arrived.set()
+
+
+class AskByRequest:
+    """Asks by requests to the client, while the handler waits (handshake revisions).
+
+    Args:
+        questions: Of the session.
+        request: On whose behalf.
+    """
+
+    __slots__ = ("_questions", "_request")
+
+    repeats = False
+    is_waiting = False
+    used_input = False
+
+    def __init__(self, questions: Questions, request: Request) -> None:
+        self._questions = questions
+        self._request = request
+
+    async def ask(self, ask: Ask[Any]) -> Any:
+        """Ask something and wait for the answer."""
+        request = self._request
+        return await self._questions.ask(ask, request.revision, request.client, request)
+
+    async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
+        """Ask several things side by side; the first that fails ends the others."""
+        request = self._request
+        for ask in asks:
+            ask.check(request.revision, request.client)
+            ask.params(request.revision)
+        answers: list[Any] = [None] * len(asks)
+        failures: dict[int, Exception] = {}
+
+        async def fetch(place: int, ask: Ask[Any]) -> None:
+            try:
+                answers[place] = await self.ask(ask)
+            except Exception as error:
+                failures[place] = error
+                group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            for place, ask in enumerate(asks):
+                group.start_soon(fetch, place, ask)
+        if failures:
+            raise failures[min(failures)]
+        return answers
+
+    async def begin_step(self, key: str) -> Step | None:
+        """Return None: handlers run once."""
+        del key
+        return None
+
+    async def open_page(self, error: UrlElicitationRequired) -> Exception:
+        """Return the error: the client opens the page by itself."""
+        return error
+
+    def give_up(self) -> None:
+        """End every wait: a thread that serves the request must not go on waiting."""
+        self._questions.give_up(self._request)
+
+    def input_required(self) -> dict[str, Any]:
+        """Return nothing: a run that asks by requests waits for nothing when it ends."""
+        return {}
 
 
 def _announces_roots(client: ClientFacts) -> bool:

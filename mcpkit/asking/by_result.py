@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import ValidationError, from_json, to_json
 
-from mcpkit.asking.asks import Ask
+from mcpkit.asking.ask import Ask
+from mcpkit.asking.elicitation import ElicitUrl
 from mcpkit.asking.sealing import SealBroken, Sealer
-from mcpkit.errors import InvalidAnswer, InvalidParams
+from mcpkit.errors import AskError, InvalidAnswer, InvalidParams, UrlElicitationRequired
 from mcpkit.functions.schema import form_of
 from mcpkit.functions.signature import function_name, location, resolve_hints, underlying
 from mcpkit.protocol.connection import Request
@@ -221,8 +222,13 @@ class Replay:
 
     @property
     def repeats(self) -> bool:
-        """Whether the handler has not yet come to where the round before ended."""
+        """True until the handler comes to where the round before ended."""
         return bool(self._ahead)
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if questions were put whose answers only the next round can bring."""
+        return bool(self.pending)
 
     # --- the state --------------------------------------------------------------------------------
 
@@ -296,13 +302,20 @@ class Replay:
             Suspended: The answer is not known yet.
             MissingClientCapability: The client did not declare that it can be asked.
         """
+        self._check_askable()
         found, answer = self._look_up(ask)
         if not found:
             raise Suspended
         return answer
 
+    def _check_askable(self) -> None:
+        request = self._request
+        if not request.known.asks:  # MRTR-1
+            raise AskError(f"Nothing can be asked in {request.method}")
+
     async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
         """The answers to several questions, which are asked in one round."""
+        self._check_askable()
         for ask in asks:
             # First of all: what cannot be asked must not leave the others asked in vain.
             ask.check(self._request.revision, self._request.client)
@@ -356,6 +369,20 @@ class Replay:
         if result is not UNSET:
             self._memory.steps[place] = result
         self._steps.end(self._memory.call, place, result)
+
+    async def open_page(self, error: UrlElicitationRequired) -> Exception:
+        """Ask the user to open the page, since this revision has no error that says so."""
+        ask = ElicitUrl(error.message, error.url, error.elicitation_id)
+        try:
+            # To open a page is not to be done there (ELIC-10): the handler said that it is not.
+            while (await self.ask(ask)).accepted:
+                pass
+        except Exception as refused:
+            return refused
+        return AskError(f"The user did not open the page: {error.message}")
+
+    def give_up(self) -> None:
+        """Do nothing: nobody waits here, since a handler that asks is suspended."""
 
     # --- the end of a round -----------------------------------------------------------------------
 

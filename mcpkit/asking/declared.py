@@ -12,8 +12,11 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, cast, get_args, get_origin
 
-from mcpkit.asking.asks import Ask, Elicit, Roots, Sample, SampleResult
-from mcpkit.asking.elicitation import Accepted, Declined, Dismissed, Form
+from mcpkit.asking.ask import Ask
+from mcpkit.asking.elicitation import Accepted, Declined, Dismissed, Elicit
+from mcpkit.asking.forms import Form
+from mcpkit.asking.roots import Roots
+from mcpkit.asking.sampling import Sample, SampleResult
 from mcpkit.errors import ElicitationError, RegistrationError, ToolError
 from mcpkit.functions.signature import Parameter
 from mcpkit.types import UNSET

@@ -1,36 +1,27 @@
-"""Forms: Python types → the restricted schemas that a client can show, answers → values.
-
-A requested schema is a flat object of strings, numbers, booleans and choices (PROTOCOL: section
-"elicitation/create"). What a revision cannot show is left out where that is safe, and refused where
-it is not.
-"""
+"""Questions to the user: a form to fill in, or a page to open; and the answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypeAlias, cast
+from typing import Any, Generic, Literal, TypeAlias
 
-from pydantic_core import ValidationError
 from typing_extensions import TypeVar
 
-from mcpkit.errors import ElicitationError, InvalidAnswer
-from mcpkit.functions.schema import (
-    JsonSchema,
-    TypeForm,
-    copy_schema,
-    every_schema,
-    explain,
-    form_of,
-    optional_instead_of_null,
-    settle_references,
-)
+from mcpkit.asking.ask import Ask, digest
+from mcpkit.asking.forms import Form
+from mcpkit.errors import ElicitationError, InvalidAnswer, MissingClientCapability
+from mcpkit.protocol.connection import ClientFacts
+from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
-from mcpkit.types import is_object
+from mcpkit.types import UNSET, is_object
 
-__all__ = ["Accepted", "Choices", "Declined", "Dismissed", "Elicitation", "Form"]
+__all__ = ["Accepted", "Declined", "Dismissed", "Elicit", "ElicitUrl", "Elicitation"]
 
-T = TypeVar("T")
+T = TypeVar("T", default=Any)
+
+
+# --- answers --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -65,247 +56,124 @@ Elicitation: TypeAlias = Accepted[T] | Declined | Dismissed
 """What `Context.elicit` returns: look at ``accepted``, or ``match`` on the class."""
 
 
-@dataclass(slots=True)
-class Choices:
-    """A choice among values, for `Context.elicit` or as metadata of a field.
-
-    ``ctx.elicit("Where?", Choices({"lis": "Lisbon", "osl": "Oslo"}))``
-    ``city: Annotated[str, Choices(["Lisbon", "Oslo"])]``
-
-    Args:
-        values: The values, or values with the titles that the user sees.
-        multiple: Whether several may be chosen (2025-11-25 and later); the answer is a list.
-        least, most: How many.
-    """
-
-    values: Sequence[str] | Mapping[str, str]
-    multiple: bool = False
-    least: int | None = None
-    most: int | None = None
-
-    def annotation(self) -> Any:
-        """The type of the answer."""
-        one: Any = Literal[tuple(self.values)]
-        return list[one] if self.multiple else one
-
-    def schema(self) -> JsonSchema:
-        """The requested schema of the answer, in the richest dialect."""
-        if isinstance(self.values, Mapping):
-            titled = [{"const": value, "title": title} for value, title in self.values.items()]
-            one: JsonSchema = {"type": "string", "oneOf": titled}
-            many: JsonSchema = {"anyOf": titled}
-        else:
-            one = {"type": "string", "enum": list(self.values)}
-            many = one
-        if not self.multiple:
-            return one
-        schema: JsonSchema = {"type": "array", "items": many}
-        if self.least is not None:
-            schema["minItems"] = self.least
-        if self.most is not None:
-            schema["maxItems"] = self.most
-        return schema
+# --- questions ------------------------------------------------------------------------------------
 
 
-_LONE: Final = "value"
-"""The field that carries an answer which is no object."""
-
-_SHARED: Final = ("title", "description", "default")
-_KEPT: Final[dict[str, tuple[str, ...]]] = {
-    "string": (*_SHARED, "type", "minLength", "maxLength", "format"),
-    "integer": (*_SHARED, "type", "minimum", "maximum"),
-    "number": (*_SHARED, "type", "minimum", "maximum"),
-    "boolean": (*_SHARED, "type"),
-}
-_FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
-
-
-class Form(Generic[T]):
-    """A question's fields: what is requested of each revision, and how an answer is read.
+class Elicit(Ask[Elicitation[T]]):
+    """A form for the user; also written inside ``Annotated`` to have a parameter asked for.
 
     Args:
-        wanted: A model, dataclass or TypedDict with flat fields; a scalar type, Literal or Enum; a
-            list of choices, a mapping of choices to titles, or `Choices`; None for a confirmation.
+        message: The question.
+        schema: What to answer: a model, dataclass or TypedDict with flat fields, a scalar type,
+            Literal, Enum, a list of choices, `Choices`, or None for a confirmation.
+        key, timeout: See `Ask`.
 
     Raises:
-        ElicitationError: A field does not fit into a form.
+        ElicitationError: The schema does not fit into a form.
     """
 
-    __slots__ = ("_form", "_lone", "_properties", "_required")
+    METHOD = "elicitation/create"
 
-    def __init__(self, wanted: Any) -> None:
-        self._lone = False
-        self._form: TypeForm | None = None
-        self._properties: dict[str, JsonSchema] = {}
-        self._required: list[str] = []
-        if wanted is None or wanted is type(None):
-            return
-        choices = _as_choices(wanted)
-        annotation = wanted if choices is None else choices.annotation()
-        try:
-            self._form = form_of(annotation)
-            schema = settle_references(copy_schema(self._form.schema("validation")))
-        except Exception as error:
-            raise ElicitationError(f"{wanted!r} cannot be asked for: {error}") from error
-        if choices is not None:
-            schema = choices.schema()
-        if "$defs" in schema:
-            raise ElicitationError("a form is flat: a field cannot refer to its own type")
-        for part in every_schema(schema):
-            optional_instead_of_null(part)
-        if schema.get("type") == "object" and "properties" in schema:
-            self._properties = schema["properties"]
-            self._required = schema.get("required", [])
-        else:
-            self._lone = True
-            self._properties = {_LONE: schema}
-            self._required = [_LONE]
-        markers = _choices_of_fields(annotation)
-        for name, field in self._properties.items():
-            if name in markers:
-                field.update(markers[name].schema())
-                if "oneOf" in field:
-                    field.pop("enum", None)
-            _check(name, field)
+    def __init__(
+        self,
+        message: str | Callable[..., str],
+        schema: Any = UNSET,
+        *,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        self.message = message
+        self.schema = schema
+        self.key = key
+        self.timeout = timeout
+        self.form: Form[T] = Form(None if schema is UNSET else schema)
 
-    def requested(self, revision: Revision) -> JsonSchema:
-        """The ``requestedSchema`` in the dialect of a revision (ELIC-11).
+    def params(self, revision: Revision) -> dict[str, Any]:
+        """The ``params`` of the request."""
+        if "form" not in revision.elicitation_modes:
+            raise ElicitationError(f"revision {revision.version} has no elicitation")
+        if not isinstance(self.message, str):
+            raise ElicitationError("only a declared question may have a function for a message")
+        params: dict[str, Any] = {}
+        if "url" in revision.elicitation_modes:
+            params["mode"] = "form"
+        params["message"] = self.message
+        params["requestedSchema"] = self.form.requested(revision)
+        return params
 
-        Raises:
-            ElicitationError: The revision cannot show a field that must be answered.
-        """
-        properties: dict[str, JsonSchema] = {}
-        for name, field in self._properties.items():
-            shown = _shown(field, revision)
-            if shown is not None:
-                properties[name] = shown
-            elif name in self._required:
-                raise ElicitationError(
-                    f"{name}: revision {revision.version} has no choice of several values; "
-                    f"give the field a default, or ask for one value"
-                )
-        schema: JsonSchema = {"type": "object", "properties": properties}
-        if self._required:
-            schema["required"] = self._required
-        return schema
+    def needs(self, revision: Revision) -> dict[str, Any]:
+        """Form mode, which an empty ``elicitation`` means as well."""
+        return {"elicitation": {}}
 
-    def read(self, content: Mapping[str, Any] | None) -> Any:
-        """The value of an accepted answer.
+    def check(self, revision: Revision, client: ClientFacts) -> None:
+        """Refuse to ask what the client has not declared."""
+        declared = client.capabilities.get("elicitation")
+        # ELIC-1: `elicitation: {}` means form only.
+        if not is_object(declared) or not (declared == {} or "form" in declared):
+            raise MissingClientCapability({"elicitation": {}})
 
-        Raises:
-            InvalidAnswer: It does not fit; says where.
-        """
-        if self._form is None:
-            return None
-        value: Any = content
-        if not is_object(content):
-            raise InvalidAnswer("the answer has no content")
-        if self._lone:
-            if _LONE not in content:
-                raise InvalidAnswer(f"{_LONE}: required, but missing")
-            value = content[_LONE]
-        for name, field in self._properties.items():
-            if name in content and not _has_type(content[name], field["type"]):
-                raise InvalidAnswer(f"{name}: expected {field['type']}, got {content[name]!r}")
-        try:
-            return self._form.validate(value)
-        except ValidationError as error:
-            raise InvalidAnswer("; ".join(explain(error, value, "answer"))) from error
+    def read(self, result: Mapping[str, Any]) -> Elicitation[T]:
+        """Accepted with validated data, declined, or dismissed."""
+        action = _action(result)
+        if action == "accept":
+            return Accepted(self.form.read(result.get("content")))
+        return Declined() if action == "decline" else Dismissed()
 
 
-def _has_type(value: Any, kind: str) -> bool:
-    """Whether an answer has the type that was requested; reading it is more lenient (ELIC-4)."""
-    if value is None:
-        return True  # for the type to judge: some clients send null for a field left empty
-    if kind == "integer":
-        return _is_number(value) and value == value // 1
-    if kind == "number":
-        return _is_number(value)
-    return isinstance(value, {"string": str, "boolean": bool, "array": list}[kind])
+class ElicitUrl(Ask[Elicitation[None]]):
+    """A page for the user to open: for what must not pass through the client, such as credentials.
+
+    Args:
+        message: Why.
+        url: Where; nothing personal or authenticating in it (ELIC-6).
+        elicitation_id: Identifies it towards the client (2025-11-25).
+    """
+
+    METHOD = "elicitation/create"
+
+    def __init__(
+        self,
+        message: str,
+        url: str,
+        elicitation_id: str,
+        *,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        self.message = message
+        self.url = url
+        self.elicitation_id = elicitation_id
+        self.key = key
+        self.timeout = timeout
+
+    def params(self, revision: Revision) -> dict[str, Any]:
+        """The ``params`` of the request."""
+        if "url" not in revision.elicitation_modes:
+            raise ElicitationError(f"revision {revision.version} cannot ask to open a URL")
+        params = {"mode": "url", "message": self.message, "url": self.url}
+        if revision.elicitation_ids:
+            params["elicitationId"] = self.elicitation_id
+        return params
+
+    def needs(self, revision: Revision) -> dict[str, Any]:
+        """Url mode, said explicitly."""
+        return {"elicitation": {"url": {}}}
+
+    def read(self, result: Mapping[str, Any]) -> Elicitation[None]:
+        """Accepted means consent to open, not completion (ELIC-10)."""
+        action = _action(result)
+        if action == "accept":
+            return Accepted(None)
+        return Declined() if action == "decline" else Dismissed()
+
+    def fingerprint(self, revision: Revision) -> str:
+        """The page, not the id, which differs each time."""
+        asked = encode([self.METHOD, self.message, self.url])
+        return digest(asked)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _as_choices(wanted: Any) -> Choices | None:
-    if isinstance(wanted, Choices):
-        return wanted
-    if isinstance(wanted, (list, tuple, Mapping)):
-        return Choices(cast("Sequence[str] | Mapping[str, str]", wanted))
-    return None
-
-
-def _choices_of_fields(annotation: Any) -> dict[str, Choices]:
-    """The `Choices` in the metadata of a model's fields, by the names that a form shows."""
-    from typing_extensions import get_type_hints
-
-    if not isinstance(annotation, type):
-        return {}
-    try:
-        hints = get_type_hints(annotation, include_extras=True)
-    except (TypeError, NameError):
-        return {}
-    found: dict[str, Choices] = {}
-    model_fields: Mapping[str, Any] = getattr(annotation, "model_fields", {})
-    for name, hint in hints.items():
-        alias = getattr(model_fields.get(name), "validation_alias", None)
-        for each in getattr(hint, "__metadata__", ()):
-            if isinstance(each, Choices):
-                found[alias if isinstance(alias, str) else name] = each
-    return found
-
-
-def _check(name: str, field: JsonSchema) -> None:
-    """Refuse what no form can show, and leave out constraints that only the answer is held to."""
-    kind = field.get("type")
-    if kind == "array":
-        items = field.get("items", {})
-        if is_object(items) and "const" in items and "enum" not in items:
-            items["enum"] = [items.pop("const")]
-        if not is_object(items) or not ({"enum", "anyOf", "oneOf"} & items.keys()):
-            raise ElicitationError(f"{name}: a form has lists of choices only, list[Literal[...]]")
-        if "oneOf" in items:
-            items["anyOf"] = items.pop("oneOf")
-        if "anyOf" in items:
-            items.pop("type", None)
-            items.pop("enum", None)
-        _keep(field, (*_SHARED, "type", "items", "minItems", "maxItems"))
-        return
-    if "const" in field and "enum" not in field:
-        field["enum"] = [field.pop("const")]
-    if "enum" in field or "oneOf" in field:
-        values = field.get("enum") or [each.get("const") for each in field["oneOf"]]
-        if not all(isinstance(value, str) for value in values):
-            raise ElicitationError(f"{name}: the values of a choice must be strings")
-        field["type"] = "string"
-        _keep(field, (*_SHARED, "type", "enum", "oneOf", "enumNames"))
-        return
-    if not isinstance(kind, str) or kind not in _KEPT:
-        raise ElicitationError(
-            f"{name}: a form has strings, numbers, booleans, dates and choices, nothing nested"
-        )
-    _keep(field, _KEPT[kind])
-    if field.get("format") not in _FORMATS:
-        field.pop("format", None)
-
-
-def _keep(field: JsonSchema, names: tuple[str, ...]) -> None:
-    for name in [each for each in field if each not in names]:
-        del field[name]
-
-
-def _shown(field: JsonSchema, revision: Revision) -> JsonSchema | None:
-    """A field as a revision shows it; None if it cannot."""
-    if revision.elicitation_rich:
-        return field
-    if field["type"] == "array":
-        return None
-    shown = dict(field)
-    if field["type"] != "boolean":
-        shown.pop("default", None)
-    titled = shown.pop("oneOf", None)
-    if titled is not None:
-        shown["enum"] = [each["const"] for each in titled]
-        shown["enumNames"] = [each["title"] for each in titled]
-    return shown
+def _action(result: Mapping[str, Any]) -> str:
+    action = result.get("action")
+    if isinstance(action, str) and action in ("accept", "decline", "cancel"):
+        return action
+    raise InvalidAnswer(f'"action" must be accept, decline or cancel, got {action!r}')

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mcpkit._json_schema import resolve
 from mcpkit.types import is_array, is_object
 
 __all__ = ["a_kind", "compact", "in_words", "kinds_of", "properties_of", "resolved"]
@@ -40,12 +41,9 @@ def resolved(schema: object, root: Schema) -> Schema:
         if not is_object(schema):
             return {}
         reference = schema.get("$ref")
-        if not isinstance(reference, str) or not reference.startswith("#/"):
+        if not isinstance(reference, str) or not reference.startswith("#"):
             return schema
-        found: Any = root
-        for part in reference[2:].split("/"):
-            part = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(part) if is_object(found) else None
+        found = resolve(root, reference)
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         schema = {**found, **beside} if is_object(found) else beside
     return {}

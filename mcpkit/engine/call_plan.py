@@ -99,7 +99,6 @@ class CallPlan:
     __slots__ = (
         "_asked",
         "_injected",
-        "_simple",
         "_steps",
         "fn",
         "inline",
@@ -125,7 +124,6 @@ class CallPlan:
             if each.source == "ask"
         )
         self._steps = tuple(resolver.steps)
-        self._simple = not self._injected and not self._asked
         self.uses_context = bool(self._asked) or any(
             source.kind in ("context", "sync_context")
             for source in (*self._injected, *(s for step in self._steps for s in step.sources))
@@ -141,22 +139,21 @@ class CallPlan:
         Returns:
             An awaitable of what the function returns. It raises what the function raises.
         """
-        if self._simple:
-            if self.is_async:
-                awaitable: Awaitable[Any] = self.fn(**values)
-                return awaitable
-            return self._call(self.fn, self.is_async, values, context, self.inline)
         if self._asked:
             return self._run_with_answers(values, context)
-        if not self._steps:
-            for source in self._injected:
-                values[source.name] = _injected_context(source, context)
-            return self._call(self.fn, self.is_async, values, context, self.inline)
-        return self._run_with_dependencies(values, context)
+        if self._steps:
+            return self._run_with_dependencies(values, context)
+        for source in self._injected:
+            kind = source.kind
+            values[source.name] = SyncContext(context) if kind == "sync_context" else context
+        if self.is_async:
+            awaitable: Awaitable[Any] = self.fn(**values)
+            return awaitable
+        return self._call(self.fn, self.is_async, values, context, self.inline)
 
     async def _run_with_answers(self, values: Values, context: Context[Any]) -> Any:
         questions = [each.question(values) for each in self._asked]
-        answers = await context.peer.gather(context, questions)
+        answers = await context.peer.gather(questions)
         for each, answer in zip(self._asked, answers, strict=True):
             values[each.name] = each.value(answer)
         return await self._run_with_dependencies(values, context)

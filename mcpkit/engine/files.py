@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from fnmatch import translate
+from functools import partial
 from pathlib import Path
+from typing import Any, Final
 from urllib.parse import quote
 
+from mcpkit.context import Context, ListKind
 from mcpkit.engine.call_plan import CallPlan, inspect_handler
-from mcpkit.engine.registry import Resource, ResourceTemplate
+from mcpkit.engine.entries import Entry, Listing, Resource
+from mcpkit.engine.from_functions import FunctionResource, FunctionTemplate
 from mcpkit.errors import RegistrationError, ResourceNotFound
-from mcpkit.functions.schema import Arguments
+from mcpkit.functions.arguments import Arguments
 from mcpkit.functions.uri_template import UriTemplate
 from mcpkit.types import File
 
@@ -19,7 +26,7 @@ __all__ = ["Directory", "file_resource"]
 
 def file_resource(
     path: str | os.PathLike[str], uri: str | None, *, mime_type: str | None
-) -> Resource:
+) -> FunctionResource:
     """One file as a resource; it is read anew each time.
 
     Raises:
@@ -33,12 +40,14 @@ def file_resource(
     def content() -> File:
         return File(file, mime_type)
 
-    return Resource(
+    return FunctionResource(
         name=file.name,
         uri=uri or f"files://{quote(file.name)}",
         mime_type=mime_type,
         size=file.stat().st_size,
         plan=CallPlan(content, inspect_handler(content)),
+        uses_context=False,
+        function=content,
     )
 
 
@@ -70,7 +79,8 @@ class Directory:
     ) -> None:
         self._root = Path(path).resolve(strict=True)
         self._base = (uri or f"files://{quote(self._root.name)}").rstrip("/")
-        self._pattern = pattern
+        # Of files below a directory; Python took a final "**" for directories alone until 3.13.
+        self._pattern = f"{pattern}/*" if pattern.endswith("**") else pattern
         self._hidden = hidden
         self._mime_type = mime_type
         try:
@@ -80,31 +90,75 @@ class Directory:
         self._signature = inspect_handler(self.read)
         self._plan = CallPlan(self.read, self._signature)
 
-    def resources(self) -> Iterable[Resource]:
-        """An entry for each file there is now."""
-        for file in sorted(self._root.glob(self._pattern)):
-            relative = file.relative_to(self._root).as_posix()
-            if not self._offers(relative):
-                continue
-            size = file.stat().st_size
-            yield Resource(
-                name=relative,
-                uri=self._uri_of(relative),
-                mime_type=self._type_of(file),
-                size=size,
-                plan=self._plan,
-            )
+    # --- as a provider ----------------------------------------------------------------------------
 
-    def template(self) -> ResourceTemplate:
-        """What reads them."""
-        return ResourceTemplate(
+    @property
+    def listings(self) -> frozenset[Listing]:
+        """Resources."""
+        return frozenset({"resources"})
+
+    async def entries(
+        self, listing: Listing, after: str, limit: int | None, context: Context[Any]
+    ) -> Sequence[Entry]:
+        """Return an entry for each file there is now, in the order of their URIs."""
+        del listing
+        # Disks are slow, and a directory may hold many files: never on the event loop.
+        return await context.peer.in_thread(partial(self.files, after, limit))
+
+    async def find(self, listing: Listing, key: str, context: Context[Any]) -> Entry | None:
+        """Return None: files are read through the template."""
+        del listing, key, context
+        return None
+
+    def on_change(self, announce: Callable[[ListKind], None]) -> None:
+        """Do nothing: nobody watches the directory."""
+
+    def files(self, after: str = "", limit: int | None = None) -> list[Resource]:
+        """List the files there are now. Blocks.
+
+        Args:
+            after: Only those with a greater URI.
+            limit: At most so many; None: all.
+        """
+        # Names alone are found quickly; what else there is to know of a file is asked for those
+        # only that are wanted.
+        found = sorted(
+            (self._uri_of(relative), relative)
+            for file in self._root.glob(self._pattern)
+            for relative in [file.relative_to(self._root).as_posix()]
+        )
+        made: list[Resource] = []
+        for uri, relative in found[bisect_right(found, (after, _LAST)) :]:
+            if limit is not None and len(made) >= limit:
+                break
+            real = self._inside(relative)
+            if real is not None:
+                made.append(self._entry(uri, relative, real))
+        return made
+
+    def _entry(self, uri: str, relative: str, real: Path) -> Resource:
+        return FunctionResource(
+            name=relative,
+            uri=uri,
+            mime_type=self._type_of(self._root / relative),
+            size=real.stat().st_size,
+            plan=self._plan,
+            uses_context=False,
+        )
+
+    def template(self) -> FunctionTemplate:
+        """Return the resource template that reads them."""
+        return FunctionTemplate(
             name=self._root.name,
             description=f"The files of {self._root.name}",
             template=self._template,
             mime_type=self._mime_type,
             plan=self._plan,
-            arguments=Arguments(self._signature),
+            accepts=Arguments(self._signature),
+            uses_context=False,
         )
+
+    # --- one file ---------------------------------------------------------------------------------
 
     def _uri_of(self, relative: str) -> str:
         # A "%41" in a file's name is no "A": expansion would keep it as it stands.
@@ -112,9 +166,6 @@ class Directory:
 
     def _type_of(self, file: Path) -> str:
         return self._mime_type or _guess(file)
-
-    def _offers(self, relative: str) -> bool:
-        return self._inside(relative) is not None
 
     def _inside(self, relative: str) -> Path | None:
         """The real file behind a relative path; None unless it lies inside and is offered."""
@@ -138,12 +189,28 @@ class Directory:
             ResourceNotFound: It does not exist, is not offered, or lies outside the directory.
         """
         real = self._inside(path)
-        if real is None or (self._pattern != "**/*" and not self._matches(path)):
+        if real is None or not _fits(self._pattern, path):
             raise ResourceNotFound(self._uri_of(path))
         return File(real, self._type_of(real))
 
-    def _matches(self, relative: str) -> bool:
-        return any(
-            each.relative_to(self._root).as_posix() == relative
-            for each in self._root.glob(self._pattern)
-        )
+
+_LAST: Final = "\U0010ffff"
+"""Greater than any relative path that a file system can have."""
+
+
+def _fits(pattern: str, relative: str) -> bool:
+    """True if a glob below a directory would find the file with this relative path."""
+    return _fits_parts(pattern.strip("/").split("/"), relative.split("/"))
+
+
+def _fits_parts(patterns: Sequence[str], parts: Sequence[str]) -> bool:
+    if not patterns:
+        return not parts
+    first, *rest = patterns
+    if first == "**":
+        return any(_fits_parts(rest, parts[skipped:]) for skipped in range(len(parts) + 1))
+    return (
+        bool(parts)
+        and re.match(translate(first), parts[0]) is not None
+        and _fits_parts(rest, parts[1:])
+    )

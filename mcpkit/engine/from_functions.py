@@ -1,4 +1,4 @@
-"""Functions and options → entries of the registry. This is where a bad signature is refused."""
+"""Functions and options → entries. This is where a bad signature is refused."""
 
 from __future__ import annotations
 
@@ -7,17 +7,29 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Annotated, Any, Final, Literal, TypedDict, cast, get_args, get_origin
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    TypedDict,
+    cast,
+    get_args,
+    get_origin,
+)
 
 from typing_extensions import NotRequired, Unpack
 
+from mcpkit._json_schema import JsonSchema, every_schema
 from mcpkit.context import Context
 from mcpkit.engine.call_plan import CONTEXTS, CallPlan, inspect_handler
-from mcpkit.engine.registry import Completer, Prompt, Resource, ResourceTemplate, Tool
-from mcpkit.errors import RegistrationError
-from mcpkit.functions.schema import Arguments, JsonSchema, Output, every_schema, is_structured
+from mcpkit.engine.entries import Argument, Prompt, Resource, ResourceTemplate, Tool
+from mcpkit.errors import InvalidArguments, RegistrationError, ResourceNotFound
+from mcpkit.functions.arguments import Arguments
+from mcpkit.functions.output import Output, Rendered, is_structured
 from mcpkit.functions.signature import (
     Parameter,
     Signature,
@@ -27,14 +39,23 @@ from mcpkit.functions.signature import (
 )
 from mcpkit.functions.uri_template import UriTemplate
 from mcpkit.protocol.headers import declared_in
+from mcpkit.protocol.messages import encode
 from mcpkit.types import (
     UNSET,
     Annotations,
+    BlobResourceContents,
     CacheScope,
     Icon,
+    Media,
     Meta,
+    PromptResult,
+    ResourceContents,
+    ResourceResult,
     Role,
+    TextResourceContents,
     ToolAnnotations,
+    contents_of,
+    is_binary,
 )
 
 __all__ = [
@@ -45,6 +66,171 @@ __all__ = [
     "make_resource",
     "make_tool",
 ]
+
+
+Completer: TypeAlias = Callable[
+    [str, Mapping[str, str] | None, Context[Any]], Awaitable[Iterable[str]]
+]
+"""From what was typed, and the other arguments if they are known, to suggestions."""
+
+
+# --- the entries ----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class FunctionTool(Tool):
+    """A tool that is a Python function."""
+
+    plan: CallPlan
+    accepts: Arguments
+    output: Output
+
+    async def call(self, arguments: dict[str, Any], context: Context[Any]) -> Rendered:
+        """Validate the arguments, call the function, and render what it returns.
+
+        Raises:
+            InvalidArguments: The arguments do not fit the signature.
+            OutputMismatch: The returned value does not fit the return annotation.
+        """
+        values = self.accepts.validate(arguments)
+        return self.output.render(await self.plan.run(values, context))
+
+
+@dataclass(slots=True, kw_only=True)
+class FunctionResource(Resource):
+    """A resource whose contents a Python function returns."""
+
+    plan: CallPlan
+
+    async def read(
+        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
+    ) -> ResourceResult:
+        """Call the function."""
+        del variables
+        return _resource_result(await self.plan.run({}, context), uri, self)
+
+
+@dataclass(slots=True, kw_only=True)
+class FunctionTemplate(ResourceTemplate):
+    """A resource template whose contents a Python function returns."""
+
+    plan: CallPlan
+    accepts: Arguments
+    completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
+
+    async def read(
+        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
+    ) -> ResourceResult:
+        """Call the function with the variables of the URI.
+
+        Raises:
+            ResourceNotFound: The variables do not fit the signature, so the URI names nothing.
+        """
+        try:
+            values = self.accepts.validate(variables)
+        except InvalidArguments as error:
+            raise ResourceNotFound(uri, f"Resource not found: {uri} ({error})") from error
+        return _resource_result(await self.plan.run(values, context), uri, self)
+
+    @property
+    def argument_names(self) -> Iterable[str]:
+        """The names of the variables that the function takes."""
+        return [each.wire_name for each in self.accepts.fields]
+
+    @property
+    def has_completions(self) -> bool:
+        """True if any variable has suggestions."""
+        return bool(self.completers)
+
+    async def complete(
+        self, name: str, typed: str, others: Mapping[str, str] | None, context: Context[Any]
+    ) -> Iterable[str]:
+        """Suggest values for a variable."""
+        return await _complete(self.completers, name, typed, others, context)
+
+
+@dataclass(slots=True, kw_only=True)
+class FunctionPrompt(Prompt):
+    """A prompt whose messages a Python function returns."""
+
+    plan: CallPlan
+    accepts: Arguments
+    completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
+
+    @property
+    def arguments(self) -> Sequence[tuple[Argument, JsonSchema]]:
+        """The arguments of the function, each with its JSON Schema."""
+        properties = self.accepts.schema().get("properties", {})
+        return [(each, properties[each.wire_name]) for each in self.accepts.fields]
+
+    @property
+    def argument_names(self) -> Iterable[str]:
+        """The names of the arguments."""
+        return [each.wire_name for each in self.accepts.fields]
+
+    @property
+    def has_completions(self) -> bool:
+        """True if any argument has suggestions."""
+        return bool(self.completers)
+
+    async def get(self, arguments: dict[str, str], context: Context[Any]) -> PromptResult:
+        """Call the function with the arguments, which arrive as strings (PROMPT-3)."""
+        values = self.accepts.validate(arguments)
+        value = await self.plan.run(values, context)
+        if isinstance(value, PromptResult):
+            return value
+        if isinstance(value, (list, tuple)):
+            return PromptResult(cast("Sequence[Any]", value))
+        return PromptResult([value])
+
+    async def complete(
+        self, name: str, typed: str, others: Mapping[str, str] | None, context: Context[Any]
+    ) -> Iterable[str]:
+        """Suggest values for an argument."""
+        return await _complete(self.completers, name, typed, others, context)
+
+
+async def _complete(
+    completers: Mapping[str, Completer],
+    name: str,
+    typed: str,
+    others: Mapping[str, str] | None,
+    context: Context[Any],
+) -> Iterable[str]:
+    completer = completers.get(name)
+    return () if completer is None else await completer(typed, others, context)
+
+
+_CONTENTS: Final = (TextResourceContents, BlobResourceContents)
+
+
+def _resource_result(
+    value: Any, uri: str, entry: FunctionResource | FunctionTemplate
+) -> ResourceResult:
+    if isinstance(value, ResourceResult):
+        return value
+    if isinstance(value, (list, tuple)):
+        items = cast("Sequence[Any]", value)
+        if items and all(isinstance(item, _CONTENTS) for item in items):
+            return ResourceResult(cast("Sequence[ResourceContents]", items))
+    return ResourceResult([_contents(value, uri, entry.mime_type)])
+
+
+def _contents(value: Any, uri: str, mime_type: str | None) -> ResourceContents:
+    if isinstance(value, _CONTENTS):
+        return value
+    if isinstance(value, str):
+        return TextResourceContents(uri, value, mime_type=mime_type or "text/plain")
+    if is_binary(value):
+        mime_type = mime_type or "application/octet-stream"
+        return BlobResourceContents(uri, bytes(value), mime_type=mime_type)
+    if isinstance(value, Media):
+        return contents_of(uri, value.data, mime_type or value.mime_type)
+    text = encode(value, by_alias=True, bytes_mode="base64", inf_nan_mode="null").decode()
+    return TextResourceContents(uri, text, mime_type=mime_type or "application/json")
+
+
+# --- options --------------------------------------------------------------------------------------
 
 
 class CommonOptions(TypedDict):
@@ -99,11 +285,17 @@ def _check_options(signature: Signature, options: Mapping[str, Any], kind: Any) 
             raise RegistrationError(f"{at}: there is no option {name!r}; {meant}")
 
 
-def _common(signature: Signature, options: CommonOptions, prefix: str | None) -> dict[str, Any]:
+def _common(
+    fn: Callable[..., Any], signature: Signature, options: CommonOptions, prefix: str | None
+) -> dict[str, Any]:
     name = options.get("name") or signature.name
     if name == "<lambda>":
         raise RegistrationError(f"{signature.where}: a lambda has no name; pass name=...")
+    plan = CallPlan(fn, signature, inline=options.get("inline", False))
     return {
+        "function": fn,
+        "uses_context": plan.uses_context,
+        "plan": plan,
         "name": f"{prefix}_{name}" if prefix else name,
         "title": options.get("title"),
         "description": options.get("description") or signature.docs.description,
@@ -115,7 +307,7 @@ def _common(signature: Signature, options: CommonOptions, prefix: str | None) ->
 
 def make_tool(
     fn: Callable[..., Any], *, prefix: str | None = None, **options: Unpack[ToolOptions]
-) -> Tool:
+) -> FunctionTool:
     """A tool from a function.
 
     Raises:
@@ -140,12 +332,13 @@ def make_tool(
         headers = declared_in(input_schema)
     except ValueError as error:
         raise RegistrationError(f"{signature.where}: {signature.name}(): {error}") from None
-    return Tool(
-        **_common(signature, options, prefix),
-        plan=CallPlan(fn, signature, inline=options.get("inline", False)),
-        arguments=arguments,
-        output=Output(signature, options.get("structured_output")),
+    output = Output(signature, options.get("structured_output"))
+    return FunctionTool(
+        **_common(fn, signature, options, prefix),
+        accepts=arguments,
+        output=output,
         input_schema=input_schema,
+        output_schema=output.schema,
         annotations=hints if hints != ToolAnnotations() else None,
         headers=headers,
     )
@@ -157,7 +350,7 @@ def make_resource(
     *,
     prefix: str | None = None,
     **options: Unpack[ResourceOptions],
-) -> Resource | ResourceTemplate:
+) -> FunctionResource | FunctionTemplate:
     """A resource from a function, or a resource template if the URI has variables.
 
     Args:
@@ -190,8 +383,7 @@ def make_resource(
             if options.get(name) is not None:
                 setattr(annotations, name, options.get(name))
     shared: dict[str, Any] = {
-        **_common(signature, options, prefix),
-        "plan": CallPlan(fn, signature, inline=options.get("inline", False)),
+        **_common(fn, signature, options, prefix),
         "mime_type": options.get("mime_type") or _mime_type_of(signature.returns),
         "annotations": annotations,
         "ttl": options.get("ttl"),
@@ -203,12 +395,12 @@ def make_resource(
                 f"{at}: the URI {uri!r} has no variables, so nothing fills {', '.join(names)}; "
                 f"write them into the URI as {{{names[0]}}}"
             )
-        return Resource(**shared, uri=uri, size=options.get("size"))
+        return FunctionResource(**shared, uri=uri, size=options.get("size"))
     _check_variables(template, arguments, at)
-    return ResourceTemplate(
+    return FunctionTemplate(
         **shared,
         template=template,
-        arguments=arguments,
+        accepts=arguments,
         completers=_completers(arguments, signature),
     )
 
@@ -252,7 +444,7 @@ def _mime_type_of(returns: Any) -> str | None:
 
 def make_prompt(
     fn: Callable[..., Any], *, prefix: str | None = None, **options: Unpack[PromptOptions]
-) -> Prompt:
+) -> FunctionPrompt:
     """A prompt from a function.
 
     Raises:
@@ -262,10 +454,9 @@ def make_prompt(
     _check_options(signature, options, PromptOptions)
     arguments = Arguments(signature)
     _refuse_headers(arguments, f"{signature.where}: {signature.name}()")
-    return Prompt(
-        **_common(signature, options, prefix),
-        plan=CallPlan(fn, signature, inline=options.get("inline", False)),
-        arguments=arguments,
+    return FunctionPrompt(
+        **_common(fn, signature, options, prefix),
+        accepts=arguments,
         completers=_completers(arguments, signature),
     )
 
@@ -284,10 +475,10 @@ def _refuse_headers(arguments: Arguments, at: str) -> None:
 
 def _completers(arguments: Arguments, signature: Signature) -> Mapping[str, Completer]:
     found: dict[str, Completer] = {}
-    for field in arguments.fields:
-        completer = _completer(field.parameter, signature)
+    for each in arguments.fields:
+        completer = _completer(each.parameter, signature)
         if completer is not None:
-            found[field.wire_name] = completer
+            found[each.wire_name] = completer
     return found
 
 

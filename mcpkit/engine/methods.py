@@ -1,25 +1,26 @@
-"""What each MCP method does: (server, params, context) → the members of its result.
+"""The MCP methods: (server, params, context) → a value, or an awaitable of one.
 
-A function per method, named in the revisions' tables. Those that run a handler are async, the
-others are plain. What an exception becomes is decided in `mcpkit.engine.session`, except where the
-protocol asks for a *result*: a tool that failed.
+A function for each method, named in the revisions' tables. Those that run a handler return an
+awaitable, the others a value. Values are encoded at the end (`mcpkit.engine.encoding`). Here also
+stands what an exception becomes: a *result* for a tool that failed, an error for everything else.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
-from mcpkit.asking.asks import ElicitUrl
 from mcpkit.context import Context
-from mcpkit.engine.registry import Listing, Readable, Registry, Resource, ResourceTemplate, Tool
+from mcpkit.engine.encoding import Completion
+from mcpkit.engine.entries import Listing, Prompt, Readable, ResourceTemplate, Tool
+from mcpkit.engine.registry import Catalog, Page
 from mcpkit.engine.server import Server, log
 from mcpkit.errors import (
     AskError,
     ConnectionClosed,
     ElicitationError,
+    InternalError,
     InvalidArguments,
     InvalidParams,
     MissingClientCapability,
@@ -28,65 +29,32 @@ from mcpkit.errors import (
     ResourceNotFound,
     UrlElicitationRequired,
 )
-from mcpkit.functions.schema import OutputMismatch, Rendered, block_of
+from mcpkit.functions.output import OutputMismatch, Rendered
 from mcpkit.protocol import wire
 from mcpkit.protocol.connection import Request
-from mcpkit.protocol.messages import encode, members
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import REVISIONS
-from mcpkit.types import (
-    BlobResourceContents,
-    CacheScope,
-    Media,
-    Message,
-    PromptResult,
-    ResourceContents,
-    ResourceResult,
-    TextResourceContents,
-    contents_of,
-    is_binary,
-    is_object,
-)
+from mcpkit.types import PromptResult, ResourceResult, is_object
 
 __all__ = [
     "OPERATIONS",
-    "Reply",
+    "Operation",
     "capabilities",
-    "is_result",
+    "error_for",
+    "not_found",
     "read",
-    "tool_failed",
-    "tool_members",
+    "uri_of",
+    "use_tool",
 ]
 
 Params: TypeAlias = Mapping[str, Any]
-
-
-@dataclass(slots=True)
-class Reply:
-    """A result, before its revision has stamped it.
-
-    Args:
-        members: Its encoded members, without braces.
-        meta: Its ``_meta``, without what the stamp adds.
-        ttl: For how many seconds it may be kept; None leaves the server's setting.
-        cache_scope: As above.
-        kind: The ``resultType``, where results have one.
-    """
-
-    members: bytes
-    meta: Mapping[str, Any] | None = None
-    ttl: float | None = None
-    cache_scope: CacheScope | None = None
-    kind: str = "complete"
-
-
-EMPTY: Final = Reply(b"")
+Operation: TypeAlias = Callable[[Server, Params, Context[Any]], Any]
 
 # --- identity -------------------------------------------------------------------------------------
 
 
-def capabilities(registry: Registry, revision: Revision) -> dict[str, Any]:
-    """The capabilities object: exactly what is registered, nothing else."""
+def capabilities(catalog: Catalog, revision: Revision) -> dict[str, Any]:
+    """Return the capabilities object: exactly what there is to use, nothing else."""
     shapes: dict[str, dict[str, Any]] = {
         "tools": {"listChanged": True},
         "resources": {"subscribe": True, "listChanged": True},
@@ -94,52 +62,49 @@ def capabilities(registry: Registry, revision: Revision) -> dict[str, Any]:
         "completions": {},
         "logging": {},
     }
-    present: dict[str, Any] = {
-        name: shape for name, shape in shapes.items() if name in registry.advertised
-    }
+    advertised = catalog.advertised
+    present: dict[str, Any] = {name: shape for name, shape in shapes.items() if name in advertised}
     return revision.keep(revision.server_capabilities, present)
 
 
-def initialize(server: Server, params: Params, context: Context[Any]) -> Reply:
-    """``initialize``: what was negotiated, and who answers."""
+def initialize(server: Server, params: Params, context: Context[Any]) -> Mapping[str, Any]:
+    """``initialize``: the negotiated revision, and who answers."""
     del params
-    revision = context.request.revision
-    result = wire.some(
-        protocolVersion=revision.version,
-        capabilities=capabilities(server.registry, revision),
-        serverInfo=wire.implementation_to_wire(server.info, revision),
+    request = context.request
+    return wire.some(
+        protocolVersion=request.revision.version,
+        capabilities=capabilities(server.catalog, request.revision),
+        serverInfo=wire.implementation_to_wire(server.info, request.revision),
         instructions=server.instructions,
     )
-    return Reply(members(result))
 
 
-def discover(server: Server, params: Params, context: Context[Any]) -> Reply:
+def discover(server: Server, params: Params, context: Context[Any]) -> Mapping[str, Any]:
     """``server/discover``: the same, for clients without a handshake."""
     del params
-    result = wire.some(
+    request = context.request
+    return wire.some(
         supportedVersions=[each.version for each in REVISIONS],
-        capabilities=capabilities(server.registry, context.request.revision),
+        capabilities=capabilities(server.catalog, request.revision),
         instructions=server.instructions,
     )
-    return Reply(members(result))
 
 
-def ping(server: Server, params: Params, context: Context[Any]) -> Reply:
+def ping(server: Server, params: Params, context: Context[Any]) -> Mapping[str, Any]:
     """``ping``: the empty result."""
     del server, params, context
-    return EMPTY
+    return {}
 
 
 # --- lists ----------------------------------------------------------------------------------------
 
 
-def _list(listing: Listing) -> Callable[[Server, Params, Context[Any]], Reply]:
-    def list_page(server: Server, params: Params, context: Context[Any]) -> Reply:
+def _list(listing: Listing) -> Operation:
+    def list_page(server: Server, params: Params, context: Context[Any]) -> Page | Awaitable[Page]:
         cursor = params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidParams('"cursor" must be a string')
-        revision = context.request.revision
-        return Reply(server.registry.page(listing, revision, cursor, server.settings.page_size))
+        return server.catalog.page(listing, cursor, server.settings.page_size, context)
 
     return list_page
 
@@ -147,7 +112,7 @@ def _list(listing: Listing) -> Callable[[Server, Params, Context[Any]], Reply]:
 # --- tools ----------------------------------------------------------------------------------------
 
 
-async def call_tool(server: Server, params: Params, context: Context[Any]) -> Reply:
+def call_tool(server: Server, params: Params, context: Context[Any]) -> Awaitable[Rendered]:
     """``tools/call``: a result, also when the tool failed; the model is to read about it."""
     name = params.get("name")
     arguments = params.get("arguments")
@@ -157,32 +122,51 @@ async def call_tool(server: Server, params: Params, context: Context[Any]) -> Re
         arguments = {}
     elif type(arguments) is not dict:
         raise InvalidParams('"arguments" must be an object')
-    tool = server.registry.tools.get(name)
+    catalog = server.catalog
+    tool = catalog.tool(name)
+    if tool is not None:
+        return use_tool(tool, cast("dict[str, Any]", arguments), context)
+    provided = catalog.provided("tools", name, context)
+    if provided is None:
+        raise InvalidParams(f"Unknown tool: {name}")  # TOOL-6
+    return _use_provided(name, provided, cast("dict[str, Any]", arguments), context)
+
+
+async def _use_provided(
+    name: str, provided: Awaitable[Tool | None], arguments: dict[str, Any], context: Context[Any]
+) -> Rendered:
+    tool = await provided
     if tool is None:
         raise InvalidParams(f"Unknown tool: {name}")  # TOOL-6
+    return await use_tool(tool, arguments, context)
+
+
+async def use_tool(tool: Tool, arguments: dict[str, Any], context: Context[Any]) -> Rendered:
+    """Call a tool, and turn its failure into a result for the model (TOOL-7, TOOL-8).
+
+    Args:
+        tool: Of the registry, or one that a model was given for a while.
+        arguments: As they were sent.
+        context: Of the request that is served.
+
+    Raises:
+        ProtocolError: The client is to act on the error's code.
+    """
     try:
-        values = tool.arguments.validate(cast("dict[str, Any]", arguments))
-        result = await tool.plan.run(values, context)
-        rendered = tool.output.render(result)
-        return Reply(tool_members(tool, rendered, context.request.revision), rendered.meta)
+        return await tool.call(arguments, context)
     except Exception as error:
-        return await tool_failed(tool, context, error)
+        return await _failed(tool, context, unwrap(error))
 
 
-async def tool_failed(tool: Tool, context: Context[Any], error: BaseException) -> Reply:
-    """The result of a tool that has raised; what is no result is raised again."""
+async def _failed(tool: Tool, context: Context[Any], error: BaseException) -> Rendered:
     if not isinstance(error, Exception):
         raise error
-    rendered = _failed(tool, context, await _page_asked(unwrap(error), context))
-    return Reply(tool_members(tool, rendered, context.request.revision), rendered.meta)
-
-
-def _failed(tool: Tool, context: Context[Any], error: BaseException) -> Rendered:
-    """The result that tells a model of a failure (TOOL-7, TOOL-8); protocol errors pass through."""
-    if isinstance(error, ProtocolError) and not is_result(error, context.request):
+    if isinstance(error, UrlElicitationRequired):
+        error = await context.peer.open_page(error)
+    if isinstance(error, ProtocolError) and not _is_result(error, context.request):
         raise error
     if isinstance(error, (PublicError, ProtocolError, ElicitationError, ConnectionClosed)):
-        context.peer.handler_raised(context.request, error)
+        context.peer.handler_raised(error)
         text = str(error)
     elif isinstance(error, OutputMismatch):
         reference = fault(context, error, f"the tool {tool.name} returned an unfit value")
@@ -193,8 +177,25 @@ def _failed(tool: Tool, context: Context[Any], error: BaseException) -> Rendered
     return Rendered(text, is_error=True)
 
 
-def is_result(error: ProtocolError, request: Request) -> bool:
-    """Whether a client has no use for an error's code: a tool's result has to tell (S2C-5)."""
+# --- exceptions -----------------------------------------------------------------------------------
+
+
+def error_for(error: BaseException, context: Context[Any]) -> ProtocolError:
+    """Turn the exception that ended a run into the error that answers its request."""
+    error = unwrap(error)
+    if isinstance(error, ProtocolError) and not _is_result(error, context.request):
+        return error
+    if isinstance(error, (PublicError, ProtocolError, ElicitationError, ConnectionClosed)):
+        context.peer.handler_raised(error)
+        if isinstance(error, ResourceNotFound):
+            return not_found(error, error.uri or "", context.request.revision)
+        return InternalError(str(error))
+    reference = fault(context, error, f"{context.method} failed")
+    return InternalError(f"The server failed to answer ({reference})")
+
+
+def _is_result(error: ProtocolError, request: Request) -> bool:
+    """True if a client has no use for an error's code: a tool's result has to tell (S2C-5)."""
     if request.revision.client_asks == "result":
         return False
     if isinstance(error, UrlElicitationRequired):
@@ -204,23 +205,8 @@ def is_result(error: ProtocolError, request: Request) -> bool:
     return isinstance(error, MissingClientCapability)
 
 
-async def _page_asked(error: BaseException, context: Context[Any]) -> BaseException:
-    """What to answer an exception with, once the user was asked to open the page it wants."""
-    asks = context.request.revision.client_asks
-    if not isinstance(error, UrlElicitationRequired) or asks == "request":
-        return error
-    ask = ElicitUrl(error.message, error.url, error.elicitation_id)
-    try:
-        # To open a page is not to be done there (ELIC-10): the handler said that it is not.
-        while (await context.peer.ask(context, ask)).accepted:
-            pass
-    except Exception as refused:
-        return refused
-    return AskError(f"The user did not open the page: {error.message}")
-
-
 def unwrap(error: BaseException) -> BaseException:
-    """The one exception in a group of one, such as a task group raises around a single failure."""
+    """Return the one exception in a group of one, such as a task group raises around it."""
     inner: Sequence[BaseException] = getattr(error, "exceptions", ())
     while len(inner) == 1:
         error = inner[0]
@@ -228,27 +214,11 @@ def unwrap(error: BaseException) -> BaseException:
     return error
 
 
-def tool_members(tool: Tool, rendered: Rendered, revision: Revision) -> bytes:
-    """The members of a tool's result, as a revision has them."""
-    content = rendered.content
-    if isinstance(content, str):
-        text = b'"content":[{"type":"text","text":' + encode(content) + b"}]"
-    else:
-        text = b'"content":' + encode([wire.block_to_wire(each, revision) for each in content])
-    structured = rendered.structured
-    if structured is not None and revision.structured_output != "none":
-        is_object = structured[:1] == b"{" if tool.output.schema is None else tool.output.is_object
-        if revision.structured_output == "object" and not is_object:
-            structured = b'{"result":' + structured + b"}"  # TOOL-11
-        text += b',"structuredContent":' + structured
-    return text + b',"isError":true' if rendered.is_error else text
-
-
 def fault(context: Context[Any], error: BaseException, what: str) -> str:
-    """Log a fault of the server, and give the reference that stands beside it in the log."""
+    """Log a fault of the server, and return the reference that stands beside it in the log."""
     reference = f"reference {os.urandom(4).hex()}"
     log.error("%s (%s, request %r)", what, reference, context.request_id, exc_info=error)
-    context.peer.handler_raised(context.request, error)
+    context.peer.handler_raised(error)
     return reference
 
 
@@ -260,7 +230,7 @@ _LONGEST_URI: Final = 64 * 1024
 
 
 def uri_of(params: Params) -> str:
-    """The ``uri`` of a request.
+    """Return the ``uri`` of a request.
 
     Raises:
         InvalidParams: There is none.
@@ -273,49 +243,44 @@ def uri_of(params: Params) -> str:
     return uri
 
 
-async def read_resource(server: Server, params: Params, context: Context[Any]) -> Reply:
+async def read_resource(server: Server, params: Params, context: Context[Any]) -> ResourceResult:
     """``resources/read``: one or several contents; a missing resource is an error (RES-3…5)."""
     uri = uri_of(params)
     try:
-        resource, result = await read(server, uri, context)
+        return await read(server, uri, context)
     except ResourceNotFound as error:
         raise not_found(error, uri, context.request.revision) from error
-    revision = context.request.revision
-    contents = [wire.contents_to_wire(each, revision) for each in result.contents]
-    return Reply(
-        members({"contents": contents}),
-        result.meta,
-        result.ttl if result.ttl is not None else resource.ttl,
-        result.cache_scope or resource.cache_scope,
+
+
+async def read(server: Server, uri: str, context: Context[Any]) -> ResourceResult:
+    """Read what is at a URI.
+
+    Raises:
+        ResourceNotFound: There is nothing, or the handler says so.
+    """
+    catalog = server.catalog
+    entry: Readable | None
+    variables: Mapping[str, Any]
+    entry, variables = catalog.resource(uri) or (None, {})
+    if entry is None:
+        provided = catalog.provided("resources", uri, context)
+        entry = None if provided is None else await provided
+    if entry is None:
+        raise ResourceNotFound(uri)
+    try:
+        result = await entry.read(uri, variables, context)
+    except UrlElicitationRequired as error:
+        raise await context.peer.open_page(error) from None
+    return ResourceResult(
+        result.contents,
+        ttl=entry.ttl if result.ttl is None else result.ttl,
+        cache_scope=result.cache_scope or entry.cache_scope,
+        meta=result.meta,
     )
 
 
-async def read(server: Server, uri: str, context: Context[Any]) -> tuple[Readable, ResourceResult]:
-    """Run the handler of a resource.
-
-    Raises:
-        ResourceNotFound: There is none, or its handler says so.
-    """
-    found = server.registry.find_resource(uri)
-    if found is None:
-        raise ResourceNotFound(uri)
-    resource, variables = found
-    values: dict[str, Any] = {}
-    if isinstance(resource, ResourceTemplate):
-        try:
-            values = resource.arguments.validate(variables)
-        except InvalidArguments as error:
-            # The URI fits the template, but names nothing that this handler could look up.
-            raise ResourceNotFound(uri, f"Resource not found: {uri} ({error})") from error
-    try:
-        value = await resource.plan.run(values, context)
-    except UrlElicitationRequired as error:
-        raise await _page_asked(error, context) from None
-    return resource, _resource_result(value, uri, resource.mime_type)
-
-
 def not_found(error: ResourceNotFound, uri: str, revision: Revision) -> ProtocolError:
-    """The JSON-RPC error for a URI that names nothing; its code depends on the revision."""
+    """Return the JSON-RPC error for a URI that names nothing; its code depends on the revision."""
     return ProtocolError(
         str(error) if error.uri else f"Resource not found: {uri}",
         code=revision.resource_not_found,
@@ -323,37 +288,10 @@ def not_found(error: ResourceNotFound, uri: str, revision: Revision) -> Protocol
     )
 
 
-def _resource_result(value: Any, uri: str, mime_type: str | None) -> ResourceResult:
-    if isinstance(value, ResourceResult):
-        return value
-    if isinstance(value, (list, tuple)):
-        items = cast("Sequence[Any]", value)
-        if items and all(isinstance(item, _CONTENTS) for item in items):
-            return ResourceResult(cast("Sequence[ResourceContents]", items))
-    return ResourceResult([_contents(value, uri, mime_type)])
-
-
-_CONTENTS: Final = (TextResourceContents, BlobResourceContents)
-
-
-def _contents(value: Any, uri: str, mime_type: str | None) -> ResourceContents:
-    if isinstance(value, _CONTENTS):
-        return value
-    if isinstance(value, str):
-        return TextResourceContents(uri, value, mime_type=mime_type or "text/plain")
-    if is_binary(value):
-        mime_type = mime_type or "application/octet-stream"
-        return BlobResourceContents(uri, bytes(value), mime_type=mime_type)
-    if isinstance(value, Media):
-        return contents_of(uri, value.data, mime_type or value.mime_type)
-    text = encode(value, by_alias=True, bytes_mode="base64", inf_nan_mode="null").decode()
-    return TextResourceContents(uri, text, mime_type=mime_type or "application/json")
-
-
 # --- prompts --------------------------------------------------------------------------------------
 
 
-async def get_prompt(server: Server, params: Params, context: Context[Any]) -> Reply:
+async def get_prompt(server: Server, params: Params, context: Context[Any]) -> PromptResult:
     """``prompts/get``: messages, from arguments that arrive as strings (PROMPT-3)."""
     name = params.get("name")
     arguments = params.get("arguments")
@@ -363,40 +301,30 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> R
         arguments = {}
     elif not _are_strings(arguments):
         raise InvalidParams('"arguments" must be an object of strings')
-    prompt = server.registry.prompts.get(name)
-    if prompt is None:
-        raise InvalidParams(f"Unknown prompt: {name}")
+    prompt = await _prompt(server.catalog, name, context)
     try:
-        values = prompt.arguments.validate(arguments)
+        result = await prompt.get(arguments, context)
     except InvalidArguments as error:  # PROMPT-2, PROMPT-3
         raise InvalidParams(f"Invalid arguments for the prompt {name}: {error}") from error
-    try:
-        result = _prompt_result(await prompt.plan.run(values, context))
     except UrlElicitationRequired as error:
-        raise await _page_asked(error, context) from None
-    revision = context.request.revision
-    found = wire.some(
-        description=result.description or prompt.description,
-        messages=[_message(each, revision) for each in result.messages],
+        raise await context.peer.open_page(error) from None
+    return PromptResult(
+        result.messages, description=result.description or prompt.description, meta=result.meta
     )
-    return Reply(members(found), result.meta)
+
+
+async def _prompt(catalog: Catalog, name: Any, context: Context[Any]) -> Prompt:
+    prompt = catalog.prompt(name) if isinstance(name, str) else None
+    if prompt is None and isinstance(name, str):
+        provided = catalog.provided("prompts", name, context)
+        prompt = None if provided is None else await provided
+    if prompt is None:
+        raise InvalidParams(f"Unknown prompt: {name}")
+    return prompt
 
 
 def _are_strings(value: object) -> TypeGuard[dict[str, str]]:
     return is_object(value) and all(isinstance(each, str) for each in value.values())
-
-
-def _prompt_result(value: Any) -> PromptResult:
-    if isinstance(value, PromptResult):
-        return value
-    if isinstance(value, (list, tuple)):
-        return PromptResult(cast("Sequence[Any]", value))
-    return PromptResult([value])
-
-
-def _message(value: Any, revision: Revision) -> dict[str, Any]:
-    message = value if isinstance(value, Message) else Message(value)
-    return wire.message_to_wire(message, block_of(message.content), revision)
 
 
 # --- completion -----------------------------------------------------------------------------------
@@ -404,8 +332,8 @@ def _message(value: Any, revision: Revision) -> dict[str, Any]:
 _MOST_VALUES: Final = 100
 
 
-async def complete(server: Server, params: Params, context: Context[Any]) -> Reply:
-    """``completion/complete``: at most 100 values, and whether there are more (COMP-2)."""
+async def complete(server: Server, params: Params, context: Context[Any]) -> Completion:
+    """``completion/complete``: at most 100 values, and how many there are (COMP-2)."""
     argument = params.get("argument")
     ref = params.get("ref")
     if not is_object(argument) or not is_object(ref):
@@ -413,53 +341,48 @@ async def complete(server: Server, params: Params, context: Context[Any]) -> Rep
     name, typed = argument.get("name"), argument.get("value")
     if not isinstance(name, str) or not isinstance(typed, str):
         raise InvalidParams('"argument" needs "name" and "value", both strings')
-    entry = _referred(server.registry, ref)
-    if name not in {field.wire_name for field in entry.arguments.fields}:
+    entry = await _referred(server.catalog, ref, context)
+    if name not in entry.argument_names:
         raise InvalidParams(f"Unknown argument: {name}")  # COMP-3
-    completer = entry.completers.get(name)
+    others: Mapping[str, str] | None = None
+    if context.request.revision.completion_context:
+        filled = params.get("context")
+        others = filled.get("arguments") if is_object(filled) else None
+        if others is not None and not _are_strings(others):
+            raise InvalidParams('"context.arguments" must be an object of strings')
     found: list[str] = []
-    if completer is not None:
-        others: Mapping[str, str] | None = None
-        if context.request.revision.completion_context:
-            filled = params.get("context")
-            others = filled.get("arguments") if is_object(filled) else None
-            if others is not None and not _are_strings(others):
-                raise InvalidParams('"context.arguments" must be an object of strings')
-        try:
-            found = [str(each) for each in await completer(typed, others, context)]
-        except AskError as error:
-            # A suggestion is no reason to fail, and on 2026-07-28 completers cannot ask.
-            log.debug("nothing is suggested for %s: %s", name, error)
-    completion: dict[str, Any] = {"values": found[:_MOST_VALUES]}
-    if len(found) > _MOST_VALUES:
-        completion["total"] = len(found)
-        completion["hasMore"] = True
-    return Reply(members({"completion": completion}))
+    try:
+        found = [str(each) for each in await entry.complete(name, typed, others, context)]
+    except AskError as error:
+        # A suggestion is no reason to fail, and on 2026-07-28 completers cannot ask.
+        log.debug("nothing is suggested for %s: %s", name, error)
+    return Completion(found[:_MOST_VALUES], len(found) if len(found) > _MOST_VALUES else None)
 
 
-def _referred(registry: Registry, ref: Mapping[str, Any]) -> Any:
+async def _referred(
+    catalog: Catalog, ref: Mapping[str, Any], context: Context[Any]
+) -> Prompt | ResourceTemplate:
     kind = ref.get("type")
     if kind == "ref/prompt":
-        name = ref.get("name")
-        prompt = registry.prompts.get(name) if isinstance(name, str) else None
-        if prompt is None:
-            raise InvalidParams(f"Unknown prompt: {name}")
-        return prompt
+        return await _prompt(catalog, ref.get("name"), context)
     if kind == "ref/resource":
         uri = ref.get("uri")
         if isinstance(uri, str):
-            if uri in registry.templates:
-                return registry.templates[uri]
-            found = registry.find_resource(uri)  # COMP-5
-            if found is not None and not isinstance(found[0], Resource):
+            template = catalog.template(uri)
+            if template is not None:
+                return template
+            found = catalog.resource(uri)  # COMP-5
+            if found is not None and isinstance(found[0], ResourceTemplate):
                 return found[0]
+            provided = catalog.provided("resourceTemplates", uri, context)
+            entry = None if provided is None else await provided
+            if isinstance(entry, ResourceTemplate):
+                return entry
         raise InvalidParams(f"Unknown resource template: {uri}")
     raise InvalidParams('"ref.type" must be "ref/prompt" or "ref/resource"')
 
 
-Operation: TypeAlias = Callable[[Server, Params, Context[Any]], "Reply | Awaitable[Reply]"]
-
-OPERATIONS: Final[dict[str, Operation]] = {
+OPERATIONS: Final[Mapping[str, Operation]] = {
     "initialize": initialize,
     "discover": discover,
     "ping": ping,

@@ -1,223 +1,140 @@
-"""What the decorators recorded: tools, resources, templates and prompts, each ready to be called.
+"""A server's entries, in the order in which they were registered, and the pages of their lists.
 
-Lists are encoded once per revision, page and state of the registry, and sent as they are.
+Pages are encoded once per revision and state of the registry, and sent as they are.
 """
 
 from __future__ import annotations
 
 import binascii
-import re
 import threading
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Protocol, cast
 
 from mcpkit.context import Context, ListKind
-from mcpkit.engine.call_plan import CallPlan
+from mcpkit.engine.entries import (
+    Entry,
+    Listing,
+    Prompt,
+    Provider,
+    Readable,
+    Resource,
+    ResourceTemplate,
+    Tool,
+)
 from mcpkit.errors import InvalidParams, RegistrationError
-from mcpkit.functions.schema import Arguments, JsonSchema, Output
-from mcpkit.functions.uri_template import UriTemplate
 from mcpkit.protocol import wire
-from mcpkit.protocol.headers import HeaderParameter
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Capability, Revision
-from mcpkit.types import Annotations, CacheScope, Icon, Meta, ToolAnnotations
 
-__all__ = [
-    "Completer",
-    "Prompt",
-    "Registry",
-    "Resource",
-    "ResourceProvider",
-    "ResourceTemplate",
-    "Tool",
-]
-
-Listing: TypeAlias = Literal["tools", "resources", "resourceTemplates", "prompts"]
-"""A list of the protocol, by the member it is sent in."""
-
-Completer: TypeAlias = Callable[
-    [str, Mapping[str, str] | None, Context[Any]], Awaitable[Iterable[str]]
-]
-"""From what was typed, and the other arguments if they are known, to suggestions."""
-
-_TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
+__all__ = ["Catalog", "Page", "Registry", "View"]
 
 
-@dataclass(slots=True, kw_only=True)
-class Description:
-    """What every listed thing says of itself."""
+class Page:
+    """A page of a list.
 
-    name: str
-    title: str | None = None
-    description: str | None = None
-    icons: Sequence[Icon] | None = None
-    meta: Meta | None = None
-    tags: frozenset[str] = frozenset()
-    number: int = field(default=0, init=False)
-    """The place in the order of registration."""
-
-    def described(self) -> dict[str, Any]:
-        """The members that all descriptions share."""
-        return wire.some(
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            icons=wire.icons_to_wire(self.icons),
-            _meta=self.meta,
-        )
-
-
-@dataclass(slots=True, kw_only=True)
-class Tool(Description):
-    """A function that a model may call."""
-
-    plan: CallPlan
-    arguments: Arguments
-    output: Output
-    input_schema: JsonSchema
-    annotations: ToolAnnotations | None = None
-    headers: tuple[HeaderParameter, ...] = ()
-    """The arguments that an HTTP request repeats in headers."""
-
-    def __post_init__(self) -> None:
-        if _TOOL_NAME.fullmatch(self.name) is None:
-            raise RegistrationError(
-                f"{self.name!r} is no tool name that hosts accept; "
-                f"use 1 to 64 letters, digits, '_', '-' and '.' (pass name=...)"
-            )
-
-    @property
-    def key(self) -> str:
-        """What it is known by."""
-        return self.name
-
-    def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """Its entry in ``tools/list``."""
-        members = self.described()
-        members["inputSchema"] = self.input_schema
-        schema = self.output.schema
-        if schema is not None:
-            wrapped = revision.structured_output == "object" and not self.output.is_object
-            members["outputSchema"] = self.output.wrapped_schema if wrapped else schema
-        if self.annotations is not None:
-            members["annotations"] = wire.hints_to_wire(self.annotations)
-        return revision.keep(revision.tool_members, members)
-
-
-@dataclass(slots=True, kw_only=True)
-class Readable(Description):
-    """What a resource and a resource template have in common."""
-
-    plan: CallPlan
-    mime_type: str | None = None
-    annotations: Annotations | None = None
-    ttl: float | None = None
-    cache_scope: CacheScope | None = None
-
-    def readable(self, revision: Revision) -> dict[str, Any]:
-        """The members that both have in their lists."""
-        members = self.described()
-        members.update(
-            wire.some(
-                mimeType=self.mime_type,
-                annotations=wire.annotations_to_wire(self.annotations, revision),
-            )
-        )
-        return members
-
-
-@dataclass(slots=True, kw_only=True)
-class Resource(Readable):
-    """Something to read at one URI."""
-
-    uri: str
-    size: int | None = None
-
-    @property
-    def key(self) -> str:
-        """What it is known by."""
-        return self.uri
-
-    def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """Its entry in ``resources/list``."""
-        members = {"uri": self.uri, **self.readable(revision)}
-        if self.size is not None:
-            members["size"] = self.size
-        return revision.keep(revision.resource_members, members)
-
-
-@dataclass(slots=True, kw_only=True)
-class ResourceTemplate(Readable):
-    """Something to read at every URI that fits an RFC 6570 template."""
-
-    template: UriTemplate
-    arguments: Arguments
-    completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
-
-    @property
-    def key(self) -> str:
-        """What it is known by."""
-        return self.template.template
-
-    def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """Its entry in ``resources/templates/list``."""
-        members = {"uriTemplate": self.template.template, **self.readable(revision)}
-        return revision.keep(revision.template_members, members)
-
-
-@dataclass(slots=True, kw_only=True)
-class Prompt(Description):
-    """Messages that a user may ask for by name."""
-
-    plan: CallPlan
-    arguments: Arguments
-    completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
-
-    @property
-    def key(self) -> str:
-        """What it is known by."""
-        return self.name
-
-    def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """Its entry in ``prompts/list``."""
-        members = self.described()
-        arguments = [
-            revision.keep(
-                revision.argument_members,
-                wire.some(
-                    name=each.wire_name,
-                    title=schema.get("title"),
-                    description=schema.get("description"),
-                    required=True if each.required else None,
-                ),
-            )
-            for each, schema in self._argument_schemas()
-        ]
-        if arguments:
-            members["arguments"] = arguments
-        return revision.keep(revision.prompt_members, members)
-
-    def _argument_schemas(self) -> Iterable[tuple[Any, JsonSchema]]:
-        properties = self.arguments.schema().get("properties", {})
-        return [(each, properties[each.wire_name]) for each in self.arguments.fields]
-
-
-class ResourceProvider(Protocol):
-    """Resources that come and go by themselves, such as the files of a directory.
-
-    They are listed after the registered ones; a template registered with them reads them.
+    Args:
+        listing: Which list.
+        entries: On this page.
+        next_cursor: Where the next page begins; None on the last.
     """
 
-    def resources(self) -> Iterable[Resource]:
-        """What there is now."""
+    __slots__ = ("_encoded", "entries", "listing", "next_cursor")
+
+    def __init__(
+        self, listing: Listing, entries: Sequence[Entry], next_cursor: str | None = None
+    ) -> None:
+        self.listing = listing
+        self.entries = entries
+        self.next_cursor = next_cursor
+        self._encoded: dict[str, bytes] = {}
+
+    def members(self, revision: Revision) -> bytes:
+        """Return the encoded members of the result, without braces."""
+        found = self._encoded.get(revision.version)
+        if found is None:
+            members = wire.some(
+                **{self.listing: [each.to_wire(revision) for each in self.entries]},
+                nextCursor=self.next_cursor,
+            )
+            found = self._encoded[revision.version] = encode(members)[1:-1]
+        return found
+
+
+class Catalog(Protocol):
+    """The entries that one request may see: a registry, or a view of one."""
+
+    @property
+    def advertised(self) -> frozenset[Capability]:
+        """The capabilities that the entries give the server."""
+        ...
+
+    def tool(self, name: str) -> Tool | None:
+        """Return the registered tool of a name."""
+        ...
+
+    def prompt(self, name: str) -> Prompt | None:
+        """Return the registered prompt of a name."""
+        ...
+
+    def template(self, text: str) -> ResourceTemplate | None:
+        """Return the registered template with this text."""
+        ...
+
+    def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
+        """Return the registered resource at a URI, or the first template that fits it.
+
+        The second part is the values that the URI gives the template's variables.
+        """
+        ...
+
+    def provided(self, listing: Listing, key: str, context: Context[Any]) -> Awaitable[Any] | None:
+        """Return the look-up of an entry among those of providers; None if there are none."""
+        ...
+
+    def page(
+        self, listing: Listing, cursor: str | None, size: int | None, context: Context[Any]
+    ) -> Page | Awaitable[Page]:
+        """Return a page of a list.
+
+        Args:
+            listing: Which list.
+            cursor: From the page before; None for the first.
+            size: How many entries a page has at most; None: all on one.
+            context: Of the request that is served.
+
+        Raises:
+            InvalidParams: The cursor is not one of ours (PAGE-3).
+        """
         ...
 
 
+_LISTINGS: Final[tuple[Listing, ...]] = ("tools", "resources", "resourceTemplates", "prompts")
+_TABLES: Final[dict[Listing, str]] = {
+    "tools": "tools",
+    "resources": "resources",
+    "resourceTemplates": "templates",
+    "prompts": "prompts",
+}
+_KINDS: Final[dict[Listing, ListKind]] = {
+    "tools": "tools",
+    "resources": "resources",
+    "resourceTemplates": "resources",
+    "prompts": "prompts",
+}
+_NOUNS: Final[dict[Listing, str]] = {
+    "tools": "tool",
+    "resources": "resource",
+    "resourceTemplates": "resource template",
+    "prompts": "prompt",
+}
+_MOST_PAGES: Final = 1024
+"""Pages that are kept prepared."""
+
+
 class Registry:
-    """Everything a server offers, in the order it was registered.
+    """All entries of a server.
 
     Its tables are replaced and never changed, since what is offered may change in one thread while
     others look it up.
@@ -228,41 +145,46 @@ class Registry:
         self.resources: Mapping[str, Resource] = {}
         self.templates: Mapping[str, ResourceTemplate] = {}
         self.prompts: Mapping[str, Prompt] = {}
-        self.providers: tuple[ResourceProvider, ...] = ()
+        self.providers: tuple[Provider, ...] = ()
         self.on_change: Callable[[ListKind], None] = lambda kind: None
         self._version = 0
         """Counts the changes: what was prepared before one is of no use after it."""
-        self._pages: dict[tuple[int, Listing, str, str | None, int | None], bytes] = {}
+        self._pages: dict[tuple[int, Listing, str | None, int | None], Page] = {}
         self._advertised: tuple[int, frozenset[Capability]] = (-1, frozenset())
         self._changing = threading.RLock()
 
     # --- changing ---------------------------------------------------------------------------------
 
     def add(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
-        """Offer something.
+        """Offer an entry.
 
         Raises:
             RegistrationError: Its name or URI is taken.
         """
-        name, kind, noun = _home(item)
+        listing = _listing_of(item)
         with self._changing:
-            table: Mapping[str, Any] = getattr(self, name)
+            table = self.table(listing)
             if item.key in table:
                 raise RegistrationError(
-                    f"a {noun} {item.key!r} is registered already; remove it first, or choose "
-                    f"another"
+                    f"a {_NOUNS[listing]} {item.key!r} is registered already; remove it first, or "
+                    f"choose another"
                 )
             item.number = self._version
-            setattr(self, name, {**table, item.key: item})
+            setattr(self, _TABLES[listing], {**table, item.key: item})
             self._forget()
-        self.on_change(kind)
+        self.on_change(_KINDS[listing])
 
-    def add_provider(self, provider: ResourceProvider) -> None:
-        """Offer resources that come and go by themselves."""
+    def add_provider(self, provider: Provider) -> None:
+        """Offer the entries of a provider."""
         with self._changing:
             self.providers = (*self.providers, provider)
             self._forget()
-        self.on_change("resources")
+        provider.on_change(self._provider_changed)
+        for kind in _kinds_of(provider):
+            self.on_change(kind)
+
+    def _provider_changed(self, kind: ListKind) -> None:
+        self.on_change(kind)
 
     def remove(self, kind: ListKind, key: str) -> None:
         """Stop offering the tool or prompt of this name, or the resource or template of this URI.
@@ -270,12 +192,13 @@ class Registry:
         Raises:
             KeyError: There is none.
         """
-        names = ("resources", "templates") if kind == "resources" else (kind,)
+        listings: list[Listing] = [listing for listing in _LISTINGS if _KINDS[listing] == kind]
         with self._changing:
-            for name in names:
-                table: Mapping[str, Any] = getattr(self, name)
+            for listing in listings:
+                table = self.table(listing)
                 if key in table:
-                    setattr(self, name, {each: table[each] for each in table if each != key})
+                    rest = {each: table[each] for each in table if each != key}
+                    setattr(self, _TABLES[listing], rest)
                     self._forget()
                     break
             else:
@@ -283,130 +206,238 @@ class Registry:
         self.on_change(kind)
 
     def _forget(self) -> None:
-        """What was prepared is out of date."""
+        """Count a change, and drop what was prepared before it."""
         self._version += 1
         self._pages.clear()
 
     # --- what there is ----------------------------------------------------------------------------
 
-    @property
-    def has_resources(self) -> bool:
-        """Whether there is, or may be, anything to read."""
-        return bool(self.resources or self.templates or self.providers)
-
-    @property
-    def has_completions(self) -> bool:
-        """Whether any argument has suggestions."""
-        tables: list[Mapping[str, Prompt | ResourceTemplate]] = [self.prompts, self.templates]
-        return any(each.completers for table in tables for each in table.values())
-
-    @property
-    def advertised(self) -> frozenset[Capability]:
-        """The capabilities that what is registered gives the server."""
-        prepared, found = self._advertised
-        version = self._version
-        if prepared != version:
-            present: dict[Capability, bool] = {
-                "tools": bool(self.tools),
-                "resources": self.has_resources,
-                "prompts": bool(self.prompts),
-                "completions": self.has_completions,
-                "logging": self.uses_context,
-            }
-            there: list[Capability] = [name for name, is_there in present.items() if is_there]
-            found = frozenset(there)
-            self._advertised = version, found
+    def table(self, listing: Listing) -> Mapping[str, Any]:
+        """Return the registered entries of a list by their keys."""
+        found: Mapping[str, Any] = getattr(self, _TABLES[listing])
         return found
 
     @property
-    def uses_context(self) -> bool:
-        """Whether any handler can log, report progress or ask."""
-        every = (self.tools, self.resources, self.templates, self.prompts)
-        return any(each.plan.uses_context for table in every for each in table.values())
+    def advertised(self) -> frozenset[Capability]:
+        """The capabilities that the entries give the server."""
+        prepared, found = self._advertised
+        version = self._version
+        if prepared != version:
+            entries = [each for listing in _LISTINGS for each in self.table(listing).values()]
+            provided: list[ListKind] = [kind for each in self.providers for kind in _kinds_of(each)]
+            found = _advertised_by(entries, provided)
+            self._advertised = version, found
+        return found
 
-    def find_resource(self, uri: str) -> tuple[Readable, dict[str, Any]] | None:
-        """The resource at a URI, or the first template that fits it with the variables' values."""
-        resource = self.resources.get(uri)
-        if resource is not None:
-            return resource, {}
-        for template in self.templates.values():
-            variables = template.template.match(uri)
-            if variables is not None:
-                return template, dict(variables)
+    def tool(self, name: str) -> Tool | None:
+        """Return the registered tool of a name."""
+        return self.tools.get(name)
+
+    def prompt(self, name: str) -> Prompt | None:
+        """Return the registered prompt of a name."""
+        return self.prompts.get(name)
+
+    def template(self, text: str) -> ResourceTemplate | None:
+        """Return the registered template with this text."""
+        return self.templates.get(text)
+
+    def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
+        """Return the registered resource at a URI, or the first template that fits it."""
+        return _find(self.resources, self.templates.values(), uri)
+
+    def provided(self, listing: Listing, key: str, context: Context[Any]) -> Awaitable[Any] | None:
+        """Return the look-up of an entry among those of providers; None if there are none."""
+        if not any(listing in each.listings for each in self.providers):
+            return None
+        return self._provided(listing, key, context)
+
+    async def _provided(self, listing: Listing, key: str, context: Context[Any]) -> Any:
+        for provider in self.providers:
+            if listing in provider.listings:
+                found = await provider.find(listing, key, context)
+                if found is not None:
+                    return found
         return None
 
     # --- lists ------------------------------------------------------------------------------------
 
     def page(
-        self, listing: Listing, revision: Revision, cursor: str | None, size: int | None
-    ) -> bytes:
-        """The encoded members of one page of a list.
-
-        Args:
-            listing: Which list.
-            revision: Whose members the descriptions may have.
-            cursor: From the page before; None for the first.
-            size: How many entries a page has at most; None: all on one.
-
-        Raises:
-            InvalidParams: The cursor is not one of ours (PAGE-3).
-        """
-        if listing == "resources" and self.providers:
-            return self._encode(listing, revision, cursor, size)
-        # A page that was encoded while something changed is kept for nobody.
-        key = (self._version, listing, revision.version, cursor, size)
+        self, listing: Listing, cursor: str | None, size: int | None, context: Context[Any]
+    ) -> Page | Awaitable[Page]:
+        """Return a page of a list; see `Catalog.page`."""
+        if self.providers and any(listing in each.listings for each in self.providers):
+            return self._provided_page(listing, cursor, size, context, _shows_all)
+        # A page that was prepared while something changed is kept for nobody.
+        key = (self._version, listing, cursor, size)
         found = self._pages.get(key)
         if found is None:
-            found = self._encode(listing, revision, cursor, size)
-            if len(self._pages) < 1024:
+            found = _page_of(listing, self.table(listing).values(), cursor, size)
+            if len(self._pages) < _MOST_PAGES:
                 self._pages[key] = found
         return found
 
-    def _encode(
-        self, listing: Listing, revision: Revision, cursor: str | None, size: int | None
-    ) -> bytes:
-        tables: dict[Listing, Mapping[str, Any]] = {
-            "tools": self.tools,
-            "resources": self.resources,
-            "resourceTemplates": self.templates,
-            "prompts": self.prompts,
-        }
-        # Removal keeps a dict in order of registration, so the numbers ascend. What a provider
-        # offers has no number and follows in the order of its URIs.
-        items: list[Any] = list(tables[listing].values())
-        places: list[tuple[int, str]] = [(item.number, "") for item in items]
-        if listing == "resources":
-            offered = {
-                each.uri: each
-                for provider in self.providers
-                for each in provider.resources()
-                if each.uri not in self.resources
-            }
-            for uri in sorted(offered):
-                items.append(offered[uri])
-                places.append((_OFFERED, uri))
-        start = 0 if cursor is None else bisect_right(places, _read_cursor(listing, cursor))
-        end = len(items) if size is None else min(start + size, len(items))
-        members = wire.some(
-            **{listing: [item.to_wire(revision) for item in items[start:end]]},
-            nextCursor=_write_cursor(listing, places[end - 1]) if end < len(items) else None,
-        )
-        return encode(members)[1:-1]
+    async def _provided_page(
+        self,
+        listing: Listing,
+        cursor: str | None,
+        size: int | None,
+        context: Context[Any],
+        shows: Callable[[Entry], bool],
+    ) -> Page:
+        """Return a page of the registered entries, and then of those of providers."""
+        table = self.table(listing)
+        number, after = (-1, "") if cursor is None else _read_cursor(listing, cursor)
+        found: list[Entry] = []
+        if number < _PROVIDED:
+            found = [each for each in table.values() if each.number > number and shows(each)]
+        if size is not None and len(found) > size:
+            return Page(listing, found[:size], _write_cursor(listing, (found[size - 1].number, "")))
+        room = None if size is None else size - len(found)
+        more: list[Entry] = []
+        for provider in self.providers:
+            if listing in provider.listings:
+                # One more than there is room for tells that there is another page.
+                limit = None if room is None else room + 1
+                more += await provider.entries(listing, after, limit, context)
+        more.sort(key=_key)
+        if room is None or len(more) <= room:
+            last = None
+        else:
+            more = more[:room]
+            last = (_PROVIDED, more[-1].key) if more else (_PROVIDED, after)
+        taken: set[str] = set(table)
+        for each in more:
+            if each.key not in taken and shows(each):
+                taken.add(each.key)
+                found.append(each)
+        return Page(listing, found, None if last is None else _write_cursor(listing, last))
 
 
-def _home(item: Tool | Resource | ResourceTemplate | Prompt) -> tuple[str, ListKind, str]:
-    """The table for an entry, the list that it appears in, and what it is called."""
+class View:
+    """The entries of a registry that one request may see.
+
+    Args:
+        registry: Has them all.
+        shows: True for an entry that the request may see.
+    """
+
+    def __init__(self, registry: Registry, shows: Callable[[Entry], bool]) -> None:
+        self._registry = registry
+        self._shows = shows
+
+    @property
+    def advertised(self) -> frozenset[Capability]:
+        """The capabilities that the visible entries give the server."""
+        registry = self._registry
+        entries = [each for listing in _LISTINGS for each in self._visible(listing)]
+        provided: list[ListKind] = [kind for each in registry.providers for kind in _kinds_of(each)]
+        return _advertised_by(entries, provided)
+
+    def _visible(self, listing: Listing) -> list[Any]:
+        return [each for each in self._registry.table(listing).values() if self._shows(each)]
+
+    def _seen(self, entry: Any) -> Any:
+        return entry if entry is not None and self._shows(entry) else None
+
+    def tool(self, name: str) -> Tool | None:
+        """Return the tool of a name, if it is visible."""
+        return cast("Tool | None", self._seen(self._registry.tool(name)))
+
+    def prompt(self, name: str) -> Prompt | None:
+        """Return the prompt of a name, if it is visible."""
+        return cast("Prompt | None", self._seen(self._registry.prompt(name)))
+
+    def template(self, text: str) -> ResourceTemplate | None:
+        """Return the template with this text, if it is visible."""
+        return cast("ResourceTemplate | None", self._seen(self._registry.template(text)))
+
+    def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
+        """Return the resource at a URI, or the first template that fits it, if it is visible."""
+        registry = self._registry
+        resource = registry.resources.get(uri)
+        if resource is not None:
+            return (resource, {}) if self._shows(resource) else None
+        return _find({}, self._visible("resourceTemplates"), uri)
+
+    def provided(self, listing: Listing, key: str, context: Context[Any]) -> Awaitable[Any] | None:
+        """Return the look-up of an entry among those of providers; None if there are none."""
+        if key in self._registry.table(listing):
+            return None  # a hidden entry hides a provided one
+        found = self._registry.provided(listing, key, context)
+        return None if found is None else self._seen_later(found)
+
+    async def _seen_later(self, found: Awaitable[Any]) -> Any:
+        return self._seen(await found)
+
+    def page(
+        self, listing: Listing, cursor: str | None, size: int | None, context: Context[Any]
+    ) -> Page | Awaitable[Page]:
+        """Return a page of the visible entries; see `Catalog.page`."""
+        registry = self._registry
+        if any(listing in each.listings for each in registry.providers):
+            return registry._provided_page(listing, cursor, size, context, self._shows)
+        return _page_of(listing, self._visible(listing), cursor, size)
+
+
+def _kinds_of(provider: Provider) -> set[ListKind]:
+    return {_KINDS[each] for each in provider.listings}
+
+
+def _shows_all(entry: Entry) -> bool:
+    del entry
+    return True
+
+
+def _key(entry: Entry) -> str:
+    return entry.key
+
+
+def _advertised_by(entries: Iterable[Any], provided: Iterable[ListKind]) -> frozenset[Capability]:
+    found: set[Capability] = set(provided)
+    for each in entries:
+        found.add(_KINDS[_listing_of(each)])
+        if isinstance(each, (ResourceTemplate, Prompt)) and each.has_completions:
+            found.add("completions")
+        if each.uses_context:
+            found.add("logging")
+    return frozenset(found)
+
+
+def _find(
+    resources: Mapping[str, Resource], templates: Iterable[ResourceTemplate], uri: str
+) -> tuple[Readable, Mapping[str, Any]] | None:
+    resource = resources.get(uri)
+    if resource is not None:
+        return resource, {}
+    for template in templates:
+        variables = template.template.match(uri)
+        if variables is not None:
+            return template, variables
+    return None
+
+
+def _page_of(
+    listing: Listing, entries: Iterable[Entry], cursor: str | None, size: int | None
+) -> Page:
+    # Removal keeps a dict in the order of registration, so the numbers ascend.
+    items = list(entries)
+    places = [(each.number, "") for each in items]
+    start = 0 if cursor is None else bisect_right(places, _read_cursor(listing, cursor))
+    end = len(items) if size is None else min(start + size, len(items))
+    more = _write_cursor(listing, places[end - 1]) if end < len(items) else None
+    return Page(listing, items[start:end], more)
+
+
+def _listing_of(item: Tool | Resource | ResourceTemplate | Prompt) -> Listing:
     if isinstance(item, Tool):
-        return "tools", "tools", "tool"
+        return "tools"
     if isinstance(item, Prompt):
-        return "prompts", "prompts", "prompt"
-    if isinstance(item, Resource):
-        return "resources", "resources", "resource"
-    return "templates", "resources", "resource template"
+        return "prompts"
+    return "resources" if isinstance(item, Resource) else "resourceTemplates"
 
 
-_OFFERED: Final = 2**53
-"""The number that stands for every resource of a provider in a cursor."""
+_PROVIDED: Final = 2**53
+"""The number that stands for every entry of a provider in a cursor."""
 
 
 def _write_cursor(listing: Listing, place: tuple[int, str]) -> str:
@@ -416,8 +447,8 @@ def _write_cursor(listing: Listing, place: tuple[int, str]) -> str:
 
 def _read_cursor(listing: Listing, cursor: str) -> tuple[int, str]:
     try:
-        kind, number, uri = urlsafe_b64decode(cursor.encode("ascii")).decode().split(":", 2)
-        place = int(number), uri
+        kind, number, key = urlsafe_b64decode(cursor.encode("ascii")).decode().split(":", 2)
+        place = int(number), key
     except (ValueError, binascii.Error):
         raise InvalidParams("The cursor is malformed") from None
     if kind != listing or _write_cursor(listing, place) != cursor:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mcpkit.asking.asks import Sample, SampleMessage, SampleResult, ToolUse, ToolUseResult
+from mcpkit.asking.sampling import Sample, SampleMessage, SampleResult, ToolUse, ToolUseResult
 from mcpkit.context import Context
+from mcpkit.engine.entries import Tool
 from mcpkit.engine.from_functions import make_tool
-from mcpkit.engine.methods import fault, unwrap
-from mcpkit.engine.registry import Tool
-from mcpkit.errors import PublicError
-from mcpkit.functions.schema import blocks_of
+from mcpkit.engine.methods import use_tool
+from mcpkit.functions.output import Rendered, blocks_of
 from mcpkit.protocol import wire
 
 __all__ = ["sample_with_tools"]
@@ -20,7 +19,7 @@ __all__ = ["sample_with_tools"]
 async def sample_with_tools(
     context: Context[Any], sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int
 ) -> SampleResult:
-    """Ask the model, run what it wants run, and tell it the results, until it answers.
+    """Ask the model, run the tools it wants, and tell it the results, until it answers.
 
     Args:
         context: Of the request that is served.
@@ -37,7 +36,7 @@ async def sample_with_tools(
         asked = sample.continued(messages, described, key=f"{key}.{number}" if key else None)
         if number == rounds:
             asked.tool_choice = "none"
-        result: SampleResult = await context.peer.ask(context, asked)
+        result: SampleResult = await context.peer.ask(asked)
         uses = result.tool_uses
         if not uses or number == rounds:
             return result
@@ -48,22 +47,16 @@ async def sample_with_tools(
     raise AssertionError("unreachable: the last round returns")
 
 
-async def _use(context: Context[Any], tools: dict[str, Tool], use: ToolUse) -> ToolUseResult:
+async def _use(context: Context[Any], tools: Mapping[str, Tool], use: ToolUse) -> ToolUseResult:
     """Run one tool, once, however often the call is replayed."""
     revision = context.request.revision
 
     async def run() -> dict[str, Any]:
         tool = tools.get(use.name)
         if tool is None:
-            return _failed(f"There is no tool {use.name}")
-        try:
-            values = tool.arguments.validate(use.input)
-            rendered = tool.output.render(await tool.plan.run(values, context))
-        except PublicError as error:
-            return _failed(str(error))
-        except Exception as error:
-            reference = fault(context, unwrap(error), f"the tool {use.name} failed")
-            return _failed(f"The tool failed ({reference}).")
+            rendered = Rendered(f"There is no tool {use.name}", is_error=True)
+        else:
+            rendered = await use_tool(tool, dict(use.input), context)
         content = rendered.content
         blocks = blocks_of(content) if isinstance(content, str) else content
         wired = [wire.block_to_wire(block, revision) for block in blocks]
@@ -72,7 +65,3 @@ async def _use(context: Context[Any], tools: dict[str, Tool], use: ToolUse) -> T
     found = await context.step(f"tool {use.name} {use.id}", run)
     blocks = [wire.block_from_wire(each) for each in found["content"]]
     return ToolUseResult(use.id, blocks, found["isError"])
-
-
-def _failed(text: str) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": text}], "isError": True}

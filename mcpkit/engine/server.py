@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from mcpkit.asking.by_result import StepMemory
 from mcpkit.asking.sealing import Sealer
 from mcpkit.engine.changes import Changes
-from mcpkit.engine.registry import Registry
+from mcpkit.engine.entries import Entry
+from mcpkit.engine.registry import Catalog, Registry, View
 from mcpkit.protocol import wire
-from mcpkit.protocol.connection import SERVER_INFO_KEY
+from mcpkit.protocol.connection import SERVER_INFO_KEY, Request
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
 from mcpkit.types import CacheScope, Implementation, LogLevel
@@ -63,6 +66,9 @@ class Server:
         state: What the lifespan yielded.
         steps: What handlers that run again have done already.
         changes: Where changes are announced and heard of.
+        middleware: Around every operation, the first outermost; see `mcpkit.engine.middleware`.
+        shows: Tells which entries a request may see; None: all.
+        info_texts: What `info_meta` has encoded, by the versions of revisions.
     """
 
     info: Implementation
@@ -72,10 +78,16 @@ class Server:
     state: Any = None
     steps: StepMemory = field(default_factory=StepMemory)
     changes: Changes = field(default_factory=Changes)
+    middleware: list[Any] = field(default_factory=list[Any])
+    shows: Callable[[Request, Entry], bool] | None = None
     _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])
-    _info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+    catalog: Catalog = field(init=False)
+    """The entries as they are seen: all of the registry, or a view of it."""
 
     def __post_init__(self) -> None:
+        self.catalog = self.registry
         self.registry.on_change = self.changes.list_changed
 
     def sealer(self, purpose: str) -> Sealer:
@@ -83,6 +95,14 @@ class Server:
         if purpose not in self._sealers:
             self._sealers[purpose] = Sealer(self.settings.secrets, purpose)
         return self._sealers[purpose]
+
+    def seen_by(self, request: Request) -> Server:
+        """Return the same server, with the entries that a request may see."""
+        if self.shows is None:
+            return self
+        made = copy.copy(self)
+        made.catalog = View(self.registry, partial(self.shows, request))
+        return made
 
     def with_state(self, state: Any) -> Server:
         """The same server, for those who serve it with what a lifespan has yielded to them."""
@@ -92,8 +112,8 @@ class Server:
 
     def info_meta(self, revision: Revision) -> bytes:
         """The encoded member of ``_meta`` that identifies the server (MSG-16)."""
-        found = self._info_texts.get(revision.version)
+        found = self.info_texts.get(revision.version)
         if found is None:
             info = wire.implementation_to_wire(self.info, revision)
-            found = self._info_texts[revision.version] = encode({SERVER_INFO_KEY: info})[1:-1]
+            found = self.info_texts[revision.version] = encode({SERVER_INFO_KEY: info})[1:-1]
         return found

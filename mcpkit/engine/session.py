@@ -9,45 +9,34 @@ from __future__ import annotations
 import contextvars
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeVar, cast
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from mcpkit.asking.asks import Ask, Roots, Sample, SampleResult
-from mcpkit.asking.by_request import Questions, RootsHandler
-from mcpkit.asking.by_result import Replay, Step, Suspended
-from mcpkit.context import Context, ListKind
+from mcpkit.asking.asker import Asker
+from mcpkit.asking.by_request import AskByRequest, Questions, RootsHandler
+from mcpkit.asking.by_result import Replay
+from mcpkit.asking.roots import Roots
+from mcpkit.context import Context
+from mcpkit.engine.encoding import Tagged, encode_result
 from mcpkit.engine.loop import Tasks
-from mcpkit.engine.methods import (
-    EMPTY,
-    OPERATIONS,
-    Reply,
-    fault,
-    is_result,
-    not_found,
-    read,
-    unwrap,
-    uri_of,
-)
-from mcpkit.engine.sampling_tools import sample_with_tools
+from mcpkit.engine.methods import OPERATIONS, Operation
+from mcpkit.engine.middleware import compose
+from mcpkit.engine.registry import Catalog
+from mcpkit.engine.run import GIVEN_UP, Failure, Outcome, Run
 from mcpkit.engine.server import Server, log
+from mcpkit.engine.subscriptions import Subscriptions
 from mcpkit.errors import (
-    AskError,
     ConnectionClosed,
-    ElicitationError,
     InternalError,
     InvalidParams,
-    InvalidRequest,
     MethodNotFound,
     ProtocolError,
-    PublicError,
-    ResourceNotFound,
 )
 from mcpkit.protocol.connection import (
-    SUBSCRIPTION_KEY,
     Answer,
     Cancelled,
     ClientFacts,
@@ -58,11 +47,10 @@ from mcpkit.protocol.connection import (
     Origin,
     Refused,
     Request,
-    State,
 )
-from mcpkit.protocol.messages import Id, encode, members, parse
-from mcpkit.protocol.revision import Method, Notice, Revision
-from mcpkit.types import LOG_RANK, ResourceContents, is_array, is_object
+from mcpkit.protocol.messages import Id, parse
+from mcpkit.protocol.revision import Notice, Revision
+from mcpkit.types import LOG_RANK
 
 __all__ = ["Channel", "Session"]
 
@@ -74,9 +62,6 @@ _thread_waits: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "mcpkit_thread_waits", default=False
 )
 """Whether what runs on the event loop is what a worker thread waits for."""
-_noting: Final = threading.RLock()
-"""Held while a session notes what has changed: a change may be announced in any thread."""
-
 _OUTLASTING: Final = "notifications/elicitation/complete"
 
 
@@ -124,9 +109,13 @@ class Channel(Protocol):
         """
         return
 
-    def is_congested(self, about: Request | None = None) -> bool:
-        """Whether the client does not keep up: what can be left out should be."""
-        ...
+    congested: bool = False
+    """True while the client does not keep up with what belongs to no request in particular."""
+
+    def is_congested(self, about: Request) -> bool:
+        """Return True if the client does not keep up with a request's messages."""
+        del about
+        return self.congested
 
     async def drain(self, about: Request | None = None) -> None:
         """Wait until it is not congested."""
@@ -139,25 +128,11 @@ class _Nowhere(Channel):
     def send(self, text: bytes, about: Request | None = None) -> None:
         """Drop a message."""
 
-    def is_congested(self, about: Request | None = None) -> bool:
-        """Nothing waits."""
-        return False
-
     async def drain(self, about: Request | None = None) -> None:
         """Nothing waits."""
 
 
 _NOWHERE: Final = _Nowhere()
-
-
-class _Running:
-    """A request whose handler runs."""
-
-    __slots__ = ("cancel", "context")
-
-    def __init__(self, context: Context[Any], cancel: Callable[[], object]) -> None:
-        self.context = context
-        self.cancel = cancel
 
 
 class _Place:
@@ -203,33 +178,11 @@ class _Place:
         self._limiter.release_on_behalf_of(self)
 
 
-class _Listen:
-    """A stream of changes that a client asked for (``subscriptions/listen``)."""
-
-    __slots__ = ("kinds", "request", "uris")
-
-    def __init__(self, request: Request, kinds: frozenset[ListKind], uris: frozenset[str]) -> None:
-        self.request = request
-        self.kinds = kinds
-        self.uris = uris
-
-    @property
-    def tag(self) -> dict[str, Any]:
-        """The ``_meta`` of every message on this stream (SUB-4)."""
-        return {SUBSCRIPTION_KEY: self.request.id}
-
-
 _MOST_WAITING: Final = 1000
 """Requests that may wait to be begun. Beyond it pings and cancellations wait as well, unread."""
 
 _MOST_HELD: Final = 10 * _MOST_WAITING
 """Requests that may wait while a question is open, since its answer has to be read."""
-
-_LIST_FILTERS: Final[dict[str, ListKind]] = {
-    "toolsListChanged": "tools",
-    "promptsListChanged": "prompts",
-    "resourcesListChanged": "resources",
-}
 
 
 class Session:
@@ -246,25 +199,21 @@ class Session:
     """
 
     __slots__ = (
-        "__weakref__",
         "_asked",
         "_channel",
-        "_closing",
         "_connection",
-        "_dirty_kinds",
-        "_dirty_uris",
         "_dropped",
-        "_flushing",
         "_idle",
-        "_listens",
         "_log_rank",
+        "_operations",
         "_root_handlers",
         "_running",
+        "_subscriptions",
         "_tasks",
         "_threads",
         "_waiting",
-        "_watched",
         "busy_threads",
+        "is_closing",
         "on_exception",
         "on_relief",
         "server",
@@ -288,21 +237,18 @@ class Session:
         self._tasks = tasks
         self._connection = connection or Connection()
         self._threads = threads or anyio.CapacityLimiter(server.settings.max_threads)
-        self._running: dict[Request, _Running] = {}
+        self._operations = _operations_of(server)
+        self._running: dict[Request, Run] = {}
         self._waiting: dict[Request, contextvars.Context] = {}
-        self._listens: dict[Request, _Listen] = {}
-        self._watched: set[str] = set()
         self._log_rank = LOG_RANK[server.settings.log_level]
-        self._dirty_kinds: dict[ListKind, None] = {}
-        self._dirty_uris: dict[str, None] = {}
-        self._flushing = False
+        self._subscriptions: Subscriptions | None = None
         self._dropped = 0
-        self._closing = False
+        self.is_closing = False
         self._idle: anyio.Event | None = None
         self._asked: Questions | None = None
         self._root_handlers: list[RootsHandler] = []
         if attached:
-            server.changes.attach(self)
+            self.attach()
 
     # --- what arrives -----------------------------------------------------------------------------
 
@@ -352,7 +298,8 @@ class Session:
     def _noticed(self, notice: Notice) -> None:
         if notice == "initialized":
             self._questions.release()
-            self._flush_changes()
+            if self._subscriptions is not None:
+                self._subscriptions.flush()
         elif notice == "roots_changed":
             self._questions.forget_roots()
             if self._root_handlers:
@@ -378,20 +325,20 @@ class Session:
 
     def attach(self) -> None:
         """Take an interest in changes."""
-        self.server.changes.attach(self)
+        self._subscribed().attach()
 
     def detach(self) -> None:
         """Take no interest in changes any more."""
-        self.server.changes.detach(self)
+        if self._subscriptions is not None:
+            self._subscriptions.detach()
 
     @property
     def has_state(self) -> bool:
         """Whether it knows anything that was not negotiated at its beginning."""
         return bool(
-            self._watched
-            or self._listens
+            self._subscriptions
             or self._root_handlers
-            or self._is_asking
+            or (self._asked is not None and self._asked.open)
             or self._log_rank != LOG_RANK[self.server.settings.log_level]
         )
 
@@ -433,13 +380,13 @@ class Session:
     def _serve(self, request: Request) -> None:
         known = request.known
         capability = known.capability
-        if capability is not None and capability not in self.server.registry.advertised:
-            self._fail(request, MethodNotFound(f"This server has no {capability}"))
-            return
-        act = _ACTS.get(known.operation)
-        if act is not None:
-            self._answer_with(request, act)
-        elif capability is None or self._has_room():
+        room = self.server.settings.max_in_flight - len(self._running)
+        # Requests that have not begun take less memory than answers that nobody fetches.
+        if (
+            (room > 0 and not self._channel.congested)
+            or capability is None
+            or known.operation in _ACTS
+        ):
             self._begin(request)
         elif len(self._waiting) < _MOST_HELD:
             self._waiting[request] = contextvars.copy_context()
@@ -447,11 +394,8 @@ class Session:
             self._fail(request, InternalError("Too many requests are waiting; ask again later"))
 
     def _has_room(self) -> bool:
-        # What is not begun takes less memory than an answer that the client does not fetch.
-        return (
-            len(self._running) < self.server.settings.max_in_flight
-            and not self._channel.is_congested()
-        )
+        room = self.server.settings.max_in_flight - len(self._running)
+        return room > 0 and not self._channel.congested
 
     def begin_waiting(self) -> None:
         """Begin the requests that wait, as far as there is room.
@@ -467,87 +411,51 @@ class Session:
         if not self.busy and self._idle is not None:
             self._idle.set()
 
-    def _answer_with(
-        self, request: Request, act: Callable[[Session, Request], Reply | None]
-    ) -> None:
-        try:
-            reply = act(self, request)
-        except ProtocolError as error:
-            self._fail(request, error)
-        else:
-            if reply is not None:
-                self._succeed(request, reply)
-
     def _begin(self, request: Request) -> None:
-        context: Context[Any] = Context(request, self, self.server.state)
+        known = request.known
+        server = self.server
+        if server.shows is not None:
+            server = server.seen_by(request)
+        run = Run(self, server, request)
         try:
-            if request.known.asks and not _INPUT.isdisjoint(request.params):
-                self._replay_of(context)
-            reply = OPERATIONS[request.known.operation](self.server, request.params, context)
+            capability = known.capability
+            if capability is not None and capability not in server.catalog.advertised:
+                raise MethodNotFound(f"This server has no {capability}")
+            if known.asks and not _INPUT.isdisjoint(request.params):
+                run.take_up()
+            value = self._operations[known.operation](server, request.params, Context(run))
         except Exception as error:
-            self._fail(request, self._error_for(error, context))
+            self._answer(run, run.failed(error))
             return
-        if isinstance(reply, Reply):
-            self._succeed(request, reply)
+        if not hasattr(value, "__await__"):
+            if value is not None:
+                self._answer(run, value)
             return
-        cancel = self._tasks.start(self._run(request, context, reply))
+        run.cancel = self._tasks.start(run.finish(value, self._ended))
         if self._connection.is_in_flight(request):
-            self._running[request] = _Running(context, cancel)
+            self._running[request] = run
 
-    async def _run(
-        self, request: Request, context: Context[Any], operation: Awaitable[Reply]
-    ) -> None:
-        try:
-            reply = await operation
-        except Exception as error:
-            replay = context.replay
-            if replay is not None and replay.pending:
-                self._require_input(request, context)
-                return
-            self._fail(request, self._error_for(error, context))
-        except BaseException as error:
-            if _is_suspension(error):
-                if context.cancelled or self._closing:
-                    self._give_up(request)
-                else:
-                    self._require_input(request, context)
-                return
-            if isinstance(error, KeyboardInterrupt) or context.cancelled or self._closing:
-                self._give_up(request)
-                if isinstance(error, SystemExit):
-                    return  # from the clean-up of a handler; the process is not its to end
-                raise
-            # The handler called sys.exit(), or let through the cancellation of a task of its own.
-            self._fail(request, self._error_for(error, context))
-        else:
-            replay = context.replay
-            if replay is not None and replay.pending:
-                # The handler swallowed the suspension, so what it returned rests on no answer.
-                self._require_input(request, context)
-                return
-            if replay is not None and replay.used_input:
-                reply.ttl, reply.cache_scope = 0, "private"  # CACHE-5
+    def _ended(self, run: Run, outcome: Outcome) -> None:
+        self._answer(run, outcome)
+        if self._running.pop(run.request, None) is not None:
+            self.begin_waiting()
+        # Else it ended in its first step, and was never counted.
+
+    def _answer(self, run: Run, outcome: Outcome) -> None:
+        """Answer the request of a run with how that ended."""
+        request = run.request
+        if type(outcome) is Failure:
+            self._fail(request, outcome.error)
+        elif outcome is GIVEN_UP:
+            self._give_up(request)
+        elif self._connection.is_in_flight(request):
+            used_input = run.asker is not None and run.asker.used_input
             try:
-                self._succeed(request, reply)
-            except Exception as error:  # a ``_meta`` that JSON cannot carry
-                self._fail(request, self._error_for(error, context))
-        finally:
-            self._ended(request)
-
-    def _require_input(self, request: Request, context: Context[Any]) -> None:
-        """Answer with what has to be asked first (MRTR-2)."""
-        assert context.replay is not None
-        try:
-            asked = context.replay.input_required()
-        except Exception as error:
-            self._fail(request, self._error_for(error, context))
-            return
-        self._succeed(request, Reply(members(asked), kind="input_required"))
-
-    def _ended(self, request: Request) -> None:
-        if self._running.pop(request, None) is None:
-            return  # it ended in its first step and was never counted
-        self.begin_waiting()
+                text = encode_result(self.server, request, outcome, private=used_input)
+            except Exception as error:  # the value holds what JSON cannot carry
+                self._fail(request, run.failed(error).error)
+            else:
+                self._channel.answer(request, self._connection.send_result(request, text))
 
     def cancel(self, request: Request) -> None:
         """Stop the work on a request; nothing more is sent for it (CANC-1, CANC-4)."""
@@ -564,22 +472,15 @@ class Session:
         self._stop(request)
 
     def _stop(self, request: Request) -> None:
-        self._listens.pop(request, None)
-        running = self._running.get(request)
-        if running is not None:
-            running.context.cancelled = True
-            running.cancel()
-            self._questions.give_up(request)
+        if self._subscriptions is not None:
+            self._subscriptions.forget(request)
+        run = self._running.get(request)
+        if run is not None:
+            run.stop()
         elif request in self._waiting:
             del self._waiting[request]
 
     # --- what is answered -------------------------------------------------------------------------
-
-    def _succeed(self, request: Request, reply: Reply) -> None:
-        if self._connection.is_in_flight(request):
-            stamped = self._stamp(request.revision, request.known, reply)
-            text = self._connection.send_result(request, stamped)
-            self._channel.answer(request, text)
 
     def _fail(self, request: Request, error: ProtocolError) -> None:
         if self._connection.is_in_flight(request):
@@ -589,90 +490,25 @@ class Session:
         if self._connection.is_in_flight(request):
             self._channel.answer(request, self._connection.forget(request))
 
-    def _stamp(self, revision: Revision, known: Method, reply: Reply) -> bytes:
-        """The members of a result, with those that its revision adds to every one."""
-        text = reply.members
-        if not revision.stamped:
-            if reply.meta is None:
-                return text
-            return (text + b"," if text else b"") + members({"_meta": reply.meta})
-        stamp = b'"resultType":' + encode(reply.kind)
-        if known.cacheable and reply.kind == "complete":  # CACHE-2
-            settings = self.server.settings
-            ttl = settings.ttl if reply.ttl is None else reply.ttl
-            scope = encode(reply.cache_scope or settings.cache_scope)
-            stamp += b',"ttlMs":%d,"cacheScope":%b' % (round(ttl * 1000), scope)
-        meta = self.server.info_meta(revision)
-        if reply.meta:
-            meta = members(reply.meta) + b"," + meta
-        stamp += b',"_meta":{' + meta + b"}"
-        return text + b"," + stamp if text else stamp
-
-    def _error_for(self, error: BaseException, context: Context[Any]) -> ProtocolError:
-        """The one place where an exception becomes an error response."""
-        error = unwrap(error)
-        if isinstance(error, ProtocolError) and not is_result(error, context.request):
-            return error
-        if isinstance(error, (PublicError, ProtocolError, ElicitationError, ConnectionClosed)):
-            self.handler_raised(context.request, error)
-            if isinstance(error, ResourceNotFound):
-                return not_found(error, error.uri or "", context.request.revision)
-            return InternalError(str(error))
-        reference = fault(context, error, f"{context.method} failed")
-        return InternalError(f"The server failed to answer ({reference})")
-
     # --- state of a session with a handshake ------------------------------------------------------
 
-    def _set_level(self, request: Request) -> Reply:
+    def _set_level(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
+        del catalog
         level = request.params.get("level")
         if not isinstance(level, str) or level not in LOG_RANK:
             raise InvalidParams(f"Unknown log level: {level!r}; known: {', '.join(LOG_RANK)}")
         self._log_rank = LOG_RANK[level]
-        return EMPTY
+        return {}
 
-    def _subscribe(self, request: Request) -> Reply:
-        uri = uri_of(request.params)
-        if self.server.registry.find_resource(uri) is None:
-            raise not_found(ResourceNotFound(uri), uri, request.revision)
-        if len(self._watched) >= self.server.settings.max_subscriptions:
-            raise InvalidRequest(f"More than {len(self._watched)} subscriptions; end one first")
-        self._watched.add(uri)
-        self.server.changes.attach(self)
-        return EMPTY
+    def _subscribe(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
+        return self._subscribed().subscribe(catalog, request)
 
-    def _unsubscribe(self, request: Request) -> Reply:
-        self._watched.discard(uri_of(request.params))
-        return EMPTY
+    def _unsubscribe(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
+        del catalog
+        return self._subscribed().unsubscribe(request)
 
-    # --- streams of changes without a handshake ---------------------------------------------------
-
-    def _listen(self, request: Request) -> None:
-        wanted = request.params.get("notifications")
-        if not is_object(wanted):
-            raise InvalidParams('subscriptions/listen needs "notifications", an object')
-        if len(self._listens) >= self.server.settings.max_subscriptions:
-            raise InvalidRequest(f"More than {len(self._listens)} subscriptions; end one first")
-        advertised = self.server.registry.advertised
-        uris = wanted.get("resourceSubscriptions", [])
-        if not is_array(uris) or not all(isinstance(uri, str) for uri in uris):
-            raise InvalidParams('"resourceSubscriptions" must be an array of strings')
-        find = self.server.registry.find_resource
-        honoured: dict[str, Any] = {
-            name: True
-            for name, kind in _LIST_FILTERS.items()
-            if wanted.get(name) is True and kind in advertised
-        }
-        known: list[str] = [uri for uri in uris if find(uri) is not None]
-        if known:
-            honoured["resourceSubscriptions"] = known
-        kinds: frozenset[ListKind] = frozenset(
-            kind for name, kind in _LIST_FILTERS.items() if name in honoured
-        )
-        listen = self._listens[request] = _Listen(request, kinds, frozenset(known))
-        self.server.changes.attach(self)
-        # SUB-1: the acknowledgement is the first message of a subscription.
-        params = {"notifications": honoured, "_meta": listen.tag}
-        self._notify("notifications/subscriptions/acknowledged", params, request)
+    def _listen(self, catalog: Catalog, request: Request) -> None:
+        self._subscribed().listen(catalog, request)
 
     def end_listens(self, *, announce: bool) -> None:
         """End every stream of changes from this side (SUB-6).
@@ -680,133 +516,42 @@ class Session:
         Args:
             announce: Also send ``notifications/cancelled`` for it, as stdio wants (SUB-7).
         """
-        for request, listen in list(self._listens.items()):
-            del self._listens[request]
-            if announce:
-                self._notify("notifications/cancelled", {"requestId": request.id}, request)
-            self._succeed(request, Reply(b"", listen.tag))
+        if self._subscriptions is not None:
+            self._subscriptions.end_listens(self._end_listen, announce=announce)
 
-    # --- changes ----------------------------------------------------------------------------------
+    def _end_listen(self, request: Request, tag: Mapping[str, Any]) -> None:
+        if self._connection.is_in_flight(request):
+            text = encode_result(self.server, request, Tagged(tag))
+            self._channel.answer(request, self._connection.send_result(request, text))
 
-    def list_changed(self, kind: ListKind) -> None:
-        """A list has changed: tell the client, if it is one that wants to know. From any thread."""
-        self._note_change(self._dirty_kinds, kind)
+    def _subscribed(self) -> Subscriptions:
+        # Most sessions never want to be told of anything.
+        if self._subscriptions is None:
+            self._subscriptions = Subscriptions(
+                self.server, self._connection, self._tasks, self._tell
+            )
+        return self._subscriptions
 
-    def resource_changed(self, uri: str) -> None:
-        """A resource has changed: tell the client, if it watches it. From any thread."""
-        self._note_change(self._dirty_uris, uri)
-
-    def _note_change(self, dirty: dict[T, None], changed: T) -> None:
-        # Many changes at once become one notification of each kind.
-        with _noting:
-            dirty[changed] = None
-            begun, self._flushing = self._flushing, True
-        if not begun:
-            self._tasks.soon(self._flush_changes)
-
-    def _flush_changes(self) -> None:
-        with _noting:
-            self._flushing = False
-            if self._closing or self._connection.state is State.OPENING:
-                return  # LIFE-6: kept until notifications/initialized arrives
-            kinds, uris = list(self._dirty_kinds), list(self._dirty_uris)
-            self._dirty_kinds.clear()
-            self._dirty_uris.clear()
-        handshaken = self._connection.state is State.OPEN
-        for kind in kinds:
-            method = f"notifications/{kind}/list_changed"
-            if handshaken:
-                self._notify(method)
-            for listen in self._listens.values():
-                if kind in listen.kinds:
-                    self._notify(method, {"_meta": listen.tag}, listen.request)
-        for uri in uris:
-            method = "notifications/resources/updated"
-            if handshaken and _watches(self._watched, uri):
-                self._notify(method, {"uri": uri})
-            for listen in self._listens.values():
-                if _watches(listen.uris, uri):
-                    self._notify(method, {"uri": uri, "_meta": listen.tag}, listen.request)
-
-    def _notify(
-        self, method: str, params: Mapping[str, Any] | None = None, about: Request | None = None
-    ) -> None:
+    def _tell(self, method: str, params: Mapping[str, Any] | None, about: Request | None) -> None:
         self._channel.send(self._connection.send_notification(method, params), about)
 
     # --- asking the client ------------------------------------------------------------------------
 
-    def _replay_of(self, context: Context[Any]) -> Replay:
-        if context.replay is None:
-            context.replay = Replay(
-                context.request,
-                self.server.sealer("request state"),
-                self.server.steps,
-                lifetime=self.server.settings.state_lifetime,
-                principal=_principal_of(context.request),
-            )
-        return context.replay
+    def make_asker(self, request: Request) -> Asker:
+        """Return how the run of a request asks: by requests, or by its result.
 
-    async def ask(self, context: Context[Any], ask: Ask[Any]) -> Any:
-        """Ask the client something and wait for the answer, in the way of its revision."""
-        request = context.request
-        self._check_askable(context)
-        if request.revision.client_asks == "result":
-            return await self._replay_of(context).ask(ask)
-        return await self._questions.ask(ask, request.revision, request.client, request)
-
-    @staticmethod
-    def _check_askable(context: Context[Any]) -> None:
-        """Refuse to ask where no answer can arrive."""
-        request = context.request
-        if context.cancelled:
-            # A thread is not stopped when the client gives up.
-            raise AskError("The client gave up on the request")
-        if request.revision.client_asks == "result" and not request.known.asks:  # MRTR-1
-            raise AskError(f"Nothing can be asked in {request.method}")
-
-    async def gather(self, context: Context[Any], asks: Sequence[Ask[Any]]) -> list[Any]:
-        """Ask the client several things at once."""
-        request = context.request
-        self._check_askable(context)
-        if request.revision.client_asks == "result":
-            return await self._replay_of(context).gather(asks)
-        for ask in asks:
-            ask.check(request.revision, request.client)
-            ask.params(request.revision)
-        answers: list[Any] = [None] * len(asks)
-        failures: dict[int, Exception] = {}
-
-        async def fetch(place: int, ask: Ask[Any]) -> None:
-            try:
-                answers[place] = await self._questions.ask(
-                    ask, request.revision, request.client, request
-                )
-            except Exception as error:
-                failures[place] = error
-                group.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as group:
-            for place, ask in enumerate(asks):
-                group.start_soon(fetch, place, ask)
-        if failures:
-            raise failures[min(failures)]
-        return answers
-
-    async def begin_step(self, context: Context[Any], key: str) -> Step | None:
-        """A step of the call by its name; None where handlers do not run again."""
-        if context.request.revision.client_asks == "request":
-            return None
-        return await self._replay_of(context).begin_step(key)
-
-    async def sample_with_tools(
-        self,
-        context: Context[Any],
-        sample: Sample,
-        functions: Sequence[Callable[..., Any]],
-        rounds: int,
-    ) -> SampleResult:
-        """Let the client's model call functions until it has an answer."""
-        return await sample_with_tools(context, sample, functions, rounds)
+        Raises:
+            InvalidParams: The request continues another one, and is not fit to.
+        """
+        if request.revision.client_asks == "request":
+            return AskByRequest(self._questions, request)
+        return Replay(
+            request,
+            self.server.sealer("request state"),
+            self.server.steps,
+            lifetime=self.server.settings.state_lifetime,
+            principal=_principal_of(request),
+        )
 
     def on_roots_changed(self, handler: RootsHandler) -> None:
         """Call a function whenever this client says that its roots have changed."""
@@ -849,7 +594,7 @@ class Session:
             self._tasks.soon(lambda: send(request, text))
 
     def _send_anyway(self, request: Request, text: bytes) -> None:
-        if not self._closing:
+        if not self.is_closing:
             about = request if self._connection.is_in_flight(request) else None
             self._channel.send(text, about)
 
@@ -871,18 +616,6 @@ class Session:
         if request.revision.handshake:
             return self._log_rank
         return None if request.log_level is None else LOG_RANK[request.log_level]
-
-    def announce_list(self, kind: ListKind) -> None:
-        """Tell every client of this server that a list has changed. From any thread."""
-        self.server.changes.list_changed(kind)
-
-    def announce_resource(self, uri: str) -> None:
-        """Tell every client of this server that a resource has changed. From any thread."""
-        self.server.changes.resource_changed(uri)
-
-    def handler_raised(self, request: Request, error: BaseException) -> None:
-        """A handler raised: for tests that want the real exception."""
-        self.on_exception(request, error)
 
     async def drain(self, request: Request) -> None:
         """Wait until the client keeps up."""
@@ -936,10 +669,6 @@ class Session:
         """Run an async function on the event loop. From any thread."""
         self._tasks.soon(lambda: self._tasks.start(function()))
 
-    async def read_resource(self, uri: str, context: Context[Any]) -> Sequence[ResourceContents]:
-        """Read one of the server's own resources."""
-        return (await read(self.server, uri, context))[1].contents
-
     # --- the end ----------------------------------------------------------------------------------
 
     async def wait_idle(self) -> None:
@@ -950,15 +679,15 @@ class Session:
 
     async def aclose(self) -> None:
         """Cancel what runs, wait until it has cleaned up, and stop telling of changes."""
-        self._closing = True
+        self.is_closing = True
         self._questions.lose()
-        self.server.changes.detach(self)
+        if self._subscriptions is not None:
+            self._subscriptions.end()
         for request in self._waiting:
             self._give_up(request)
         self._waiting.clear()
-        for running in list(self._running.values()):
-            running.context.cancelled = True
-            running.cancel()
+        for run in list(self._running.values()):
+            run.stop()
         await self.wait_idle()
 
 
@@ -966,13 +695,38 @@ def _principal_of(request: Request) -> str:
     return ("" if request.origin is None else request.origin.http.principal) or ""
 
 
-_ACTS: Final[Mapping[str, Callable[[Session, Request], Reply | None]]] = {
+_Act = Callable[["Session", Catalog, Request], "Mapping[str, Any] | None"]
+
+_ACTS: Final[Mapping[str, _Act]] = {
     "subscribe": Session._subscribe,
     "unsubscribe": Session._unsubscribe,
     "set_level": Session._set_level,
     "listen": Session._listen,
 }
-"""What is done at once, by the session itself."""
+"""Operations on the session itself. They are done at once, whatever else waits; one that returns
+None is answered later."""
+
+
+def _as_operation(act: _Act) -> Operation:
+    def operation(server: Server, params: Mapping[str, Any], context: Context[Any]) -> Any:
+        del params
+        run = cast("Run", context.peer)
+        return act(run.session, server.catalog, run.request)
+
+    return operation
+
+
+_OPERATIONS: Final[Mapping[str, Operation]] = {
+    **OPERATIONS,
+    **{name: _as_operation(act) for name, act in _ACTS.items()},
+}
+
+
+def _operations_of(server: Server) -> Mapping[str, Operation]:
+    """Return every operation, with the server's middleware around it."""
+    if not server.middleware:
+        return _OPERATIONS
+    return {name: compose(each, server.middleware) for name, each in _OPERATIONS.items()}
 
 
 def _do_nothing() -> None:
@@ -981,21 +735,3 @@ def _do_nothing() -> None:
 
 def _take_no_note(request: Request, error: BaseException) -> None:
     """Nobody wants to know."""
-
-
-def _watches(watched: set[str] | frozenset[str], uri: str) -> bool:
-    """Whether a change of this URI is of interest: it is watched, or lies below what is."""
-    if uri in watched:
-        return True
-    return any(uri.startswith(each if each.endswith("/") else each + "/") for each in watched)
-
-
-def _is_suspension(error: BaseException) -> bool:
-    """Whether an exception, perhaps out of a task group, says that answers are missing.
-
-    What failed beside it fails again once they are there, if it does not depend on them.
-    """
-    if isinstance(error, Suspended):
-        return True
-    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
-    return any(map(_is_suspension, inner))

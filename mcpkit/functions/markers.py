@@ -33,7 +33,7 @@ class Depends(NamedTuple):
 class DeclaredAsk:
     """A question to the client that is asked before a handler runs, to fill a parameter.
 
-    The base of the questions in `mcpkit.asking.asks`:
+    The base of the questions in `mcpkit.asking.ask`:
     ``sure: Annotated[Confirm, Elicit("Really?")]``.
     """
 

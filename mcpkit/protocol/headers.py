@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from mcpkit._json_schema import Step, walk
 from mcpkit.errors import HeaderMismatch
 from mcpkit.protocol.revisions import PER_REQUEST, REVISIONS
 from mcpkit.types import is_array, is_object
@@ -207,19 +208,6 @@ _TYPES: Final = ("string", "integer", "boolean")
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 """RFC 9110, section 5.6.2."""
 
-_MAPS: Final = (
-    "properties",
-    "patternProperties",
-    "$defs",
-    "definitions",
-    "dependentSchemas",
-    "dependencies",
-)
-"""Keywords whose value is an object of schemas by names that are no keywords."""
-
-_DATA: Final = frozenset({"default", "const", "enum", "examples", "required", "dependentRequired"})
-"""Keywords whose value has no schemas, whatever it looks like."""
-
 _DEPTH: Final = 100
 """How deep schemas may stand in schemas; far beyond what anybody writes."""
 
@@ -239,9 +227,14 @@ def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
             with the place and the fix. A client leaves such a tool out (HDR-3).
     """
     found: dict[bytes, HeaderParameter] = {}
-    for path, part, outside in _schemas(schema, (), None, 0):
+    for way, part in walk(schema, unknown=True, deepest=_DEPTH + 1):
+        if len(way) > _DEPTH:
+            top = "/".join(_members(way)[:5])
+            raise ValueError(f"schemas are nested more than {_DEPTH} deep at {top}/…")
         if _KEYWORD not in part:
             continue
+        path = _members(way)
+        outside = next((step.keyword for step in way if not _is_member(step)), None)
         place = "/".join(path) or "the schema itself"
         if outside is not None or not path:
             beyond = f" below {outside}" if outside is not None else ""
@@ -276,31 +269,13 @@ def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
     return tuple(found.values())
 
 
-def _schemas(
-    schema: Mapping[str, Any], path: tuple[str, ...], outside: str | None, depth: int
-) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any], str | None]]:
-    """Each schema: the properties that lead to it, itself, and the first keyword on the way that
-    is not ``properties``."""
-    if depth > _DEPTH:
-        raise ValueError(f"schemas are nested more than {_DEPTH} deep at {'/'.join(path[:5])}/…")
-    yield path, schema, outside
-    for keyword, value in schema.items():
-        if keyword in _DATA:
-            continue
-        if is_object(value):
-            if keyword == "properties":
-                for name, each in value.items():
-                    if is_object(each):
-                        yield from _schemas(each, (*path, name), outside, depth + 1)
-                continue
-            inside: list[Any] = list(value.values()) if keyword in _MAPS else [value]
-        elif is_array(value):
-            inside = list(value)
-        else:
-            continue
-        for each in inside:
-            if is_object(each):
-                yield from _schemas(each, path, outside or keyword, depth + 1)
+def _members(way: tuple[Step, ...]) -> tuple[str, ...]:
+    """Return the names of the properties on the way to a schema."""
+    return tuple(str(step.key) for step in way if _is_member(step))
+
+
+def _is_member(step: Step) -> bool:
+    return step.keyword == "properties" and isinstance(step.key, str)
 
 
 def _other_type(schema: Mapping[str, Any]) -> str:

@@ -40,12 +40,8 @@ class MemoryLink(Channel):
         if self._open:
             self._on_text(text)
 
-    def is_congested(self, about: Request | None = None) -> bool:
-        """Nothing piles up between two hands."""
-        return False
-
     async def drain(self, about: Request | None = None) -> None:
-        """See `is_congested`."""
+        """Wait for nothing: messages do not pile up between two hands."""
 
     async def send_text(self, text: bytes) -> None:
         """Take a message of the client."""

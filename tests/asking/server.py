@@ -24,7 +24,7 @@ from mcpkit import (
     SyncContext,
     UrlElicitationRequired,
 )
-from mcpkit.asking.asks import Ask
+from mcpkit.asking.ask import Ask
 from mcpkit.asking.elicitation import Accepted, Elicitation
 
 Via: TypeAlias = Literal["elicit", "sample"]

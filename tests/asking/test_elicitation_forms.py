@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from mcpkit import Choices, Elicit, ElicitationError, InvalidAnswer
-from mcpkit.asking.asks import ElicitUrl
-from mcpkit.asking.elicitation import Accepted, Declined, Dismissed, Form
+from mcpkit.asking.elicitation import Accepted, Declined, Dismissed, ElicitUrl
+from mcpkit.asking.forms import Form
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import REVISIONS
 from tests.schemas import check_value

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from mcpkit import Elicit, MissingClientCapability, Roots, Sample
-from mcpkit.asking.asks import Ask
+from mcpkit.asking.ask import Ask
 from mcpkit.asking.by_result import Replay, StepMemory, Suspended, typed
 from mcpkit.asking.sealing import Sealer
 from mcpkit.errors import InvalidParams

@@ -19,7 +19,7 @@ from mcpkit import (
     TextContent,
     ToolError,
 )
-from mcpkit.asking.asks import ToolUse, ToolUseResult, read_json
+from mcpkit.asking.sampling import ToolUse, ToolUseResult, read_json
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import REVISIONS
 from mcpkit.types import AudioContent

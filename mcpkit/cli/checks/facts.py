@@ -54,9 +54,9 @@ def with_facts(served: Served, target: str) -> Served:
 
 
 def _known(entry: Entry, registered: Any) -> Entry:
-    if registered is None:
+    if registered is None or registered.function is None:
         return entry
-    fn = _function(registered.plan.fn)
+    fn = _function(registered.function)
     if fn is None:
         return entry
     return replace(entry, location=_location(fn), untyped_data=_untyped_data(fn))

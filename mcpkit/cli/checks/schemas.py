@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote
 
+from mcpkit import _json_schema
+from mcpkit._json_schema import DEFINITIONS, Place, Step, resolve, unescaped
 from mcpkit.types import is_array, is_object
 
 __all__ = ["Node", "is_recursive", "listed", "resolve", "types_of", "unused", "walk"]
 
-_ONE: Final = {
+_SHOWN: Final = {
+    "additionalItems": "[]",
     "additionalProperties": "{}",
     "contains": "[]",
     "else": "(else)",
     "if": "(if)",
     "items": "[]",
     "not": "(not)",
+    "prefixItems": "[]",
     "propertyNames": "(names)",
     "then": "(then)",
     "unevaluatedItems": "[]",
     "unevaluatedProperties": "{}",
 }
-_LISTS: Final = {"allOf": "", "anyOf": "", "items": "[]", "oneOf": "", "prefixItems": "[]"}
-_TABLES: Final = {
-    "dependentSchemas": "",
-    "patternProperties": "",
-    "properties": "",
-}
+"""A keyword in the path of a schema; the others are not shown."""
+
 _DEPTH: Final = 64
+"""How many schemas may be inside each other; those below are passed over."""
 
 
 class Node(NamedTuple):
@@ -52,7 +52,8 @@ def walk(root: Mapping[str, Any]) -> Iterator[Node]:
     reached: set[str] = set()
     waiting = [Node("", root, None, 0)]
     while waiting:
-        for node in _inner(waiting.pop(0), 0):
+        top = waiting.pop(0)
+        for node in _inner(top.path, top.schema):
             yield node
             reference = node.schema.get("$ref")
             if not isinstance(reference, str) or reference in reached:
@@ -72,7 +73,7 @@ def unused(root: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def _definitions(root: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
-    for keyword in _DEFINITIONS:
+    for keyword in DEFINITIONS:
         table = root.get(keyword)
         for name, each in table.items() if is_object(table) else ():
             if is_object(each):
@@ -90,46 +91,36 @@ def _references(root: Mapping[str, Any]) -> Iterator[str]:
 
 def _definition(reference: str) -> str:
     """``$defs.Name`` for a reference that points there or below; empty for another."""
-    parts = [_unescaped(each) for each in reference.split("/")]
+    parts = [unescaped(each) for each in reference.split("/")]
     return ".".join(parts[1:3]) if parts[0] == "#" and parts[1:2] in _PARTS else ""
 
 
-_DEFINITIONS: Final = ("$defs", "definitions")
-_PARTS: Final = [[each] for each in _DEFINITIONS]
+_PARTS: Final = [[each] for each in DEFINITIONS]
 
 
-def _unescaped(part: str) -> str:
-    """A part of a JSON pointer in a URI fragment, as the name that it stands for."""
-    return unquote(part).replace("~1", "/").replace("~0", "~")
+def _inner(name: str, top: Mapping[str, Any]) -> Iterator[Node]:
+    """Yield a schema and those in it, without definitions and without following references."""
+    for place in _json_schema.walk(top, without=DEFINITIONS, deepest=_DEPTH):
+        yield _node(name, place)
 
 
-def _inner(node: Node, level: int) -> Iterator[Node]:
-    yield node
-    if level > _DEPTH:
-        return
-    schema, path = node.schema, node.path
-    for keyword, value in schema.items():
-        if keyword in _TABLES and is_object(value):
-            below = _joined(path, _TABLES[keyword])
-            for name, each in value.items():
-                if is_object(each):
-                    key = name if keyword == "properties" else None
-                    yield from _inner(
-                        Node(_joined(below, name), each, key, node.depth + 1), level + 1
-                    )
-        elif keyword in _ONE and is_object(value):
-            below = path + _ONE[keyword]
-            deeper = node.depth + (keyword in ("items", "additionalProperties"))
-            yield from _inner(Node(below, value, None, deeper), level + 1)
-        elif keyword in _LISTS and is_array(value):
-            for each in value:
-                if is_object(each):
-                    below = path + _LISTS[keyword]
-                    yield from _inner(Node(below, each, None, node.depth), level + 1)
+def _node(path: str, place: Place) -> Node:
+    depth = 0
+    for step in place.way:
+        path += _SHOWN.get(step.keyword, "")
+        if isinstance(step.key, str):
+            path = f"{path}.{step.key}" if path and step.key else path or step.key
+        depth += _is_deeper(step)
+    last = place.way[-1] if place.way else None
+    named = last.key if last is not None and last.keyword == "properties" else None
+    return Node(path, place.schema, named if isinstance(named, str) else None, depth)
 
 
-def _joined(path: str, name: str) -> str:
-    return f"{path}.{name}" if path and name else path or name
+def _is_deeper(step: Step) -> bool:
+    """True if a step leads from an object or an array to what is in it."""
+    if step.key is None:
+        return step.keyword in ("items", "additionalProperties")
+    return isinstance(step.key, str)
 
 
 def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
@@ -138,27 +129,6 @@ def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
     if isinstance(found, str):
         return (found,)
     return tuple(each for each in found if isinstance(each, str)) if is_array(found) else ()
-
-
-def resolve(root: Mapping[str, Any], reference: str) -> Mapping[str, Any] | bool | None:
-    """What a reference inside the same schema points to; None if there is nothing."""
-    if not reference.startswith("#"):
-        return None
-    found: Any = root
-    pointer = reference[1:]
-    if pointer and not pointer.startswith("/"):  # an anchor
-        tops = [root, *_definitions(root).values()]
-        inner = (node for each in tops for node in _inner(Node("", each, None, 0), 0))
-        return next((node.schema for node in inner if node.schema.get("$anchor") == pointer), None)
-    for part in pointer.split("/")[1:]:
-        name = _unescaped(part)
-        if is_object(found) and name in found:
-            found = found[name]
-        elif is_array(found) and name.isdigit() and int(name) < len(found):
-            found = found[int(name)]
-        else:
-            return None
-    return found if is_object(found) or isinstance(found, bool) else None
 
 
 def is_recursive(root: Mapping[str, Any]) -> bool:
@@ -171,7 +141,7 @@ def is_recursive(root: Mapping[str, Any]) -> bool:
         if id(schema) in done:
             return False
         above = (*above, id(schema))
-        for node in _inner(Node("", schema, None, 0), 0):
+        for node in _inner("", schema):
             reference = node.schema.get("$ref")
             target = resolve(root, reference) if isinstance(reference, str) else None
             if is_object(target) and visit(target, above):

@@ -80,9 +80,9 @@ class Lanes(Channel):
         """Close the connection that a request's messages go to."""
         _exchange(request.origin).leave(retry)
 
-    def is_congested(self, about: Request | None = None) -> bool:
-        """Whether the client does not read what is sent with a request."""
-        stream = None if about is None else _exchange(about.origin).stream
+    def is_congested(self, about: Request) -> bool:
+        """Return True if the client does not read what is sent with a request."""
+        stream = _exchange(about.origin).stream
         return stream is not None and stream.congested
 
     async def drain(self, about: Request | None = None) -> None:

@@ -60,9 +60,9 @@ class _Lane(Channel):
         """Put a message on the stream."""
         self._stream.put(text)
 
-    def is_congested(self, about: Request | None = None) -> bool:
-        """Whether the client does not read; what waits is bounded by the stream itself."""
-        return about is not None and self._stream.congested
+    def is_congested(self, about: Request) -> bool:
+        """Return True if the client does not read; the stream itself bounds what waits."""
+        return self._stream.congested
 
     async def drain(self, about: Request | None = None) -> None:
         """Wait until the client has read."""

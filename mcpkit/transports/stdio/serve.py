@@ -554,10 +554,6 @@ class Output(Channel):
             self._relieved.set()
             self.on_relief()
 
-    def is_congested(self, about: Request | None = None) -> bool:
-        """Whether the client does not keep up."""
-        return self.congested
-
     async def drain(self, about: Request | None = None) -> None:
         """Wait until the client keeps up."""
         if self.congested:

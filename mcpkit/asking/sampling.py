@@ -1,31 +1,26 @@
-"""What a handler may ask the client: a form or a page for the user, the model, the roots.
-
-An ask is a value. It knows what to send in each revision, what the client must have declared, and
-how to read the answer; how it gets there is not its concern.
-"""
+"""Questions to the client's model, its answers, and JSON in them."""
 
 from __future__ import annotations
 
 import copy
-import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from pydantic_core import ValidationError
-from typing_extensions import TypedDict, TypeVar
+from typing_extensions import TypedDict
 
-from mcpkit.asking.elicitation import Accepted, Declined, Dismissed, Elicitation, Form
-from mcpkit.errors import ElicitationError, InvalidAnswer, MissingClientCapability
-from mcpkit.functions.markers import DeclaredAsk
-from mcpkit.functions.schema import block_of, copy_schema, explain, form_of, settle_references
+from mcpkit._json_schema import copy_schema
+from mcpkit.asking.ask import Ask
+from mcpkit.errors import ElicitationError, InvalidAnswer
+from mcpkit.functions.arguments import explain
+from mcpkit.functions.output import block_of
+from mcpkit.functions.schema import form_of, settle_references
 from mcpkit.protocol import wire
-from mcpkit.protocol.connection import ClientFacts
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
 from mcpkit.types import (
-    UNSET,
     AudioContent,
     ContentBlock,
     ImageContent,
@@ -36,210 +31,17 @@ from mcpkit.types import (
     is_object,
 )
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 __all__ = [
-    "Ask",
-    "Elicit",
-    "ElicitUrl",
-    "Root",
-    "Roots",
     "Sample",
+    "SampleBlock",
     "SampleMessage",
+    "SampleOptions",
     "SampleResult",
     "ToolUse",
     "ToolUseResult",
+    "json_instruction",
+    "read_json",
 ]
-
-T = TypeVar("T", default=Any)
-
-
-class Ask(DeclaredAsk, Generic[T]):
-    """Something to ask a client.
-
-    Args:
-        key: Names the ask within the call; derived from its place and its content if None.
-        timeout: Seconds to wait for the answer (handshake revisions); None: the server's setting.
-    """
-
-    METHOD: ClassVar[str]
-
-    key: str | None = None
-    timeout: float | None = None
-
-    def params(self, revision: Revision) -> dict[str, Any]:
-        """The ``params`` of the request.
-
-        Raises:
-            ElicitationError: The revision cannot carry it.
-        """
-        raise NotImplementedError
-
-    def needs(self, revision: Revision) -> dict[str, Any]:
-        """The capabilities that a client must have declared, as the object it would declare."""
-        raise NotImplementedError
-
-    def read(self, result: Mapping[str, Any]) -> T:
-        """The answer as a value.
-
-        Raises:
-            InvalidAnswer: It is malformed.
-        """
-        raise NotImplementedError
-
-    def check(self, revision: Revision, client: ClientFacts) -> None:
-        """Refuse to ask what the client has not declared (S2C-1, MRTR-4).
-
-        Raises:
-            MissingClientCapability: With what is missing.
-        """
-        needed = self.needs(revision)
-        if not _has(client.capabilities, needed):
-            raise MissingClientCapability(needed)
-
-    def fingerprint(self, revision: Revision) -> str:
-        """What tells this ask from a different one: the same for the same question."""
-        asked = encode([self.METHOD, self.params(revision)])
-        return _digest(asked)
-
-
-def _digest(asked: bytes) -> str:
-    from hashlib import sha256  # loaded when needed: it brings OpenSSL along
-
-    return sha256(asked).hexdigest()[:16]
-
-
-def _has(declared: Any, needed: Mapping[str, Any]) -> bool:
-    return is_object(declared) and all(
-        _has(declared.get(name), below) for name, below in needed.items()
-    )
-
-
-# --- the user -------------------------------------------------------------------------------------
-
-
-class Elicit(Ask[Elicitation[T]]):
-    """A form for the user; also written inside ``Annotated`` to have a parameter asked for.
-
-    Args:
-        message: The question.
-        schema: What to answer: a model, dataclass or TypedDict with flat fields, a scalar type,
-            Literal, Enum, a list of choices, `Choices`, or None for a confirmation.
-        key, timeout: See `Ask`.
-
-    Raises:
-        ElicitationError: The schema does not fit into a form.
-    """
-
-    METHOD = "elicitation/create"
-
-    def __init__(
-        self,
-        message: str | Callable[..., str],
-        schema: Any = UNSET,
-        *,
-        key: str | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        self.message = message
-        self.schema = schema
-        self.key = key
-        self.timeout = timeout
-        self.form: Form[T] = Form(None if schema is UNSET else schema)
-
-    def params(self, revision: Revision) -> dict[str, Any]:
-        """The ``params`` of the request."""
-        if "form" not in revision.elicitation_modes:
-            raise ElicitationError(f"revision {revision.version} has no elicitation")
-        if not isinstance(self.message, str):
-            raise ElicitationError("only a declared question may have a function for a message")
-        params: dict[str, Any] = {}
-        if "url" in revision.elicitation_modes:
-            params["mode"] = "form"
-        params["message"] = self.message
-        params["requestedSchema"] = self.form.requested(revision)
-        return params
-
-    def needs(self, revision: Revision) -> dict[str, Any]:
-        """Form mode, which an empty ``elicitation`` means as well."""
-        return {"elicitation": {}}
-
-    def check(self, revision: Revision, client: ClientFacts) -> None:
-        """Refuse to ask what the client has not declared."""
-        declared = client.capabilities.get("elicitation")
-        # ELIC-1: `elicitation: {}` means form only.
-        if not is_object(declared) or not (declared == {} or "form" in declared):
-            raise MissingClientCapability({"elicitation": {}})
-
-    def read(self, result: Mapping[str, Any]) -> Elicitation[T]:
-        """Accepted with validated data, declined, or dismissed."""
-        action = _action(result)
-        if action == "accept":
-            return Accepted(self.form.read(result.get("content")))
-        return Declined() if action == "decline" else Dismissed()
-
-
-class ElicitUrl(Ask[Elicitation[None]]):
-    """A page for the user to open: for what must not pass through the client, such as credentials.
-
-    Args:
-        message: Why.
-        url: Where; nothing personal or authenticating in it (ELIC-6).
-        elicitation_id: Identifies it towards the client (2025-11-25).
-    """
-
-    METHOD = "elicitation/create"
-
-    def __init__(
-        self,
-        message: str,
-        url: str,
-        elicitation_id: str,
-        *,
-        key: str | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        self.message = message
-        self.url = url
-        self.elicitation_id = elicitation_id
-        self.key = key
-        self.timeout = timeout
-
-    def params(self, revision: Revision) -> dict[str, Any]:
-        """The ``params`` of the request."""
-        if "url" not in revision.elicitation_modes:
-            raise ElicitationError(f"revision {revision.version} cannot ask to open a URL")
-        params = {"mode": "url", "message": self.message, "url": self.url}
-        if revision.elicitation_ids:
-            params["elicitationId"] = self.elicitation_id
-        return params
-
-    def needs(self, revision: Revision) -> dict[str, Any]:
-        """Url mode, said explicitly."""
-        return {"elicitation": {"url": {}}}
-
-    def read(self, result: Mapping[str, Any]) -> Elicitation[None]:
-        """Accepted means consent to open, not completion (ELIC-10)."""
-        action = _action(result)
-        if action == "accept":
-            return Accepted(None)
-        return Declined() if action == "decline" else Dismissed()
-
-    def fingerprint(self, revision: Revision) -> str:
-        """The page, not the id, which differs each time."""
-        asked = encode([self.METHOD, self.message, self.url])
-        return _digest(asked)
-
-
-def _action(result: Mapping[str, Any]) -> str:
-    action = result.get("action")
-    if isinstance(action, str) and action in ("accept", "decline", "cancel"):
-        return action
-    raise InvalidAnswer(f'"action" must be accept, decline or cancel, got {action!r}')
-
-
-# --- the model ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -514,87 +316,3 @@ def read_json(text: str, wanted: Any) -> Any:
     except ValidationError as error:
         problems = explain(error, None, "answer")
         raise InvalidAnswer("; ".join(problems)) from error
-
-
-# --- the roots ------------------------------------------------------------------------------------
-
-
-class Root(NamedTuple):
-    """A place the client is willing to let servers look at: a hint, not a permission (ROOT-1).
-
-    Args:
-        uri: A ``file://`` URI.
-        name: For the user; None if it has none.
-    """
-
-    uri: str
-    name: str | None = None
-
-    @property
-    def path(self) -> Path | None:
-        """The directory or file, percent-decoded; None if the URI is not a local file."""
-        from pathlib import Path  # only those who look at roots pay for these
-        from urllib.parse import unquote, urlsplit
-
-        try:
-            parts = urlsplit(self.uri)
-        except ValueError:
-            return None
-        if parts.scheme != "file" or parts.netloc.lower() not in ("", "localhost"):
-            return None
-        path = unquote(parts.path)
-        if not path.startswith("/"):  # it would be relative to wherever this process stands
-            return None
-        if os.name == "nt" and re.match(r"/[A-Za-z]:", path):
-            path = path[1:]
-        return Path(path)
-
-    def contains(self, path: str | os.PathLike[str]) -> bool:
-        """Whether a path lies inside, after resolving symbolic links and ``..``.
-
-        Args:
-            path: A path, or a ``file://`` URI.
-        """
-        from pathlib import Path  # as above
-
-        root = self.path
-        text = os.fspath(path)
-        inner = Root(text).path if text.startswith("file:") else Path(text)
-        if root is None or inner is None or "\0" in os.fspath(inner):
-            return False
-        try:
-            return inner.resolve().is_relative_to(root.resolve())
-        except (OSError, RuntimeError, ValueError):
-            return False
-
-
-class Roots(Ask[list[Root]]):
-    """Where the client is willing to let servers look."""
-
-    METHOD = "roots/list"
-
-    def __init__(self, *, key: str | None = None, timeout: float | None = None) -> None:
-        self.key = key
-        self.timeout = timeout
-
-    def params(self, revision: Revision) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
-    def needs(self, revision: Revision) -> dict[str, Any]:
-        """Roots."""
-        return {"roots": {}}
-
-    def read(self, result: Mapping[str, Any]) -> list[Root]:
-        """The roots."""
-        found = result.get("roots")
-        if not is_array(found):
-            raise InvalidAnswer('a roots result needs "roots", an array')
-        roots: list[Root] = []
-        for each in found:
-            uri = each.get("uri") if is_object(each) else None
-            if not is_object(each) or not isinstance(uri, str):
-                raise InvalidAnswer('a root needs "uri", a string')
-            name = each.get("name")
-            roots.append(Root(uri, name if isinstance(name, str) else None))
-        return roots

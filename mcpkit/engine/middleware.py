@@ -1,0 +1,37 @@
+"""Middleware: functions around every operation, composed once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from mcpkit.context import Context
+from mcpkit.engine.methods import Operation
+from mcpkit.engine.server import Server
+
+__all__ = ["Middleware", "Next", "compose"]
+
+Next: TypeAlias = Callable[[], Awaitable[Any]]
+"""Goes on with the operation, and returns what it returns."""
+
+Middleware: TypeAlias = Callable[[Context[Any], Next], Awaitable[Any]]
+"""Given the context of a request and the way to go on, returns the value to answer with."""
+
+
+def compose(operation: Operation, middleware: Sequence[Middleware]) -> Operation:
+    """Put middleware around an operation, the first outermost; none leaves it as it is."""
+    for each in reversed(middleware):
+        operation = _around(operation, each)
+    return operation
+
+
+def _around(operation: Operation, middleware: Middleware) -> Operation:
+    async def around(server: Server, params: Mapping[str, Any], context: Context[Any]) -> Any:
+        async def go_on() -> Any:
+            value = operation(server, params, context)
+            return await value if inspect.isawaitable(value) else value
+
+        return await middleware(context, go_on)
+
+    return around

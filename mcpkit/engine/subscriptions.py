@@ -1,0 +1,221 @@
+"""What one client wants to be told of, and the changes it has not been told of yet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from mcpkit.context import ListKind
+from mcpkit.engine.loop import Tasks
+from mcpkit.engine.methods import not_found, uri_of
+from mcpkit.engine.registry import Catalog
+from mcpkit.engine.server import Server
+from mcpkit.errors import InvalidParams, InvalidRequest, ResourceNotFound
+from mcpkit.protocol.connection import SUBSCRIPTION_KEY, Connection, Request, State
+from mcpkit.types import is_array, is_object
+
+__all__ = ["Notify", "Subscriptions"]
+
+T = TypeVar("T")
+
+Notify = Callable[[str, "Mapping[str, Any] | None", "Request | None"], None]
+"""Sends a notification: its method, its params, and the request that it belongs to."""
+
+_noting: Final = threading.RLock()
+"""Held while a change is noted: it may be announced in any thread."""
+
+_LIST_FILTERS: Final[Mapping[str, ListKind]] = {
+    "toolsListChanged": "tools",
+    "promptsListChanged": "prompts",
+    "resourcesListChanged": "resources",
+}
+
+
+class _Listen:
+    """A stream of changes that a client asked for (``subscriptions/listen``)."""
+
+    __slots__ = ("kinds", "request", "uris")
+
+    def __init__(self, request: Request, kinds: frozenset[ListKind], uris: frozenset[str]) -> None:
+        self.request = request
+        self.kinds = kinds
+        self.uris = uris
+
+    @property
+    def tag(self) -> dict[str, Any]:
+        """The ``_meta`` of every message on this stream (SUB-4)."""
+        return {SUBSCRIPTION_KEY: self.request.id}
+
+
+class Subscriptions:
+    """The subscriptions of one session.
+
+    Args:
+        server: Announces changes.
+        connection: Of the session.
+        tasks: Of the event loop.
+        notify: Sends what the client is told.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_connection",
+        "_dirty_kinds",
+        "_dirty_uris",
+        "_ended",
+        "_flushing",
+        "_listens",
+        "_notify",
+        "_server",
+        "_tasks",
+        "_watched",
+    )
+
+    def __init__(
+        self, server: Server, connection: Connection, tasks: Tasks, notify: Notify
+    ) -> None:
+        self._server = server
+        self._connection = connection
+        self._tasks = tasks
+        self._notify = notify
+        self._watched: set[str] = set()
+        self._listens: dict[Request, _Listen] = {}
+        self._dirty_kinds: dict[ListKind, None] = {}
+        self._dirty_uris: dict[str, None] = {}
+        self._flushing = False
+        self._ended = False
+
+    def __bool__(self) -> bool:
+        """True if the client asked to be told of something in particular."""
+        return bool(self._watched or self._listens)
+
+    def attach(self) -> None:
+        """Take an interest in changes."""
+        self._server.changes.attach(self)
+
+    def detach(self) -> None:
+        """Take no interest in changes any more."""
+        self._server.changes.detach(self)
+
+    def end(self) -> None:
+        """Tell nothing any more: the session ends."""
+        self._ended = True
+        self.detach()
+
+    # --- resources/subscribe ----------------------------------------------------------------------
+
+    def subscribe(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
+        """``resources/subscribe``: tell of changes of a resource, and of what lies below it."""
+        uri = uri_of(request.params)
+        if catalog.resource(uri) is None:
+            raise not_found(ResourceNotFound(uri), uri, request.revision)
+        if len(self._watched) >= self._server.settings.max_subscriptions:
+            raise InvalidRequest(f"More than {len(self._watched)} subscriptions; end one first")
+        self._watched.add(uri)
+        self.attach()
+        return {}
+
+    def unsubscribe(self, request: Request) -> Mapping[str, Any]:
+        """``resources/unsubscribe``: the reverse."""
+        self._watched.discard(uri_of(request.params))
+        return {}
+
+    # --- subscriptions/listen ---------------------------------------------------------------------
+
+    def listen(self, catalog: Catalog, request: Request) -> None:
+        """``subscriptions/listen``: tell of changes on a stream, which stays open."""
+        wanted = request.params.get("notifications")
+        if not is_object(wanted):
+            raise InvalidParams('subscriptions/listen needs "notifications", an object')
+        if len(self._listens) >= self._server.settings.max_subscriptions:
+            raise InvalidRequest(f"More than {len(self._listens)} subscriptions; end one first")
+        advertised = catalog.advertised
+        uris = wanted.get("resourceSubscriptions", [])
+        if not is_array(uris) or not all(isinstance(uri, str) for uri in uris):
+            raise InvalidParams('"resourceSubscriptions" must be an array of strings')
+        honoured: dict[str, Any] = {
+            name: True
+            for name, kind in _LIST_FILTERS.items()
+            if wanted.get(name) is True and kind in advertised
+        }
+        known: list[str] = [uri for uri in uris if catalog.resource(uri) is not None]
+        if known:
+            honoured["resourceSubscriptions"] = known
+        kinds: frozenset[ListKind] = frozenset(
+            kind for name, kind in _LIST_FILTERS.items() if name in honoured
+        )
+        listen = self._listens[request] = _Listen(request, kinds, frozenset(known))
+        self.attach()
+        # SUB-1: the acknowledgement is the first message of a subscription.
+        params = {"notifications": honoured, "_meta": listen.tag}
+        self._notify("notifications/subscriptions/acknowledged", params, request)
+
+    def forget(self, request: Request) -> None:
+        """Drop the stream of a request that is over, if it had one."""
+        self._listens.pop(request, None)
+
+    def end_listens(
+        self, ended: Callable[[Request, Mapping[str, Any]], None], *, announce: bool
+    ) -> None:
+        """End every stream of changes from this side (SUB-6).
+
+        Args:
+            ended: Called with the request of each, and the ``_meta`` of its result.
+            announce: Also send ``notifications/cancelled`` for it, as stdio wants (SUB-7).
+        """
+        for request, listen in list(self._listens.items()):
+            del self._listens[request]
+            if announce:
+                self._notify("notifications/cancelled", {"requestId": request.id}, request)
+            ended(request, listen.tag)
+
+    # --- changes ----------------------------------------------------------------------------------
+
+    def list_changed(self, kind: ListKind) -> None:
+        """A list has changed: tell the client, if it is one that wants to know. From any thread."""
+        self._note(self._dirty_kinds, kind)
+
+    def resource_changed(self, uri: str) -> None:
+        """A resource has changed: tell the client, if it watches it. From any thread."""
+        self._note(self._dirty_uris, uri)
+
+    def _note(self, dirty: dict[T, None], changed: T) -> None:
+        # Many changes at once become one notification of each kind.
+        with _noting:
+            dirty[changed] = None
+            begun, self._flushing = self._flushing, True
+        if not begun:
+            self._tasks.soon(self.flush)
+
+    def flush(self) -> None:
+        """Tell the client of the changes that it has not been told of."""
+        with _noting:
+            self._flushing = False
+            if self._ended or self._connection.state is State.OPENING:
+                return  # LIFE-6: kept until notifications/initialized arrives
+            kinds, uris = list(self._dirty_kinds), list(self._dirty_uris)
+            self._dirty_kinds.clear()
+            self._dirty_uris.clear()
+        handshaken = self._connection.state is State.OPEN
+        for kind in kinds:
+            method = f"notifications/{kind}/list_changed"
+            if handshaken:
+                self._notify(method, None, None)
+            for listen in self._listens.values():
+                if kind in listen.kinds:
+                    self._notify(method, {"_meta": listen.tag}, listen.request)
+        for uri in uris:
+            method = "notifications/resources/updated"
+            if handshaken and _watches(self._watched, uri):
+                self._notify(method, {"uri": uri}, None)
+            for listen in self._listens.values():
+                if _watches(listen.uris, uri):
+                    self._notify(method, {"uri": uri, "_meta": listen.tag}, listen.request)
+
+
+def _watches(watched: set[str] | frozenset[str], uri: str) -> bool:
+    """True if a change of this URI is of interest: it is watched, or lies below what is."""
+    if uri in watched:
+        return True
+    return any(uri.startswith(each if each.endswith("/") else each + "/") for each in watched)

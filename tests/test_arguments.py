@@ -1,0 +1,263 @@
+"""The values that arguments become, and the problems that a model reads."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import uuid
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field
+
+from mcpkit.errors import InvalidArguments
+from tests.authoring import (
+    accepted,
+    arguments_of,
+    handler,
+)
+from tests.models import (
+    Box,
+    Color,
+    Dog,
+    Guest,
+    Json,
+    Level,
+    Movie,
+    Pair,
+    Pet,
+    Point,
+    Renamed,
+    Spot,
+    Strict,
+    Tree,
+    UserId,
+    Words,
+)
+
+ACCEPTED: list[tuple[Any, Any, Any]] = [
+    (int, 3, 3),
+    (int, 3.0, 3),
+    (int, "3", 3),
+    (float, 3, 3.0),
+    (str, "3", "3"),
+    (bool, True, True),
+    (bool, "true", True),
+    (Any, [1, {"a": None}], [1, {"a": None}]),
+    (int | None, None, None),
+    (bytes, "aGk=", b"hi"),
+    (bytes, "-_8=", b"\xfb\xff"),
+    (bytes, "+/8=", b"\xfb\xff"),
+    (dt.date, "2026-07-28", dt.date(2026, 7, 28)),
+    (dt.datetime, "2026-07-28T10:00:00Z", dt.datetime(2026, 7, 28, 10, tzinfo=dt.timezone.utc)),
+    (dt.time, "10:30", dt.time(10, 30)),
+    (dt.timedelta, "PT90S", dt.timedelta(seconds=90)),
+    (
+        uuid.UUID,
+        "12345678123456781234567812345678",
+        uuid.UUID(int=0x12345678123456781234567812345678),
+    ),
+    (Decimal, "0.10", Decimal("0.10")),
+    (Path, "a/b", Path("a/b")),
+    (set[int], [1, 1, 2], {1, 2}),
+    (frozenset[str], ["a"], frozenset("a")),
+    (tuple[int, str], [1, "a"], (1, "a")),
+    (tuple[int, ...], [1, 2], (1, 2)),
+    (dict[str, list[int]], {"a": [1]}, {"a": [1]}),
+    (Literal["a", 1], 1, 1),
+    (Color, "red", Color.RED),
+    (Level, 2, Level.HIGH),
+    (Point, {"x": 1}, Point(x=1)),
+    (list[Point], [{"x": 1, "y": 2}], [Point(x=1, y=2)]),
+    (Tree, {"value": 1, "children": [{"value": 2}]}, Tree(value=1, children=[Tree(value=2)])),
+    (Box[int], {"inside": 1}, Box[int](inside=1)),
+    (Spot, {"x": 1, "tags": ["a"]}, Spot(1, ["a"])),
+    (Movie, {"name": "M", "year": 1931}, {"name": "M", "year": 1931}),
+    (Pair, [1], Pair(1)),
+    (Pet, {"kind": "dog"}, Dog(kind="dog")),
+    (UserId, 3, 3),
+    (Words, ["a"], ["a"]),
+    (Json, {"a": ["b", None]}, {"a": ["b", None]}),
+    (Renamed, {"theX": 1}, Renamed(theX=1)),
+    (dt.date | str, "2026-07-28", dt.date(2026, 7, 28)),
+    (str | dt.date, "2026-07-28", "2026-07-28"),
+]
+
+
+@pytest.mark.parametrize(("annotation", "raw", "value"), ACCEPTED, ids=lambda each: str(each)[:30])
+def test_values(annotation: Any, raw: Any, value: Any) -> None:
+    found = accepted(annotation, raw)
+    assert found == value
+    assert type(found) is type(value)
+
+
+class TestTextWithJson:
+    """Models send arrays and objects as text; only what has failed as text is read as JSON."""
+
+    @pytest.mark.parametrize(
+        ("annotation", "raw", "value"),
+        [
+            (list[int], "[1, 2]", [1, 2]),
+            (list[int], " [1]", [1]),
+            (dict[str, int], '{"a": 1}', {"a": 1}),
+            (Point, '{"x": 1}', Point(x=1)),
+            (list[Point], '[{"x": 1}]', [Point(x=1)]),
+            (Point | None, '{"x": 1}', Point(x=1)),
+            (set[int], "[1]", {1}),
+            (Literal[1, 2], "2", 2),
+        ],
+        ids=str,
+    )
+    def test_is_read_where_it_belongs(self, annotation: Any, raw: str, value: Any) -> None:
+        assert accepted(annotation, raw) == value
+
+    @pytest.mark.parametrize("annotation", [str, str | dict[str, int], Any, str | None], ids=str)
+    @pytest.mark.parametrize("raw", ['{"a": 1}', "[1]", "1", "null"])
+    def test_stays_text_where_text_belongs(self, annotation: Any, raw: str) -> None:
+        assert accepted(annotation, raw) == raw
+
+    def test_inside_an_argument_stays_text(self) -> None:
+        assert accepted(list[str], ["[1]"]) == ["[1]"]
+
+    @pytest.mark.parametrize("raw", ["[1", '["a"]', "[NaN]", '{"a": 1}', "1"])
+    def test_that_does_not_fit_is_reported_as_it_was_sent(self, raw: str) -> None:
+        with pytest.raises(InvalidArguments) as caught:
+            accepted(list[int], raw)
+        assert str(caught.value) == f"x: expected an array, got {json.dumps(raw)}"
+
+    def test_true_is_no_number(self) -> None:
+        with pytest.raises(InvalidArguments):
+            accepted(int, "true")
+
+
+def problems(annotation: Any, raw: Any) -> str:
+    with pytest.raises(InvalidArguments) as caught:
+        accepted(annotation, raw)
+    return str(caught.value)
+
+
+PROBLEMS: list[tuple[Any, Any, str]] = [
+    (int, "two", 'x: expected an integer, got "two"'),
+    (int, 1.5, "x: expected an integer, got 1.5"),
+    (int, None, "x: expected an integer, got null"),
+    (int, [1], "x: expected an integer, got [1]"),
+    (float, "a", 'x: expected a number, got "a"'),
+    (float, "nan", 'x: expected a finite number, got "nan"'),
+    (bool, 3, "x: expected true or false, got 3"),
+    (str, 3, "x: expected a string, got 3"),
+    (list[int], 3, "x: expected an array, got 3"),
+    (set[int], 3, "x: expected an array, got 3"),
+    (tuple[int, ...], 3, "x: expected an array, got 3"),
+    (dict[str, int], 3, "x: expected an object, got 3"),
+    (Point, 3, "x: expected an object, got 3"),
+    (Spot, 3, "x: expected an object, got 3"),
+    (Movie, 3, "x: expected an object, got 3"),
+    (None, 3, "x: expected null, got 3"),
+    (bytes, "!", 'x: expected base64, got "!"'),
+    (dt.date, "soon", 'x: expected a date (YYYY-MM-DD), got "soon"'),
+    (dt.date, "1", 'x: expected a date (YYYY-MM-DD), got "1"'),
+    (dt.datetime, "soon", 'x: expected a date and time (ISO 8601), got "soon"'),
+    (dt.time, "soon", 'x: expected a time (HH:MM:SS), got "soon"'),
+    (dt.timedelta, "soon", 'x: expected a duration (ISO 8601), got "soon"'),
+    (uuid.UUID, "me", 'x: expected a UUID, got "me"'),
+    (Decimal, "a", 'x: expected a decimal number, got "a"'),
+    (Literal["a", "b"], "c", "x: expected 'a' or 'b', got \"c\""),
+    (Color, "green", "x: expected 'red' or 'blue', got \"green\""),
+    (int | None, "two", 'x: expected an integer, got "two"'),
+    (int | list[int], "two", 'x: expected an integer or an array, got "two"'),
+    (Annotated[int, Field(ge=3)], 2, "x: expected greater than or equal to 3, got 2"),
+    (Annotated[str, Field(min_length=2)], "a", 'x: expected at least 2 characters, got "a"'),
+    (Annotated[str, Field(pattern="^b")], "a", "x: expected to match pattern '^b', got \"a\""),
+    (list[int], [1, "two"], 'x[1]: expected an integer, got "two"'),
+    (dict[str, int], {"a": "b"}, 'x.a: expected an integer, got "b"'),
+    (dict[int, int], {"a": 1}, 'x.a: expected an integer, got "a"'),
+    (tuple[int, int], [1], "x[1]: required, but missing"),
+    (Guest, {"name": "Ann"}, "x.age: required, but missing"),
+    (Guest, {"name": "nobody", "age": 1}, "x.name: nobody is not welcome"),
+    (list[Guest], [{"name": "Ann", "age": "old"}], 'x[0].age: expected an integer, got "old"'),
+    (
+        Guest,
+        {"name": "Ann", "age": 1, "tags": {"a": "b"}},
+        'x.tags.a: expected an integer, got "b"',
+    ),
+    (Strict, {"x": 1, "z": 2}, "x.z: unknown member"),
+    (Renamed, {"theX": "a"}, 'x.theX: expected an integer, got "a"'),
+    (Pet, {"kind": "cat", "lives": "a"}, 'x.lives: expected an integer, got "a"'),
+    (Pet, {"kind": "cow"}, "x.kind: expected 'cat' or 'dog', got \"cow\""),
+    (Pet, {}, "x.kind: required, but missing"),
+    (Guest | None, {"name": "Ann", "age": "old"}, 'x.age: expected an integer, got "old"'),
+]
+
+
+class TestProblems:
+    @pytest.mark.parametrize(
+        ("annotation", "raw", "text"), PROBLEMS, ids=lambda each: str(each)[:40]
+    )
+    def test_are_one_line(self, annotation: Any, raw: Any, text: str) -> None:
+        assert problems(annotation, raw) == text
+
+    def test_come_all_at_once(self) -> None:
+        def fn(city: str, nights: int, guests: list[Guest]) -> None: ...
+
+        with pytest.raises(InvalidArguments) as caught:
+            arguments_of(fn).validate(
+                {"nights": "two", "guests": [{"name": 1, "age": "old"}], "sity": "oslo"}
+            )
+        assert caught.value.problems == [
+            "city: required, but missing",
+            'nights: expected an integer, got "two"',
+            "guests[0].name: expected a string, got 1",
+            'guests[0].age: expected an integer, got "old"',
+            'sity: unknown argument; did you mean "city"?',
+        ]
+
+    def test_an_unknown_argument_unlike_any_names_all(self) -> None:
+        def fn(city: str, nights: int) -> None: ...
+
+        with pytest.raises(InvalidArguments, match=r"^zzz: unknown argument; known: city, nights$"):
+            arguments_of(fn).validate({"city": "oslo", "nights": 1, "zzz": 1})
+
+    def test_an_unknown_argument_where_there_is_none(self) -> None:
+        with pytest.raises(InvalidArguments, match=r"^a: unknown argument; known: none$"):
+            arguments_of(lambda: None).validate({"a": 1})
+
+    def test_use_the_name_on_the_wire(self) -> None:
+        arguments = arguments_of(handler(Annotated[int, Field(alias="in")]))
+        with pytest.raises(InvalidArguments, match=r'^in: expected an integer, got "a"$'):
+            arguments.validate({"in": "a"})
+
+    def test_cut_long_values(self) -> None:
+        assert problems(int, "a" * 200).endswith("a…")
+        assert len(problems(int, "a" * 200)) < 100
+
+    @pytest.mark.parametrize(
+        ("annotation", "raw", "text"), PROBLEMS, ids=lambda each: str(each)[:40]
+    )
+    def test_name_no_library(self, annotation: Any, raw: Any, text: str) -> None:
+        assert "pydantic" not in problems(annotation, raw)
+
+
+class TestAbsent:
+    def test_python_keeps_its_defaults(self) -> None:
+        assert arguments_of(handler(int, 3)).validate({}) == {}
+
+    def test_a_default_of_a_field_is_filled_in(self) -> None:
+        assert arguments_of(handler(int, Field(3))).validate({}) == {"x": 3}
+
+    def test_a_default_of_the_annotation_is_filled_in(self) -> None:
+        assert arguments_of(handler(Annotated[int, Field(default=3)])).validate({}) == {"x": 3}
+
+    def test_a_factory_makes_a_new_value_each_time(self) -> None:
+        arguments = arguments_of(handler(list[int], Field(default_factory=list)))
+        first, second = arguments.validate({})["x"], arguments.validate({})["x"]
+        assert first == []
+        assert first is not second
+
+    def test_null_is_accepted_though_it_is_not_advertised(self) -> None:
+        assert arguments_of(handler(int | None, None)).validate({"x": None}) == {"x": None}
+
+    def test_an_alias_becomes_the_parameters_name(self) -> None:
+        arguments = arguments_of(handler(Annotated[int, Field(alias="in")]))
+        assert arguments.validate({"in": 3}) == {"x": 3}

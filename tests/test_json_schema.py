@@ -1,0 +1,151 @@
+"""The walk through a JSON Schema: where a schema may be, and what a reference names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from mcpkit._json_schema import Step, copy_schema, every_schema, resolve, walk
+
+INNER: Final[dict[str, Any]] = {"type": "string"}
+
+ONE: Final = (
+    *("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not"),
+    *("propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
+)
+LISTS: Final = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
+TABLES: Final = (
+    *("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties"),
+    "properties",
+)
+DATA: Final = ("const", "default", "dependentRequired", "enum", "examples", "required")
+
+
+@pytest.mark.parametrize("keyword", ONE)
+def test_a_keyword_may_have_one_schema(keyword: str) -> None:
+    assert list(walk({keyword: INNER}))[1:] == [((Step(keyword, None),), INNER)]
+
+
+@pytest.mark.parametrize("keyword", LISTS)
+def test_a_keyword_may_have_a_list_of_schemas(keyword: str) -> None:
+    found = list(walk({keyword: [INNER, True, {}]}))[1:]
+    assert found == [((Step(keyword, 0),), INNER), ((Step(keyword, 2),), {})]
+
+
+@pytest.mark.parametrize("keyword", TABLES)
+def test_a_keyword_may_have_a_table_of_schemas(keyword: str) -> None:
+    """A name in a table is no keyword, even if it looks like one."""
+    found = list(walk({keyword: {"enum": INNER, "b": False, "c": ["d"]}}))[1:]
+    assert found == [((Step(keyword, "enum"),), INNER)]
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.parametrize("keyword", DATA)
+def test_data_that_looks_like_a_schema_is_none(keyword: str, unknown: bool) -> None:
+    for value in (INNER, [INNER]):
+        assert len(list(walk({keyword: value}, unknown=unknown))) == 1
+
+
+@pytest.mark.parametrize("value", [INNER, [INNER]])
+def test_keywords_of_others_are_walked_on_request(value: Any) -> None:
+    assert len(list(walk({"x-ours": value}))) == 1
+    assert [place.schema for place in walk({"x-ours": value}, unknown=True)][1:] == [INNER]
+
+
+def test_a_schema_comes_before_those_inside_it_in_the_order_of_the_keywords() -> None:
+    schema = {
+        "title": "a",
+        "properties": {"x": {"title": "b", "items": {"title": "c"}}, "y": {"title": "d"}},
+        "anyOf": [{"title": "e"}],
+    }
+    assert [each["title"] for each in every_schema(schema)] == ["a", "b", "c", "d", "e"]
+
+
+def test_a_schema_that_is_changed_is_walked_as_it_is_then() -> None:
+    schema: dict[str, Any] = {"anyOf": [{"items": INNER}, {"type": "null"}]}
+    for each in every_schema(schema):
+        for keyword, value in (each.pop("anyOf", None) or [{}])[0].items():
+            each[keyword] = value
+    assert schema == {"items": INNER}
+
+
+def test_keywords_can_be_left_out() -> None:
+    assert len(list(walk({"$defs": {"A": INNER}, "items": {}}, without=("$defs",)))) == 2
+
+
+def test_a_schema_that_contains_itself_is_walked_as_deep_as_is_wanted() -> None:
+    endless: dict[str, Any] = {}
+    endless["not"] = endless
+    assert len(list(walk(endless, deepest=7))) == 8
+
+
+def test_a_schema_may_be_deeper_than_python_may_recurse() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(20_000):
+        schema = {"not": schema}
+    assert sum(1 for _ in every_schema(schema)) == 20_001
+
+
+ROOT: Final[dict[str, Any]] = {
+    "properties": {"a": {"anyOf": [{"type": "null"}, INNER]}, "b": True},
+    "$defs": {
+        "a/b": {"title": "slash"},
+        "a~b": {"title": "tilde"},
+        "a b": {"title": "blank"},
+        "named": {"items": {"$anchor": "here", "title": "anchored"}},
+    },
+    "title": "root",
+}
+
+
+@pytest.mark.parametrize(
+    ("reference", "title"),
+    [
+        ("#", "root"),
+        ("#/$defs/a~1b", "slash"),
+        ("#/$defs/a~0b", "tilde"),
+        ("#/$defs/a%20b", "blank"),
+        ("#here", "anchored"),
+    ],
+)
+def test_a_reference_names_a_schema_of_the_document(reference: str, title: str) -> None:
+    found = resolve(ROOT, reference)
+    assert isinstance(found, dict)
+    assert found["title"] == title
+
+
+def test_a_pointer_leads_through_lists_and_to_booleans() -> None:
+    assert resolve(ROOT, "#/properties/a/anyOf/1") is INNER
+    assert resolve(ROOT, "#/properties/b") is True
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "#nowhere",
+        "#/$defs/absent",
+        "#/title",
+        "#/properties/a/anyOf/2",
+        "#/properties/a/anyOf/²",
+        "#/title/x",
+        "other.json#/$defs/named",
+        "https://example.com/schema",
+    ],
+)
+def test_a_reference_to_nothing_in_the_document_names_nothing(reference: str) -> None:
+    assert resolve(ROOT, reference) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda made: made["required"].append("b"),
+        lambda made: made["properties"]["a"].update(type="integer"),
+    ],
+)
+def test_a_copy_can_be_changed_without_the_original(change: Callable[[Any], None]) -> None:
+    schema = {"properties": {"a": {"type": "string"}}, "required": ["a"]}
+    change(copy_schema(schema))
+    assert schema == {"properties": {"a": {"type": "string"}}, "required": ["a"]}

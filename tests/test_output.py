@@ -1,0 +1,375 @@
+"""The content and the structured content that results become."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import uuid
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal, NewType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from pydantic import BaseModel, Field
+from typing_extensions import TypeAliasType
+
+from mcpkit.functions.output import OutputMismatch, Rendered, blocks_of, wrapped_schema
+from mcpkit.types import (
+    UNSET,
+    Audio,
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    File,
+    Image,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    ToolResult,
+)
+from tests.authoring import (
+    accepted,
+    output_of,
+)
+from tests.models import (
+    Box,
+    Cat,
+    Color,
+    Dog,
+    Json,
+    Maybe,
+    Movie,
+    Opaque,
+    Pair,
+    Pet,
+    Point,
+    Renamed,
+    Spot,
+    Tree,
+    UserId,
+    Words,
+)
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+class Reading(BaseModel):
+    value: float
+    unit: str | None = None
+
+
+class Secret(BaseModel):
+    shown: int
+    hidden: int = Field(default=1, exclude=True)
+
+
+STRUCTURED: list[tuple[Any, Any, str]] = [
+    (int, 3, "3"),
+    (float, 0.5, "0.5"),
+    (bool, True, "true"),
+    (int | None, None, "null"),
+    (list[int], [1, 2], "[1,2]"),
+    (list[bytes], [b"\xfb\xff"], '["-_8="]'),
+    (tuple[int, str], (1, "a"), '[1,"a"]'),
+    (set[int], {1}, "[1]"),
+    (dict[str, int], {"a": 1}, '{"a":1}'),
+    (dict[str, Any], {"a": None}, '{"a":null}'),
+    (dt.date, dt.date(2026, 7, 28), '"2026-07-28"'),
+    (dt.timedelta, dt.timedelta(seconds=90), '"PT1M30S"'),
+    (uuid.UUID, uuid.UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
+    (Decimal, Decimal("0.10"), '"0.10"'),
+    (Path, Path("a"), '"a"'),
+    (Color, Color.RED, '"red"'),
+    (Literal["a", "b"], "a", '"a"'),
+    (int | str, "a", '"a"'),
+    (Point, Point(x=1), '{"x":1,"y":0}'),
+    (Point | None, None, "null"),
+    (Point | Cat, Cat(kind="cat"), '{"kind":"cat","lives":9}'),
+    (Pet, Dog(kind="dog"), '{"kind":"dog"}'),
+    (list[Point], [Point(x=1)], '[{"x":1,"y":0}]'),
+    (
+        Tree,
+        Tree(value=1, children=[Tree(value=2)]),
+        '{"value":1,"children":[{"value":2,"children":[]}]}',
+    ),
+    (list[Tree], [Tree(value=1)], '[{"value":1,"children":[]}]'),
+    (Box[Point], Box[Point](inside=Point(x=1)), '{"inside":{"x":1,"y":0}}'),
+    (Spot, Spot(1, ["a"]), '{"x":1,"tags":["a"]}'),
+    (Movie, {"name": "M"}, '{"name":"M"}'),
+    (Pair, Pair(1), '[1,"q"]'),
+    (Maybe, Maybe(y=None), '{"x":null,"y":null}'),
+    (Reading, Reading(value=1.5), '{"value":1.5,"unit":null}'),
+    (Renamed, Renamed(theX=1), '{"theX":1}'),
+    (Secret, Secret(shown=1), '{"shown":1}'),
+    (Json, {"a": ["b", None]}, '{"a":["b",null]}'),
+    (Words, ["a"], '["a"]'),
+    (UserId, 3, "3"),
+]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "text"), STRUCTURED, ids=lambda each: str(each)[:40]
+)
+class TestStructured:
+    def test_it_is_the_json_of_the_value(self, annotation: Any, value: Any, text: str) -> None:
+        assert output_of(annotation).render(value).structured == text.encode()
+
+    def test_its_text_is_the_content(self, annotation: Any, value: Any, text: str) -> None:
+        shown = json.loads(text) if text.startswith('"') else text
+        assert output_of(annotation).render(value).content == shown
+
+    def test_the_schema_fits_it(self, annotation: Any, value: Any, text: str) -> None:
+        schema = output_of(annotation).schema
+        assert schema is not None
+        Draft202012Validator(schema).validate(json.loads(text))
+
+    def test_only_objects_need_no_wrapper(self, annotation: Any, value: Any, text: str) -> None:
+        """TOOL-11"""
+        output = output_of(annotation)
+        assert output.render(value).is_object is output.is_object
+        if output.is_object:
+            assert text.startswith("{")
+
+    def test_the_wrapped_schema_fits_it(self, annotation: Any, value: Any, text: str) -> None:
+        schema = output_of(annotation).schema
+        assert schema is not None
+        wrapped = wrapped_schema(schema)
+        Draft202012Validator.check_schema(wrapped)
+        assert wrapped["type"] == "object"
+        Draft202012Validator(wrapped).validate({"result": json.loads(text)})
+
+    def test_the_root_is_no_reference(self, annotation: Any, value: Any, text: str) -> None:
+        assert "$ref" not in (output_of(annotation).schema or {})
+
+
+@st.composite
+def typed_values(draw: st.DrawFn) -> tuple[Any, Any]:
+    """A type made of smaller ones, and a value of it."""
+    leaves: list[tuple[Any, st.SearchStrategy[Any]]] = [
+        (int, st.integers()),
+        (float, st.floats(allow_nan=False, allow_infinity=False)),
+        (bool, st.booleans()),
+        (str, st.text()),
+        (dt.date, st.dates()),
+        (Color, st.sampled_from(Color)),
+        (bytes, st.binary(max_size=9)),
+        (uuid.UUID, st.uuids()),
+        (Point, st.builds(Point, x=st.integers(), y=st.integers())),
+        (Spot, st.builds(Spot, st.integers(), st.lists(st.text()))),
+    ]
+
+    def grown(kind: Any, values: st.SearchStrategy[Any], how: str) -> tuple[Any, Any]:
+        if how == "list":
+            return list[kind], st.lists(values, max_size=3)
+        if how == "dict":
+            return dict[str, kind], st.dictionaries(st.text(), values, max_size=3)
+        if how == "tuple":
+            return tuple[kind, int], st.tuples(values, st.integers())
+        return kind | None, st.none() | values
+
+    made: tuple[Any, Any] = draw(st.sampled_from(leaves))
+    for how in draw(st.lists(st.sampled_from(["list", "dict", "tuple", "optional"]), max_size=3)):
+        made = grown(made[0], made[1], how)
+    return made[0], draw(made[1])
+
+
+@given(typed_values())
+def test_every_schema_fits_what_comes_with_it(case: tuple[Any, Any]) -> None:
+    annotation, value = case
+    output = output_of(annotation, structured=True)
+    structured = output.render(value).structured
+    assert structured is not None
+    assert output.schema is not None
+    Draft202012Validator(output.schema).validate(json.loads(structured))
+
+
+@given(typed_values())
+def test_what_is_dumped_can_be_sent_back(case: tuple[Any, Any]) -> None:
+    annotation, value = case
+    structured = output_of(annotation, structured=True).render(value).structured
+    assert structured is not None
+    assert accepted(annotation, json.loads(structured)) == value
+
+
+class TestMismatch:
+    @pytest.mark.parametrize(
+        ("annotation", "value"),
+        [
+            (int, "two"),
+            (int, None),
+            (Point, {"y": 1}),
+            (Point, 3),
+            (list[int], [1, "two"]),
+            (Literal["a"], "b"),
+            (dict[str, Any], {"a": Opaque()}),
+            (dict[str, Any], [1]),
+            (float, math.nan),
+            (float, -math.inf),
+            (list[float], [math.nan]),
+            (dict[str, Any], {"a": [math.nan]}),
+            (Reading, Reading(value=math.nan)),
+            (list[Reading], [Reading(value=math.inf)]),
+        ],
+        ids=str,
+    )
+    def test_is_raised(self, annotation: Any, value: Any) -> None:
+        with pytest.raises(OutputMismatch):
+            output_of(annotation).render(value)
+
+    def test_a_model_changed_into_something_unfit(self) -> None:
+        point = Point(x=1)
+        point.x = "two"  # type: ignore[assignment]
+        with pytest.raises(OutputMismatch):
+            output_of(Point).render(point)
+
+    def test_content_that_is_no_json(self) -> None:
+        with pytest.raises(OutputMismatch):
+            output_of(UNSET).render(Opaque())
+
+    def test_null_is_no_trouble_where_it_belongs(self) -> None:
+        assert (
+            output_of(Reading).render(Reading(value=1.0)).structured == b'{"value":1.0,"unit":null}'
+        )
+
+
+class TestConversions:
+    def test_a_dict_may_stand_for_a_model(self) -> None:
+        assert output_of(Point).render({"x": 1}).structured == b'{"x":1,"y":0}'
+
+    def test_an_object_with_the_attributes_may_stand_for_a_model(self) -> None:
+        assert output_of(Point).render(Spot(1)).structured == b'{"x":1,"y":0}'
+
+
+Text = TypeAliasType("Text", str)
+Blocks = TypeAliasType("Blocks", TextContent | ImageContent)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        UNSET,
+        Any,
+        None,
+        str,
+        bytes,
+        str | None,
+        Annotated[str, "words"],
+        Text,
+        NewType("Name", str),
+        Image,
+        list[Image],
+        ContentBlock,
+        list[ContentBlock],
+        list[Blocks],
+        tuple[str, Image],
+        Image | None,
+        ResourceLink,
+        EmbeddedResource,
+        TextResourceContents,
+        ToolResult,
+    ],
+    ids=str,
+)
+def test_text_and_content_have_no_schema(annotation: Any) -> None:
+    assert output_of(annotation).schema is None
+
+
+class TestOptions:
+    def test_structure_may_be_turned_off(self) -> None:
+        rendered = output_of(Point, structured=False).render(Point(x=1))
+        assert (rendered.content, rendered.structured) == ([TextContent('{"x":1,"y":0}')], None)
+
+    def test_an_unfit_type_is_no_trouble_then(self) -> None:
+        assert output_of(Opaque, structured=False).schema is None
+
+    def test_text_may_be_structured(self) -> None:
+        rendered = output_of(str, structured=True).render("hi")
+        assert (rendered.content, rendered.structured) == ("hi", b'"hi"')
+
+
+PICTURE = ImageContent(PNG, "image/png")
+LINK = ResourceLink("a:b", "b")
+
+CONTENT: list[tuple[Any, list[ContentBlock]]] = [
+    (None, []),
+    ("", [TextContent("")]),
+    ("hi", [TextContent("hi")]),
+    (3, [TextContent("3")]),
+    (True, [TextContent("true")]),
+    ([], [TextContent("[]")]),
+    (["a", 1], [TextContent('["a",1]')]),
+    ({"a": None}, [TextContent('{"a":null}')]),
+    (Point(x=1), [TextContent('{"x":1,"y":0}')]),
+    (Spot(1), [TextContent('{"x":1,"tags":[]}')]),
+    (Color.RED, [TextContent("red")]),
+    (dt.date(2026, 7, 28), [TextContent("2026-07-28")]),
+    (PNG, [PICTURE]),
+    (b"RIFF\0\0\0\0WAVE", [AudioContent(b"RIFF\0\0\0\0WAVE", "audio/wav")]),
+    (
+        b"\0",
+        [
+            EmbeddedResource(
+                BlobResourceContents("data:,", b"\0", mime_type="application/octet-stream")
+            )
+        ],
+    ),
+    (Image(PNG), [PICTURE]),
+    (Audio(b"ID3"), [AudioContent(b"ID3", "audio/mpeg")]),
+    (
+        File(b"{}", "application/json", uri="a:b"),
+        [EmbeddedResource(TextResourceContents("a:b", "{}", mime_type="application/json"))],
+    ),
+    (LINK, [LINK]),
+    (TextContent("hi"), [TextContent("hi")]),
+    (TextResourceContents("a:b", "x"), [EmbeddedResource(TextResourceContents("a:b", "x"))]),
+    (["see", Image(PNG)], [TextContent("see"), PICTURE]),
+    (("see", LINK, 3), [TextContent("see"), LINK, TextContent("3")]),
+    ([PNG, {"a": 1}], [PICTURE, TextContent('{"a":1}')]),
+]
+
+
+@pytest.mark.parametrize(("value", "blocks"), CONTENT, ids=lambda each: str(each)[:30])
+def test_content(value: Any, blocks: list[ContentBlock]) -> None:
+    assert blocks_of(value) == blocks
+
+
+class TestToolResult:
+    def test_its_content_becomes_blocks(self) -> None:
+        rendered = output_of(ToolResult).render(ToolResult(["see", Image(PNG)]))
+        assert rendered == Rendered([TextContent("see"), PICTURE])
+
+    def test_it_may_be_empty(self) -> None:
+        assert output_of(ToolResult).render(ToolResult()) == Rendered([])
+
+    def test_its_structure_is_sent(self) -> None:
+        rendered = output_of(ToolResult).render(ToolResult("hi", structured_content={"a": 1}))
+        assert (rendered.content, rendered.structured) == ([TextContent("hi")], b'{"a":1}')
+
+    def test_its_structure_may_be_null(self) -> None:
+        rendered = output_of(ToolResult).render(ToolResult("hi", structured_content=None))
+        assert rendered.structured == b"null"
+
+    def test_its_structure_is_its_content_if_there_is_no_other(self) -> None:
+        rendered = output_of(ToolResult).render(ToolResult(structured_content={"a": 1}))
+        assert rendered.content == [TextContent('{"a":1}')]
+
+    def test_its_structure_has_to_fit_the_schema(self) -> None:
+        with pytest.raises(OutputMismatch):
+            output_of(Point).render(ToolResult(structured_content={"x": "two"}))
+
+    def test_its_structure_is_owed_where_there_is_a_schema(self) -> None:
+        with pytest.raises(OutputMismatch, match="which the schema promises"):
+            output_of(Point).render(ToolResult("hi"))
+
+    def test_a_failure_owes_no_structure(self) -> None:
+        rendered = output_of(Point).render(ToolResult("no", is_error=True))
+        assert (rendered.is_error, rendered.structured) == (True, None)
+
+    def test_its_meta_is_sent(self) -> None:
+        assert output_of(ToolResult).render(ToolResult("hi", meta={"a": 1})).meta == {"a": 1}
