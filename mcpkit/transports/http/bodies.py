@@ -16,7 +16,7 @@ import anyio
 
 from mcpkit.errors import ParseError
 from mcpkit.protocol.messages import parse
-from mcpkit.transports.http.http_error import Refusal, retry_after
+from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.post_headers import TOO_LONG
 from mcpkit.transports.http.streams import Receive
 from mcpkit.web import HttpSettings
@@ -60,7 +60,7 @@ class Bodies:
             receive: Of the ASGI application.
 
         Raises:
-            Refusal: It is too long or too slow, or too much arrives at once.
+            HttpError: It is too long or too slow, or too much arrives at once.
         """
         message: _Message | None = None
         first: Awaitable[_Message] = receive()
@@ -77,7 +77,7 @@ class Bodies:
             return None
         body: bytes = message.get("body", b"")
         if len(body) > self._settings.max_body:
-            raise Refusal(413, TOO_LONG % self._settings.max_body)
+            raise HttpError(413, TOO_LONG % self._settings.max_body)
         return body
 
     async def _read_slowly(
@@ -95,7 +95,7 @@ class Bodies:
             with anyio.fail_after(seconds):
                 return await self._read_parts(message, following, receive)
         except TimeoutError:
-            raise Refusal(408, "The body did not arrive in time") from None
+            raise HttpError(408, "The body did not arrive in time") from None
         finally:
             self.arriving -= 1
 
@@ -116,9 +116,9 @@ class Bodies:
                 size += len(part)
                 self.size += len(part)
                 if size > limit:
-                    raise Refusal(413, TOO_LONG % limit)
+                    raise HttpError(413, TOO_LONG % limit)
                 if self.size > _MOST * limit:
-                    raise Refusal(503, "Too much is being sent at once", headers=retry_after(1))
+                    raise HttpError(503, "Too much is being sent at once", headers=retry_after(1))
                 if not message.get("more_body"):
                     return b"".join(parts)
                 message, following = None, receive()
@@ -167,7 +167,7 @@ def parse_body(body: bytes) -> Any:
     """Return the JSON value in a body.
 
     Raises:
-        Refusal: There is none.
+        HttpError: There is none.
     """
     # A million new objects would set off the garbage collector again and again, for nothing: it
     # takes four times as long as parsing, and meanwhile nobody is served.
@@ -175,7 +175,7 @@ def parse_body(body: bytes) -> Any:
     try:
         return parse(body)
     except ParseError as error:
-        raise Refusal(400, error) from None
+        raise HttpError(400, error) from None
     finally:
         if paused:
             _pause.end()

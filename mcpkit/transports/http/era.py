@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 from mcpkit.protocol.connection import announces_itself
 from mcpkit.protocol.messages import readable_id
 from mcpkit.protocol.revisions import HANDSHAKE, PER_REQUEST
-from mcpkit.transports.http.http_error import Refusal
+from mcpkit.transports.http.http_error import HttpError
 
 __all__ = ["Era", "era_of", "has_session_version", "is_announced"]
 
@@ -31,7 +31,7 @@ def era_of(message: dict[str, Any] | list[Any], raw: Mapping[bytes, bytes]) -> E
         raw: Its headers by lower-case name.
 
     Raises:
-        Refusal: A session is asked for in a version that is unknown (HTTPL-18).
+        HttpError: A session is asked for in a version that is unknown (HTTPL-18).
     """
     if isinstance(message, list):
         return "legacy" if has_session_version(raw) else "modern"
@@ -65,7 +65,7 @@ def _check_version(raw: Mapping[bytes, bytes], message: dict[str, Any]) -> None:
     """Refuse to continue a session in a version that is no version of ours."""
     version = raw[b"mcp-protocol-version"].strip(b" \t")
     if b"mcp-session-id" in raw and version not in _MODERN:
-        raise Refusal(
+        raise HttpError(
             400,
             f"Unsupported MCP-Protocol-Version: {version.decode('latin-1')!r}",
             readable_id(message),

@@ -16,14 +16,14 @@ from mcpkit.engine.session import Channel, Session
 from mcpkit.errors import InternalError, ProtocolError
 from mcpkit.protocol.connection import Dropped, Origin, Refused, Request
 from mcpkit.protocol.messages import error_text
-from mcpkit.transports.http.streams import Connection, Receive, Send, Stream, write
+from mcpkit.transports.http.streams import Receive, Send, Stream, StreamResponse, write
 from mcpkit.types import UNSET
 from mcpkit.web import HttpRequest, HttpSettings
 
 if TYPE_CHECKING:
-    from mcpkit.transports.http.sessions import Conversation
+    from mcpkit.transports.http.sessions import LiveSession
 
-__all__ = ["JSON", "Exchange", "Lanes", "error_status"]
+__all__ = ["JSON", "Exchange", "ExchangeChannel", "error_status"]
 
 _WATCH_AFTER: Final = 0.1
 """Seconds after which it is worth noticing that a client has gone away; most calls end before."""
@@ -57,7 +57,7 @@ def error_status(error: ProtocolError, *, modern: bool, served: bool) -> int:
     return 400 if error.code in _BROKEN and not served else 200
 
 
-class Lanes(Channel):
+class ExchangeChannel(Channel):
     """A channel on which everything goes to the exchange that it belongs to."""
 
     def send(self, text: bytes, about: Request | None = None) -> None:
@@ -110,7 +110,7 @@ class Exchange:
     """
 
     # Most of these change in few exchanges only.
-    conversation: Conversation | None = None
+    live: LiveSession | None = None
     """The session that it belongs to, if that outlives it."""
     body: bytes | None = None
     error: ProtocolError | None = None
@@ -126,7 +126,7 @@ class Exchange:
     on_end: Callable[[], None] | None = None
     """Called when the client has its answer, or has left."""
     _wake: anyio.Event | None = None
-    _connection: Connection | None = None
+    _response: StreamResponse | None = None
     _unwatch: Callable[[], object] | None = None
     _stop_timer: Callable[[], object] | None = None
     _stop_deadline: Callable[[], object] | None = None
@@ -233,9 +233,9 @@ class Exchange:
         if retry is not None:
             self.stream.put_retry(retry)
         self.gone = True
-        connection = self._connection or self.stream.connection
-        if connection is not None:
-            connection.let_go()
+        response = self._response or self.stream.response
+        if response is not None:
+            response.let_go()
 
     # --- what the client sees ---------------------------------------------------------------------
 
@@ -284,8 +284,8 @@ class Exchange:
     def lose(self) -> None:
         """The client has gone away (CANC-5, HTTPL-20)."""
         self.gone = True
-        if self._connection is not None:
-            self._connection.lose()
+        if self._response is not None:
+            self._response.lose()
         elif self.stream is not None:
             self.stream.expected = False
             self.stream.relieve()
@@ -306,24 +306,24 @@ class Exchange:
     async def write_stream(self, send: Send, receive: Receive) -> None:
         """Answer with the stream."""
         assert self.stream is not None
-        connection = self._connection = Connection(
+        response = self._response = StreamResponse(
             self.stream,
             self._tasks,
             keep_alive=self._settings.keep_alive,
             write_timeout=self._settings.write_timeout,
         )
         if self.gone:
-            connection.let_go()
+            response.let_go()
         if self._unwatch is None:
             self._unwatch = self._tasks.start(self._watch(receive))
         self._limit()
         try:
-            await connection.serve(send, list(self.headers))
+            await response.serve(send, list(self.headers))
         except BaseException:
             self.lose()
             raise
         finally:
-            self._connection = None
+            self._response = None
             self._stop()
 
     async def write_json(self, send: Send) -> None:

@@ -16,7 +16,7 @@ from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
 from mcpkit.protocol.headers import HeaderParameter
 from mcpkit.protocol.messages import check_envelope
 from mcpkit.protocol.revisions import BY_VERSION
-from mcpkit.transports.http.http_error import Refusal
+from mcpkit.transports.http.http_error import HttpError
 from mcpkit.types import is_object
 
 __all__ = [
@@ -95,16 +95,16 @@ def check_head(raw: Mapping[bytes, bytes], max_body: int) -> None:
         max_body: The limit of a body, in bytes.
 
     Raises:
-        Refusal: It is no JSON, the client does not accept what it would be answered with, or the
+        HttpError: It is no JSON, the client does not accept what it would be answered with, or the
             body is too long.
     """
     if not IS_JSON[raw.get(b"content-type", b"")]:
-        raise Refusal(415, "The Content-Type must be application/json")
+        raise HttpError(415, "The Content-Type must be application/json")
     accept = raw.get(b"accept")
     if accept is not None and not ACCEPTS_BOTH[accept]:
-        raise Refusal(406, "The Accept header must list application/json and text/event-stream")
+        raise HttpError(406, "The Accept header must list application/json and text/event-stream")
     if is_too_long(raw, max_body):
-        raise Refusal(413, TOO_LONG % max_body)
+        raise HttpError(413, TOO_LONG % max_body)
 
 
 def is_too_long(raw: Mapping[bytes, bytes], limit: int) -> bool:
