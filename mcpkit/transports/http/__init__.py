@@ -1,9 +1,6 @@
 """Streamable HTTP: every revision at one endpoint, as an ASGI application or served by uvicorn.
 
-A POST comes in through `application` (which paths there are), `endpoint` (who may ask, which era a
-message belongs to, which session), and `exchange` (its answer: JSON, or a stream once something
-streams). `session_ids` and `sessions` are what there is of sessions, `streams` what may be fetched
-again, `lifespans` how an app is begun where nobody says when.
+The README of this folder says what is in which file.
 """
 
 from __future__ import annotations

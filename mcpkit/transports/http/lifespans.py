@@ -12,6 +12,7 @@ import contextvars
 import signal
 import sys
 import threading
+from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
@@ -61,7 +62,7 @@ class Lifespan:
     def is_here(self) -> bool:
         """Whether it has begun, is not over, and belongs to the running event loop."""
         try:
-            return self.loop is asyncio.get_running_loop() and self.begun and not self.over
+            return self.begun and not self.over and self.loop is get_running_loop()
         except RuntimeError:
             return False  # trio's is found the longer way
 
@@ -214,7 +215,7 @@ class Lifespans:
 
 def _current_loop() -> object:
     try:
-        return asyncio.get_running_loop()
+        return get_running_loop()
     except RuntimeError:
         import trio
 

@@ -154,7 +154,7 @@ class LiveSession(ExchangeChannel):
             if each is stream:
                 del self._streams[number]
         stream.discard()
-        self._table.settle(self)
+        self.settle()
 
     def leave_standalone(self) -> None:
         """The client's GET has ended: what happens from now on is kept for a while."""
@@ -173,7 +173,11 @@ class LiveSession(ExchangeChannel):
             stream.discard()
             self.standalone = None
             self.session.detach()
-            self._table.settle(self)
+            self.settle()
+
+    def settle(self) -> None:
+        """Note that nobody uses the session for now."""
+        self._table.settle(self)
 
     def discard(self) -> None:
         """Keep nothing."""

@@ -18,8 +18,9 @@ from mcpkit.errors import InternalError, ProtocolError
 from mcpkit.protocol.connection import Request
 from mcpkit.transports import Served
 from mcpkit.transports.http.bodies import parse_body
-from mcpkit.transports.http.endpoint import Endpoint, EndpointState, accept
+from mcpkit.transports.http.endpoint import Endpoint
 from mcpkit.transports.http.http_error import HttpError, send_error
+from mcpkit.transports.http.in_flight import InFlight
 from mcpkit.transports.http.post_headers import TOO_LONG, is_too_long
 from mcpkit.transports.http.streams import Receive, Send, Stream, Unread
 from mcpkit.web import HttpOptions, HttpRequest, Scope
@@ -82,13 +83,13 @@ class _Posted:
 
     Args:
         http: The POST.
-        state: Counts it among its requests.
+        flight: Counts it among its requests.
         session: Serves it.
     """
 
-    def __init__(self, http: HttpRequest, state: EndpointState, session: Session) -> None:
+    def __init__(self, http: HttpRequest, flight: InFlight, session: Session) -> None:
         self.http = http
-        self._state = state
+        self._flight = flight
         self._session = session
         self._stop_deadline: Callable[[], object] | None = None
 
@@ -96,16 +97,16 @@ class _Posted:
         """What it asks for has been begun, and may be answered already."""
         if not self._session.requests_in(self):
             return
-        self._state.posted.add(self)
-        limit = self._state.settings.request_timeout
+        self._flight.posted.add(self)
+        limit = self._flight.settings.request_timeout
         if limit is not None:
             why = f"The request took longer than {limit:g} seconds"
-            self._stop_deadline = self._state.lifespan.tasks.later(limit, lambda: self.expire(why))
+            self._stop_deadline = self._flight.tasks.later(limit, lambda: self.expire(why))
 
     def settle(self) -> None:
         """Something that it asked for is over."""
         if not self._session.requests_in(self):
-            self._state.posted.discard(self)
+            self._flight.posted.discard(self)
             if self._stop_deadline is not None:
                 self._stop_deadline()
 
@@ -135,31 +136,31 @@ class SseEndpoints:
             if scope["method"] != "GET":
                 raise HttpError(405, "Only GET is answered here", headers=((b"allow", b"GET"),))
             self._endpoint.admit(http)
-            state = await self._endpoint.state()
-            state.check_streams()
-            await self._hold(http, state, receive, send)
+            flight = (await self._endpoint.state()).flight
+            flight.check_streams()
+            await self._hold(http, flight, receive, send)
         except HttpError as error:
             await send_error(send, error)
         except Unread:
             log.debug("a client does not read its stream")
 
     async def _hold(
-        self, http: HttpRequest, state: EndpointState, receive: Receive, send: Send
+        self, http: HttpRequest, flight: InFlight, receive: Receive, send: Send
     ) -> None:
         stream = Stream(kind="message")
-        lifespan = state.lifespan
+        lifespan = flight.lifespan
         session = Session(
             lifespan.server, _StreamChannel(stream), lifespan.tasks, threads=lifespan.threads
         )
         id = secrets.token_urlsafe(24)
         root: str = http.scope.get("root_path", "")
         stream.put_address(f"{quote(root)}{self._messages}?{_PARAMETER}={id}")
-        connection = state.hold(stream)
+        response = flight.open_response(stream)
         self._sessions[id] = _SseSession(session, http.principal)
         try:
-            await connection.serve(send, [], receive)
+            await response.serve(send, [], receive)
         finally:
-            state.streams.discard(connection)
+            flight.streams.discard(response)
             del self._sessions[id]
             await session.aclose()
 
@@ -170,22 +171,29 @@ class SseEndpoints:
             if scope["method"] != "POST":
                 raise HttpError(405, "Only POST is answered here", headers=((b"allow", b"POST"),))
             self._endpoint.admit(http)
-            state = await self._endpoint.state()
+            flight = (await self._endpoint.state()).flight
             [id, *_] = parse_qs(scope["query_string"].decode("latin-1")).get(_PARAMETER, [""])
             old = self._sessions.get(id)
             if old is None or old.principal != http.principal:  # SSE-6
                 raise HttpError(404, "Session not found: open the stream first")
-            if is_too_long(http.raw, state.settings.max_body):
-                raise HttpError(413, TOO_LONG % state.settings.max_body)
-            state.check_room()
-            body = await state.bodies.read(receive)
+            if is_too_long(http.raw, flight.settings.max_body):
+                raise HttpError(413, TOO_LONG % flight.settings.max_body)
+            flight.check_room()
+            body = await flight.bodies.read(receive)
             if body is None:
                 return
             message = parse_body(body)
-            state.check_batch(message)
-            posted = _Posted(http, state, old.session)
+            flight.check_batch(message)
+            posted = _Posted(http, flight, old.session)
             old.session.take(message, posted)
             posted.begin()
-            await accept(send)
+            await _accept(send)
         except HttpError as error:
             await send_error(send, error)
+
+
+async def _accept(send: Send) -> None:
+    """Answer that a message has been taken."""
+    headers = [(b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 202, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})

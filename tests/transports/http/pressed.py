@@ -19,8 +19,8 @@ import anyio
 from mcpkit import Context, MCPKit, SyncContext, ToolError
 from mcpkit.engine.session import Session
 from mcpkit.protocol.connection import Request
-from mcpkit.transports.http.endpoint import EndpointState
 from mcpkit.transports.http.exchange import Exchange
+from mcpkit.transports.http.in_flight import InFlight
 from mcpkit.transports.http.sessions import LiveSession, SessionTable
 from mcpkit.transports.http.sse import SseEndpoints
 from mcpkit.transports.http.streams import Stream, StreamResponse
@@ -149,13 +149,13 @@ async def state(objects: bool = False) -> dict[str, int]:
                 "kept": each.buffer.size,
                 "kept streams": len(each.buffer._streams),
             }
-        elif type(each) is EndpointState:
+        elif type(each) is InFlight:
             found |= {
                 "exchanges": len(each.exchanges),
                 "streams": len(each.streams),
                 "posted": len(each.posted),
                 "arriving": each.bodies.arriving,
-                "listening": each._listening,
+                "listening": each.listening,
                 "body bytes": each.bodies.size,
             }
         elif type(each) is SseEndpoints:

@@ -516,7 +516,7 @@ def table_of(site: Site) -> sessions.SessionTable:
     """Where the sessions of a site are."""
     state = site.host.application(site)._endpoint._state
     assert state is not None
-    found: sessions.SessionTable = state.table
+    found: sessions.SessionTable = state.legacy.table
     return found
 
 
