@@ -88,7 +88,7 @@ class MCPKit(Generic[StateT]):
             raise ValueError("page_size must be at least 1, or None for a single page")
         self._lifespan = lifespan
         self._http: HttpOptions = http or {}
-        self._runtime: Any = None
+        self._lifespans: Any = None
         self._application: Any = None
         self.routes: list[Any] = []
         """Starlette routes to serve over HTTP beside the endpoint."""
@@ -487,11 +487,11 @@ class MCPKit(Generic[StateT]):
 
     def _make(self, prefix: str | None, loopback: bool | None, options: HttpOptions) -> Any:
         http = load("http")
-        if self._runtime is None:
-            self._runtime = http.Runtime(self.running)
+        if self._lifespans is None:
+            self._lifespans = http.Lifespans(self.running)
         merged: HttpOptions = {**self._http, **options}
         return http.make_application(
-            self._runtime, self.routes, merged, loopback=loopback, prefix=prefix
+            self._lifespans, self.routes, merged, loopback=loopback, prefix=prefix
         )
 
 

@@ -145,7 +145,6 @@ class HttpOptions(TypedDict, total=False):
     replay_time: float
     retry: float
     grace: float
-    hub: Any
 
 
 _AT_LEAST_ONE: Final = ("max_body", "max_batch", "max_requests", "max_sessions")
@@ -206,7 +205,6 @@ class HttpSettings(NamedTuple):
         replay_time: How long it is kept.
         retry: After how long a client should come back to a stream that was closed.
         grace: How long running requests may go on when the server is told to stop.
-        hub: Where state of sessions is kept; in this process by default.
     """
 
     path: str = "/mcp"
@@ -233,7 +231,6 @@ class HttpSettings(NamedTuple):
     replay_time: float = 300
     retry: float = 1
     grace: float = 5
-    hub: Any = None
 
     def check(self) -> None:
         """Refuse what no server can keep to.

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from mcpkit.engine.server import log
-from mcpkit.transports.http.http_error import Refusal
+from mcpkit.transports.http.http_error import HttpError
 from mcpkit.web import HttpRequest, HttpSettings
 
 __all__ = ["Guard", "RateLimit", "principal_of", "spelled"]
@@ -172,7 +172,7 @@ def principal_of(http: HttpRequest) -> str | None:
     """Whom the host's authentication has found, by what Starlette and Django call it.
 
     Raises:
-        Refusal: It has found somebody, but not a name that is theirs alone, which the name for
+        HttpError: It has found somebody, but not a name that is theirs alone, which the name for
             display is not: two people may share it, and must not share sessions.
     """
     user = http.user
@@ -189,7 +189,7 @@ def principal_of(http: HttpRequest) -> str | None:
         "the user %s has neither identity nor username; say who calls with the option principal=",
         type(user).__name__,
     )
-    raise Refusal(500, "The server cannot tell who calls; its log says why")
+    raise HttpError(500, "The server cannot tell who calls; its log says why")
 
 
 class RateLimit:
