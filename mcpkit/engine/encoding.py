@@ -64,6 +64,7 @@ it may be kept, and who may keep it, or None for the server's settings; the ``re
 """
 
 _COMPLETE: Final = b"complete"
+_QUOTE: Final = ord('"')
 
 
 def encode_result(
@@ -107,7 +108,12 @@ def _tool(value: Rendered, revision: Revision) -> _Encoded:
     content = value.content
     structured = value.structured
     if content is None and structured is not None:
-        text = b'"content":[{"type":"text","text":%b}]' % _quoted(structured)
+        quoted = structured
+        if b'"' not in structured:  # numbers, literals and lists of them need no escapes
+            quoted = b'"%b"' % structured
+        elif structured[0] != _QUOTE:  # a text that is a JSON string stands for itself
+            quoted = to_json(structured.decode())
+        text = b'"content":[{"type":"text","text":%b}]' % quoted
     elif isinstance(content, str):
         text = b'"content":[{"type":"text","text":%b}]' % to_json(content)
     else:
@@ -121,13 +127,6 @@ def _tool(value: Rendered, revision: Revision) -> _Encoded:
     if value.is_error:
         text += b',"isError":true'
     return text, value.meta, None, None, _COMPLETE
-
-
-def _quoted(json_text: bytes) -> bytes:
-    """JSON text as a JSON string; a text that is one already stands for itself."""
-    if b'"' not in json_text:
-        return b'"%b"' % json_text  # numbers, literals and lists of them need no escapes
-    return json_text if json_text[0] == 34 else to_json(json_text.decode())
 
 
 def _page(value: Page, revision: Revision) -> _Encoded:

@@ -9,8 +9,8 @@ import binascii
 import threading
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from mcpkit.context import Context, ListKind
 from mcpkit.engine.entries import (
@@ -29,6 +29,9 @@ from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Capability, Revision
 
 __all__ = ["Catalog", "Page", "Registry", "View"]
+
+
+EntryT = TypeVar("EntryT", bound=Entry)
 
 
 class Page:
@@ -70,16 +73,19 @@ class Catalog(Protocol):
         """The capabilities that the entries give the server."""
         ...
 
-    def tool(self, name: str) -> Tool | None:
-        """Return the registered tool of a name."""
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The registered tools by name."""
         ...
 
-    def prompt(self, name: str) -> Prompt | None:
-        """Return the registered prompt of a name."""
+    @property
+    def prompts(self) -> Mapping[str, Prompt]:
+        """The registered prompts by name."""
         ...
 
-    def template(self, text: str) -> ResourceTemplate | None:
-        """Return the registered template with this text."""
+    @property
+    def templates(self) -> Mapping[str, ResourceTemplate]:
+        """The registered resource templates by their text."""
         ...
 
     def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
@@ -222,18 +228,6 @@ class Registry:
         found: Mapping[str, Any] = getattr(self, _TABLES[listing])
         return found
 
-    def tool(self, name: str) -> Tool | None:
-        """Return the registered tool of a name."""
-        return self.tools.get(name)
-
-    def prompt(self, name: str) -> Prompt | None:
-        """Return the registered prompt of a name."""
-        return self.prompts.get(name)
-
-    def template(self, text: str) -> ResourceTemplate | None:
-        """Return the registered template with this text."""
-        return self.templates.get(text)
-
     def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
         """Return the registered resource at a URI, or the first template that fits it."""
         return _find(self.resources, self.templates.values(), uri)
@@ -306,6 +300,26 @@ class Registry:
         return Page(listing, found, None if last is None else _write_cursor(listing, last))
 
 
+class _Visible(Mapping[str, EntryT]):
+    """The visible entries of a table."""
+
+    def __init__(self, table: Mapping[str, EntryT], shows: Callable[[Entry], bool]) -> None:
+        self._table = table
+        self._shows = shows
+
+    def __getitem__(self, key: str) -> EntryT:
+        entry = self._table[key]
+        if not self._shows(entry):
+            raise KeyError(key)
+        return entry
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key, entry in self._table.items() if self._shows(entry))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class View:
     """The entries of a registry that one request may see.
 
@@ -317,6 +331,9 @@ class View:
     def __init__(self, registry: Registry, shows: Callable[[Entry], bool]) -> None:
         self._registry = registry
         self._shows = shows
+        self.tools: Mapping[str, Tool] = _Visible(registry.tools, shows)
+        self.prompts: Mapping[str, Prompt] = _Visible(registry.prompts, shows)
+        self.templates: Mapping[str, ResourceTemplate] = _Visible(registry.templates, shows)
 
     @property
     def advertised(self) -> frozenset[Capability]:
@@ -327,28 +344,13 @@ class View:
     def _visible(self, listing: Listing) -> list[Any]:
         return [each for each in self._registry.table(listing).values() if self._shows(each)]
 
-    def _seen(self, entry: Any) -> Any:
-        return entry if entry is not None and self._shows(entry) else None
-
-    def tool(self, name: str) -> Tool | None:
-        """Return the tool of a name, if it is visible."""
-        return cast("Tool | None", self._seen(self._registry.tool(name)))
-
-    def prompt(self, name: str) -> Prompt | None:
-        """Return the prompt of a name, if it is visible."""
-        return cast("Prompt | None", self._seen(self._registry.prompt(name)))
-
-    def template(self, text: str) -> ResourceTemplate | None:
-        """Return the template with this text, if it is visible."""
-        return cast("ResourceTemplate | None", self._seen(self._registry.template(text)))
-
     def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
         """Return the resource at a URI, or the first template that fits it, if it is visible."""
         registry = self._registry
         resource = registry.resources.get(uri)
         if resource is not None:
             return (resource, {}) if self._shows(resource) else None
-        return _find({}, self._visible("resourceTemplates"), uri)
+        return _find({}, self.templates.values(), uri)
 
     def provided(self, listing: Listing, key: str, context: Context[Any]) -> Awaitable[Any] | None:
         """Return the look-up of an entry among those of providers; None if there are none."""
@@ -358,7 +360,8 @@ class View:
         return None if found is None else self._seen_later(found)
 
     async def _seen_later(self, found: Awaitable[Any]) -> Any:
-        return self._seen(await found)
+        entry = await found
+        return entry if entry is not None and self._shows(entry) else None
 
     def page(
         self, listing: Listing, cursor: str | None, size: int | None, context: Context[Any]

@@ -63,6 +63,7 @@ class Run:
         "asker",
         "cancel",
         "cancelled",
+        "is_over",
         "last_progress",
         "request",
         "server",
@@ -75,6 +76,8 @@ class Run:
         self.server = server
         self.state = server.state
         self.cancelled = False
+        self.is_over = False
+        """True once its outcome is known."""
         self.cancel: Callable[[], object] = _not_begun
         """Cancels the task, once there is one."""
         self.last_progress: float | None = None

@@ -437,18 +437,13 @@ class Session:
             if value is not None:
                 self._answer(run, value)
             return
-        run.cancel = self._tasks.start(run.finish(value, self._ended))
-        if self._connection.is_in_flight(request):
+        run.cancel = self._tasks.start(run.finish(value, self._answer))
+        if not run.is_over:
             self._running[request] = run
-
-    def _ended(self, run: Run, outcome: Outcome) -> None:
-        self._answer(run, outcome)
-        if self._running.pop(run.request, None) is not None:
-            self.begin_waiting()
-        # Else it ended in its first step, and was never counted.
 
     def _answer(self, run: Run, outcome: Outcome) -> None:
         """Answer the request of a run with how that ended."""
+        run.is_over = True
         request = run.request
         if type(outcome) is Failure:
             self._fail(request, outcome.error)
@@ -462,6 +457,9 @@ class Session:
                 self._fail(request, run.failed(error).error)
             else:
                 self._channel.answer(request, self._connection.send_result(request, text))
+        if self._running.pop(request, None) is not None:
+            self.begin_waiting()
+        # Else the run ended in its first step, and was never counted.
 
     def cancel(self, request: Request) -> None:
         """Stop the work on a request; nothing more is sent for it (CANC-1, CANC-4)."""

@@ -343,7 +343,12 @@ class Connection:
         token = meta.get("progressToken")
         if token is not None and not messages.is_id(token):
             raise InvalidParams('"progressToken" must be a string or an integer')
-        if self._announced_only or announces_itself(method, meta):
+        if (
+            self._announced_only
+            or VERSION_KEY in meta
+            or CAPABILITIES_KEY in meta
+            or method in _MODERN_ONLY
+        ):
             return self._announced(id, method, params, meta)
         if method == "initialize":
             return self._initialize(id, params, meta)
