@@ -28,6 +28,7 @@ from mcpkit.engine.middleware import compose
 from mcpkit.engine.registry import Catalog
 from mcpkit.engine.run import GIVEN_UP, Failure, Outcome, Run
 from mcpkit.engine.server import Server, log
+from mcpkit.engine.session_state import SessionState
 from mcpkit.engine.subscriptions import Subscriptions
 from mcpkit.errors import (
     ConnectionClosed,
@@ -50,7 +51,7 @@ from mcpkit.protocol.connection import (
 )
 from mcpkit.protocol.messages import Id, parse
 from mcpkit.protocol.revision import Notice, Revision
-from mcpkit.types import LOG_RANK
+from mcpkit.types import LOG_LEVELS, LOG_RANK
 
 __all__ = ["Channel", "Session"]
 
@@ -347,6 +348,22 @@ class Session:
             or (self._asked is not None and self._asked.open)
             or self._log_rank != LOG_RANK[self.server.settings.log_level]
         )
+
+    @property
+    def state(self) -> SessionState:
+        """The part of its state that another session object can take up."""
+        level = LOG_LEVELS[self._log_rank]
+        watched = None if self._subscriptions is None else self._subscriptions.watched
+        return SessionState(
+            None if level == self.server.settings.log_level else level, watched or frozenset()
+        )
+
+    def take_up(self, state: SessionState) -> None:
+        """Go on with the state of a session object that was given up."""
+        if state.log_level is not None:
+            self._log_rank = LOG_RANK[state.log_level]
+        if state.watched:
+            self._subscribed().watch(state.watched)
 
     @property
     def revision(self) -> Revision | None:

@@ -15,6 +15,7 @@ from mcpkit.transports.http.legacy import LegacySessions
 from mcpkit.transports.http.lifespans import Lifespan, Lifespans
 from mcpkit.transports.http.modern import ModernRequests
 from mcpkit.transports.http.post_headers import TOO_LONG, check_head
+from mcpkit.transports.http.session_store import LocalStore
 from mcpkit.transports.http.streams import Receive, Send, Unread
 from mcpkit.transports.http.uvicorn_protocol import BEGUN, Answered
 from mcpkit.types import is_array
@@ -152,7 +153,7 @@ class EndpointState:
         self.lifespan = lifespan
         self.flight = InFlight(lifespan, settings)
         self.modern = ModernRequests(self.flight)
-        self.legacy = LegacySessions(self.flight)
+        self.legacy = LegacySessions(self.flight, LocalStore(settings))
         self._max_body = settings.max_body
         lifespan.busy.append(lambda: self.flight.busy)
         lifespan.on_drain.append(self.flight.drain)
@@ -208,4 +209,4 @@ class EndpointState:
         """End everything."""
         self.flight.expire_all()
         self.flight.let_go_all()
-        await self.legacy.table.aclose()
+        await self.legacy.aclose()

@@ -13,6 +13,7 @@ from mcpkit.errors import InvalidRequest
 from mcpkit.protocol.connection import Connection, wants_answer
 from mcpkit.protocol.messages import check_envelope, encode, readable_id
 from mcpkit.protocol.revisions import HANDSHAKE
+from mcpkit.transports.http.access import owner_of
 from mcpkit.transports.http.era import has_session_version, is_announced
 from mcpkit.transports.http.exchange import Exchange, ExchangeChannel
 from mcpkit.transports.http.http_error import HttpError, retry_after
@@ -20,6 +21,7 @@ from mcpkit.transports.http.in_flight import InFlight
 from mcpkit.transports.http.modern import sessionless
 from mcpkit.transports.http.post_headers import accepts, check_repeated, session_token
 from mcpkit.transports.http.session_ids import SessionId, SessionIds
+from mcpkit.transports.http.session_store import SessionStore, TooManyEnds
 from mcpkit.transports.http.sessions import LiveSession, SessionTable, Unknown
 from mcpkit.transports.http.streams import Receive, Send, Stream
 from mcpkit.types import Unset, is_object
@@ -61,17 +63,23 @@ class LegacySessions:
 
     Args:
         flight: The requests of the endpoint.
+        store: Has what is known of sessions that are not held here.
     """
 
-    def __init__(self, flight: InFlight) -> None:
+    def __init__(self, flight: InFlight, store: SessionStore) -> None:
         server, settings = flight.server, flight.settings
-        self.table = SessionTable(server, settings, flight.tasks, flight.lifespan.threads)
+        self.table = SessionTable(server, settings, flight.tasks, flight.lifespan.threads, store)
+        self._store = store
         self._flight = flight
         self._server = server
         self._ids = SessionIds(server.sealer("session"), settings.session_lifetime)
         self._workers = int(os.environ.get(_WORKERS) or 1)
         self._nobody = sessionless(flight)
         """The session of messages that are accepted, and nothing else."""
+        self._unsubscribe = (
+            server.changes.subscribe(store.publish),
+            store.subscribe(server.changes.tell),
+        )
 
     # --- POST -------------------------------------------------------------------------------------
 
@@ -188,24 +196,21 @@ class LegacySessions:
     ) -> tuple[SessionId, LiveSession | None]:
         """Return what the session id of a request says, and the session if it is held here."""
         live = self.table.find(token)
-        if live is not None:
-            id = live.id
-            valid = id.expires > time.time()
-        elif not token:
-            raise HttpError(400, "The header Mcp-Session-Id is missing", readable_id(message))
-        else:
-            try:
-                id = self._ids.read(token)
-            except SealBroken:
-                id, valid = _NOBODY, False
-            else:
-                valid = not self.table.is_ended(id)
+        id = self._read(token, message) if live is None else live.id
         # One answer for every cause (SEC-6): nobody is to learn which ids exist.
-        if not valid or id.principal != http.principal:
+        if id.expires <= time.time() or self._store.ended(id.key) or id.principal != http.principal:
             raise HttpError(
                 404, "Session not found: begin again with initialize", readable_id(message)
             )
         return id, live
+
+    def _read(self, token: str, message: Any) -> SessionId:
+        if not token:
+            raise HttpError(400, "The header Mcp-Session-Id is missing", readable_id(message))
+        try:
+            return self._ids.read(token)
+        except SealBroken:
+            return _NOBODY
 
     def _open(self, id: SessionId, token: str, message: Any) -> LiveSession:
         try:
@@ -246,6 +251,20 @@ class LegacySessions:
         if not has_session_version(http.raw):
             raise HttpError(405, "This revision has no DELETE", headers=((b"allow", b"POST"),))
         id, _ = self._session_of(http, session_token(http.raw), None)
-        await self.table.end(id)
+        try:
+            await self._store.end(id.key, id.expires, owner_of(http))
+        except TooManyEnds as error:
+            raise HttpError(
+                429 if error.own else 503,
+                "The session has not ended: the server remembers as many that have as it can",
+                headers=retry_after(error.retry),
+            ) from None
+        await self.table.close(id)
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": b""})
+
+    async def aclose(self) -> None:
+        """End what is in use."""
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        await self.table.aclose()

@@ -22,6 +22,7 @@ from mcpkit.protocol.connection import Connection, Request
 from mcpkit.protocol.messages import Id
 from mcpkit.transports.http.exchange import ExchangeChannel
 from mcpkit.transports.http.session_ids import SessionId
+from mcpkit.transports.http.session_store import SessionStore
 from mcpkit.transports.http.streams import ReplayBuffer, Stream
 from mcpkit.web import HttpSettings
 
@@ -30,7 +31,6 @@ __all__ = ["LiveSession", "SessionTable", "Unknown"]
 _MOST_AT_HAND: Final = 128
 """Sessions without state that are kept at hand, since the next request often comes soon."""
 
-_MOST_ENDED: Final = 10_000
 _FINE: Final = 0.25
 """Seconds up to which it does not matter which session was used last."""
 
@@ -197,6 +197,7 @@ class SessionTable:
         settings: Of the endpoint.
         tasks: Of the event loop.
         threads: Shared by all sessions.
+        store: Has the state of those that are put away.
     """
 
     def __init__(
@@ -205,6 +206,7 @@ class SessionTable:
         settings: HttpSettings,
         tasks: Tasks,
         threads: anyio.CapacityLimiter,
+        store: SessionStore,
     ) -> None:
         self.tasks = tasks
         self.tag = os.urandom(4).hex()
@@ -214,24 +216,17 @@ class SessionTable:
         self._server = server
         self._settings = settings
         self._threads = threads
+        self._store = store
         self._known: OrderedDict[str, LiveSession] = OrderedDict()
         self._tokens: dict[str, str] = {}
         """The ids of those that are known, by their keys."""
         self._spare: OrderedDict[str, None] = OrderedDict()
         """The ids of those that hold nothing, or have begun to only now."""
-        self._ended: OrderedDict[str, float] = OrderedDict()
         self._stop_sweeping = tasks.later(_SWEEP, self._sweep)
         self._ids: Iterator[Id] = (f"{self.tag}.{number}" for number in count(1))
 
-    def is_ended(self, id: SessionId) -> bool:
-        """Whether the client has ended the session."""
-        return id.key in self._ended
-
-    async def end(self, id: SessionId) -> None:
-        """End a session: what it runs is cancelled, its id is unknown from now on."""
-        self._ended[id.key] = id.expires
-        if len(self._ended) > _MOST_ENDED:
-            self._ended.popitem(last=False)
+    async def close(self, id: SessionId) -> None:
+        """Give a session up that has ended: what it runs is cancelled."""
         token = self._tokens.get(id.key)
         if token is not None:
             await self._close(self._remove(token))
@@ -257,6 +252,7 @@ class SessionTable:
             threads=self._threads,
             attached=False,
         )
+        made.session.take_up(self._store.take(id.key))
         self._known[token] = made
         self._tokens[id.key] = token
         self._keep_at_hand(token)
@@ -286,7 +282,11 @@ class SessionTable:
         return False
 
     def _drop_unused(self) -> None:
-        """Give up the state of the session that nobody has used for the longest time."""
+        """Put away the session that nobody has used for the longest time.
+
+        Raises:
+            Unknown: All are in use.
+        """
         unused = (token for token, each in self._known.items() if not each.in_use)
         longest = next(unused, None)
         if longest is None:
@@ -294,7 +294,12 @@ class SessionTable:
                 f"{self._settings.max_sessions} sessions are in use; come back later "
                 f"(the server's setting is max_sessions)"
             )
-        self._forget(self._remove(longest))
+        live = self._remove(longest)
+        idle = time.monotonic() - live.used
+        state = live.session.state
+        if state:
+            self._store.put(live.id.key, state, time.time() + self._settings.session_idle - idle)
+        self._forget(live)
 
     def _forget(self, live: LiveSession) -> None:
         log.debug("the state of an idle session is given up")
@@ -317,14 +322,12 @@ class SessionTable:
     def _sweep(self) -> None:
         now = time.monotonic()
         for token, each in list(self._known.items()):
-            if each.in_use:
-                continue
-            if not each.is_needed or now - each.used > self._settings.session_idle:
+            idle = not each.in_use and (
+                not each.is_needed or now - each.used > self._settings.session_idle
+            )
+            if idle or self._store.ended(each.id.key):
                 self._forget(self._remove(token))
-        wall = time.time()
-        for key, expires in list(self._ended.items()):
-            if expires < wall:
-                del self._ended[key]
+        self._store.drop_expired()
         self._stop_sweeping = self.tasks.later(_SWEEP, self._sweep)
 
     def pass_on(self, id: SessionId, answer: Id, text: bytes) -> None:

@@ -21,6 +21,7 @@ from mcpkit.engine.session import Session
 from mcpkit.protocol.connection import Request
 from mcpkit.transports.http.exchange import Exchange
 from mcpkit.transports.http.in_flight import InFlight
+from mcpkit.transports.http.session_store import LocalStore
 from mcpkit.transports.http.sessions import LiveSession, SessionTable
 from mcpkit.transports.http.sse import SseEndpoints
 from mcpkit.transports.http.streams import Stream, StreamResponse
@@ -145,10 +146,11 @@ async def state(objects: bool = False) -> dict[str, int]:
             found |= {
                 "live": len(each._known),
                 "spare": len(each._spare),
-                "ended": len(each._ended),
                 "kept": each.buffer.size,
                 "kept streams": len(each.buffer._streams),
             }
+        elif type(each) is LocalStore:
+            found |= {"ended": len(each._ended), "put away": len(each._states)}
         elif type(each) is InFlight:
             found |= {
                 "exchanges": len(each.exchanges),
