@@ -23,10 +23,10 @@ class ProcessLink:
     Args:
         command: The program and its arguments.
         on_text: Called with each line the server writes.
-        on_close: Called once it writes no more.
+        on_close: Called once the server writes no more.
         env: Variables in addition to those of this process.
-        cwd: Where it runs.
-        stderr: A file descriptor for what it writes to stderr; this process's own if None.
+        cwd: The folder it runs in; this process's own if None.
+        stderr: A file descriptor for the server's stderr; this process's own if None.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ProcessLink:
         return self._process
 
     async def read(self) -> None:
-        """Pass on what the server writes, until it writes no more. Runs as a task."""
+        """Pass on the lines that the server writes, until it writes no more. Runs as a task."""
         stdout = self.process.stdout
         assert stdout is not None
         splitter = LineSplitter()

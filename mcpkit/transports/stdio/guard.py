@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 GUARDS_STDOUT = True
-"""Marks the modules that are between whoever prints and the descriptor."""
+"""Marks modules that stand between whoever prints and the descriptor; none is an offender."""
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
@@ -41,7 +41,7 @@ _INSTALLED_PACKAGES = "-packages" + os.sep
 
 @dataclass(frozen=True, slots=True)
 class ProtocolStreams:
-    """Where the protocol is read and written once `take_over` has moved it.
+    """The descriptors of the protocol once `take_over` has moved it.
 
     Both are blocking descriptors above 2 that child processes do not inherit, in binary mode on
     Windows. They stay open until the process ends, unless their user closes them.

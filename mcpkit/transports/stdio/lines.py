@@ -78,7 +78,7 @@ class Lines:
         self._skipping = False
 
     def feed(self, chunk: bytes) -> None:
-        """Give every line that is complete to the session."""
+        """Give every line that a chunk completes to the session, or hold it back."""
         first, *rest = chunk.split(b"\n")
         self._keep(first)
         if not rest:
@@ -90,7 +90,11 @@ class Lines:
         self._keep(last)
 
     def go_on(self) -> bool:
-        """Give the lines that were held back; whether there are none any more, nor a reason."""
+        """Give the lines that were held back, as far as the session is not blocked.
+
+        Returns:
+            True if none is left, and the session is not blocked.
+        """
         held = self._held
         while not self.blocked():
             if not held:
@@ -99,7 +103,7 @@ class Lines:
         return False
 
     def end(self) -> None:
-        """Take what has arrived of a line as a whole one: nothing follows."""
+        """Take an incomplete line as a whole one, because nothing follows."""
         self._end_line()
 
     def _keep(self, part: bytes) -> None:

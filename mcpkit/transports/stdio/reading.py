@@ -22,27 +22,32 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 
 class Reader(Protocol):
-    """Gives chunks of bytes as they arrive; an empty one at the end."""
+    """Passes on chunks of bytes as they arrive, and an empty one at the end."""
 
     def start(self, take: Callable[[bytes], None]) -> None:
-        """Begin."""
+        """Begin to read, and pass each chunk on."""
         ...
 
     def pause(self) -> None:
-        """Take nothing more for now."""
+        """Read nothing more for now."""
         ...
 
     def resume(self) -> None:
-        """Go on."""
+        """Read on after `pause`."""
         ...
 
     def stop(self) -> None:
-        """Take nothing more at all."""
+        """Read nothing more at all."""
         ...
 
 
 def make_reader(fd: int, tasks: Tasks) -> Reader:
-    """The best reader for what a descriptor is: polled, or read in a thread."""
+    """Return the reader for what a descriptor is: polled, awaited, or in a thread.
+
+    Args:
+        fd: To read from; a pipe, a socket or a terminal is polled.
+        tasks: Of the loop that is to get the chunks.
+    """
     if sys.platform != "win32" and _can_be_polled(fd):
         if isinstance(tasks, AsyncioTasks):
             return PolledReader(fd)
@@ -51,13 +56,13 @@ def make_reader(fd: int, tasks: Tasks) -> Reader:
 
 
 def _can_be_polled(fd: int) -> bool:
-    """Whether the event loop can wait for a descriptor; not so for files and most devices."""
+    """Return True if the event loop can wait for a descriptor; not so for most devices."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
 
 
 def _read(fd: int) -> bytes | None:
-    """What there is; empty at the end, None if there is nothing after all."""
+    """Read a chunk; empty at the end, None if there is nothing after all."""
     try:
         return os.read(fd, _CHUNK_BYTES)
     except (BlockingIOError, InterruptedError):
@@ -67,7 +72,7 @@ def _read(fd: int) -> bytes | None:
 
 
 class PolledReader:
-    """On asyncio: called by the loop itself, without a task in between."""
+    """Reads on asyncio: the loop itself calls it, without a task in between."""
 
     def __init__(self, fd: int) -> None:
         import asyncio
@@ -79,7 +84,7 @@ class PolledReader:
         self._take: Callable[[bytes], None] = lambda chunk: None
 
     def start(self, take: Callable[[bytes], None]) -> None:
-        """Begin."""
+        """Begin to read, and pass each chunk on."""
         self._take = take
         self.resume()
 
@@ -92,25 +97,25 @@ class PolledReader:
         self._take(chunk)
 
     def pause(self) -> None:
-        """Take nothing more for now."""
+        """Read nothing more for now."""
         if self._active:
             self._active = False
             self._loop.remove_reader(self._fd)
 
     def resume(self) -> None:
-        """Go on."""
+        """Read on after `pause`."""
         if not self._active and not self._stopped:
             self._active = True
             self._loop.add_reader(self._fd, self._ready)
 
     def stop(self) -> None:
-        """Take nothing more at all."""
+        """Read nothing more at all."""
         self.pause()
         self._stopped = True
 
 
 class AwaitingReader:
-    """On trio: a task that waits for the descriptor."""
+    """Reads on trio: a task waits for the descriptor."""
 
     def __init__(self, fd: int, tasks: Tasks) -> None:
         self._fd = fd
@@ -119,7 +124,7 @@ class AwaitingReader:
         self._scope = anyio.CancelScope()
 
     def start(self, take: Callable[[bytes], None]) -> None:
-        """Begin."""
+        """Begin to read, and pass each chunk on."""
         self._may_read.set()
         self._tasks.start(self._loop(take))
 
@@ -135,21 +140,21 @@ class AwaitingReader:
                     return
 
     def pause(self) -> None:
-        """Take nothing more for now."""
+        """Read nothing more for now."""
         if self._may_read.is_set():
             self._may_read = anyio.Event()
 
     def resume(self) -> None:
-        """Go on."""
+        """Read on after `pause`."""
         self._may_read.set()
 
     def stop(self) -> None:
-        """Take nothing more at all."""
+        """Read nothing more at all."""
         self._scope.cancel()
 
 
 class ThreadReader:
-    """For files, devices and Windows: a thread that blocks in the read, one chunk ahead."""
+    """Reads files, devices, and all on Windows: a thread blocks in the read, one chunk ahead."""
 
     def __init__(self, fd: int, tasks: Tasks) -> None:
         self._fd = fd
@@ -161,7 +166,7 @@ class ThreadReader:
         self._take: Callable[[bytes], None] = lambda chunk: None
 
     def start(self, take: Callable[[bytes], None]) -> None:
-        """Begin."""
+        """Begin to read, and pass each chunk on."""
         self._take = take
         # A daemon: a read that never returns must not keep the process.
         threading.Thread(target=self._work, name="mcpkit stdin", daemon=True).start()
@@ -187,15 +192,15 @@ class ThreadReader:
             self._wanted.release()
 
     def pause(self) -> None:
-        """Take nothing more for now."""
+        """Read nothing more for now."""
         self._paused = True
 
     def resume(self) -> None:
-        """Go on."""
+        """Read on after `pause`."""
         if self._paused:
             self._paused = False
             self._hand_over()
 
     def stop(self) -> None:
-        """Take nothing more at all."""
+        """Read nothing more at all."""
         self._stopped = True

@@ -53,12 +53,13 @@ def run(
     Args:
         served: The app.
         max_line: Bytes a line may have; a longer one is refused, and the connection lives on.
-        grace: For how many seconds calls that run may still answer after the client has closed
-            its side, or SIGTERM; they are cancelled then. SIGINT cancels them at once.
+        grace: Seconds for which calls that run may still answer after the client has closed its
+            side, or SIGTERM; they are cancelled then. SIGINT cancels them at once.
         backend: ``"asyncio"`` or ``"trio"``.
 
     Raises:
         SystemExit: With 130 after SIGINT.
+        RuntimeError: stdout is closed.
     """
     streams = take_over()
     told: list[int] = []
@@ -97,15 +98,16 @@ async def serve(
     """Serve one client on a pair of descriptors until it closes its side or a signal arrives.
 
     Args:
-        server: What is served.
-        streams: Where to read and write.
+        server: To be served.
+        streams: The descriptors to read from and to write to.
         max_line: Bytes a line may have.
         grace: Seconds that running calls have after the end of input.
-        told: SIGTERM or SIGINT is appended when it ended the service. Given by who owns the
-            process, which is left at once if a handler does not let itself be cancelled.
+        told: SIGTERM or SIGINT is appended when it ended the service. To be given by the owner of
+            the process: the process is left at once if a handler does not let itself be cancelled.
+            None: signals are not looked at.
 
     Returns:
-        How many handlers still run in threads.
+        The number of handlers that still run in threads.
     """
     ended = anyio.Event()
     async with open_tasks() as tasks:
@@ -116,7 +118,7 @@ async def serve(
         context = contextvars.copy_context()
 
         def settle() -> None:
-            """Go on when nothing piles up any more."""
+            """Begin waiting requests and read on, as far as there is room again."""
             if not output.congested:
                 session.begin_waiting()
             if lines.go_on():

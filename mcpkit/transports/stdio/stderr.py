@@ -45,10 +45,10 @@ _FINISH_S: Final = 0.5
 
 
 def never_block() -> None:
-    """Let `sys.stderr`, and `sys.stdout` after `take_over`, never wait for a reader.
+    """Replace `sys.stderr`, and `sys.stdout` after `take_over`, by streams that never wait.
 
-    Terminals and files are left alone, and so are streams that the program has replaced. What does
-    not go through these streams waits as ever: `os.write`, C libraries, other processes.
+    Terminals and files are left alone, and so are streams that the program has replaced. Others
+    still wait for a reader: `os.write`, C libraries, other processes.
     """
     stream = sys.stderr
     if not _can_be_full() or not _is_plain(stream):
@@ -113,29 +113,29 @@ class _NonBlockingRaw(io.RawIOBase):
 
     @property
     def name(self) -> str:
-        """As of `sys.stderr`."""
+        """The name of `sys.stderr`."""
         return "<stderr>"
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def fileno(self) -> int:
-        """For those who hand it to other processes."""
+        """Return the descriptor, for those who hand it to other processes."""
         return self._fd
 
     def isatty(self) -> bool:
-        """It is none."""
+        """Return False, because it is a pipe or a socket."""
         return False
 
     def has_room(self) -> bool:
-        """Whether a line could be written to the descriptor without waiting, as far as is known."""
+        """Return True if a line can be written to the descriptor without waiting."""
         if self._waiting or self._try is None:
             return False
         return bool(select.select([], [self._fd], [], 0)[1])
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Take all of it, without waiting."""
+        """Take all of the data, without waiting."""
         view = memoryview(data).cast("B")
         size = len(view)
         with self._changed:
@@ -144,7 +144,7 @@ class _NonBlockingRaw(io.RawIOBase):
         return size
 
     def _begin(self, view: memoryview) -> memoryview:
-        """Write what goes at once; what is left."""
+        """Write what there is room for; return the rest."""
         if self._try is None:
             return view
         try:
@@ -225,14 +225,14 @@ class _NonBlockingRaw(io.RawIOBase):
         return True
 
     def flush(self) -> None:
-        """Wait a moment for what waits, unless nobody has read anything for longer."""
+        """Wait up to `_FLUSH_S` for the backlog, unless nobody has read for longer than that."""
         super().flush()
         with self._changed:
             if self._waiting and not self._stuck and not self._empty_within(_FLUSH_S):
                 self._stuck = True
 
     def finish(self) -> None:
-        """Wait for what waits, but not for long: nothing follows."""
+        """Wait up to `_FINISH_S` for the backlog, because nothing follows."""
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
@@ -258,7 +258,7 @@ class _Prints(guard.GuardedText):
 
 
 def _name_printing(raw: object) -> None:
-    """Say that something prints, in the place of the guard if that would have to wait for it."""
+    """Write the note on who prints in the guard's place, because the guard would have to wait."""
     if not isinstance(raw, _NonBlockingRaw) or guard.is_offender_named() or raw.has_room():
         return
     note = guard.take_note()

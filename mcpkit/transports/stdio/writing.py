@@ -37,6 +37,11 @@ class Output(Channel):
         fd: To write to.
         tasks: Of the loop that calls `send`.
         on_broken: Called once the client no longer reads.
+
+    Attributes:
+        broken: True once the client no longer reads.
+        congested: True while so much waits that nothing more should be read.
+        on_relief: Called when `congested` has become False again.
     """
 
     def __init__(
@@ -89,7 +94,7 @@ class Output(Channel):
         self._relieve()
 
     def _batch(self) -> bytes:
-        """Messages to write together: all, or if that were a large copy, the first few."""
+        """Return messages to write together: all, or if that were a large copy, the first few."""
         parts = self._parts
         count, size = len(parts), self._size
         if size > _BATCH_BYTES:
@@ -102,7 +107,7 @@ class Output(Channel):
         return text
 
     def _write(self, data: memoryview) -> memoryview:
-        """Write without waiting; what is left."""
+        """Write without waiting; return the rest."""
         try:
             while data:
                 written = self._sink.write(data)
@@ -141,34 +146,34 @@ class Output(Channel):
             self.on_relief()
 
     async def drain(self, about: Request | None = None) -> None:
-        """Wait until the client keeps up."""
+        """Wait until the output is no longer congested."""
         if self.congested:
             await self._relieved.wait()
 
-    async def finish(self, patience: float) -> None:
+    async def finish(self, stall: float) -> None:
         """Wait until everything has left, or nobody reads any more.
 
         Args:
-            patience: Seconds after which a client that takes nothing counts as gone.
+            stall: Seconds after which a client that takes nothing counts as gone.
         """
         self.flush()
         while self._size and not self.broken:
             before = self._size
             self._empty = anyio.Event()
-            with anyio.move_on_after(patience):
+            with anyio.move_on_after(stall):
                 await self._empty.wait()
             if self._size == before:
                 return
-        with anyio.move_on_after(patience):
+        with anyio.move_on_after(stall):
             await self._sink.finish()
 
     def close(self) -> None:
-        """Let go of what was opened for writing."""
+        """Close what was opened for writing."""
         self._sink.close()
 
 
 class Sink(Protocol):
-    """Something to write to that never blocks the event loop."""
+    """A descriptor to write to without blocking the event loop."""
 
     def write(self, data: memoryview) -> int:
         """Take as many bytes as go without waiting.
@@ -242,7 +247,7 @@ class FileSink:
         self._fd = fd
 
     def write(self, data: memoryview) -> int:
-        """Write all of it."""
+        """Write all of the data."""
         return os.write(self._fd, data)
 
     async def wait(self) -> None:
@@ -256,7 +261,7 @@ class FileSink:
 
 
 class ThreadSink:
-    """Terminals, pipes that cannot be opened anew, and Windows: a thread blocks in the write."""
+    """Terminals, pipes that cannot be opened anew, all on Windows: a thread blocks in the write."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -267,7 +272,7 @@ class ThreadSink:
         threading.Thread(target=self._work, name="mcpkit stdout", daemon=True).start()
 
     def write(self, data: memoryview) -> int:
-        """Hand some of it to the thread, if that has nothing left to do."""
+        """Hand the data to the thread, if that has nothing left to do."""
         with self._wake:
             if self._error is not None:
                 raise self._error
