@@ -1,7 +1,8 @@
-"""The roof: the object people import, decorate with, and run."""
+"""`MCPKit`: the object that people import, decorate functions with, and run."""
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -13,6 +14,7 @@ from mcpkit.asking.sealing import secrets_from_environment
 from mcpkit.context import ListKind
 from mcpkit.engine import from_functions
 from mcpkit.engine.from_functions import PromptOptions, ResourceOptions, ToolOptions
+from mcpkit.engine.middleware import Middleware
 from mcpkit.engine.registry import Registry
 from mcpkit.engine.server import Server, Settings
 from mcpkit.errors import RegistrationError
@@ -27,6 +29,7 @@ __all__ = ["MCPKit", "prompt", "resource", "tool"]
 F = TypeVar("F", bound=Callable[..., Any])
 StateT = TypeVar("StateT", default=Any)
 
+MiddlewareT = TypeVar("MiddlewareT", bound=Middleware)
 Lifespan = Callable[["MCPKit[Any]"], AbstractAsyncContextManager[StateT]]
 
 
@@ -38,25 +41,30 @@ class MCPKit(Generic[StateT]):
         version: Of your server, not of mcpkit.
         title: For people; the name by default.
         instructions: For the model, how to use the server.
-        description: What the server is (2025-11-25 and later).
-        website_url: Where to read more (2025-11-25 and later).
+        description: Of the server, in a sentence (2025-11-25 and later).
+        website_url: Of a page with more about it (2025-11-25 and later).
         icons: Pictures a client may show (2025-11-25 and later).
         lifespan: An async context manager, given the app. It is entered once before the first
             request and left at the end; handlers reach what it yields as ``ctx.state``.
-        page_size: How many entries a page of a list has at most; None: all on one page.
-        ttl: For how many seconds clients may keep lists and resources (2026-07-28).
-        cache_scope: Whether what they keep may be shared between principals.
-        log_level: What is sent to clients that have not set a level (before 2026-07-28).
-        max_threads: How many plain ``def`` handlers run at once; more wait.
-        max_in_flight: How many requests of one connection run at once; more wait.
+        page_size: Entries that a page of a list has at most; None: all on one page.
+        ttl: Seconds for which clients may keep lists and resources (2026-07-28).
+        cache_scope: ``"public"`` if principals may share what they keep, else ``"private"``.
+        log_level: The least level that is sent to clients that have not set one (before
+            2026-07-28).
+        max_threads: Plain ``def`` handlers that run at once; more wait.
+        max_in_flight: Requests of one connection that run at once; more wait.
         secret: Seals what travels through clients' hands; several to rotate them, the current one
             first. ``MCPKIT_SECRET`` (separated by blanks) if None; without that, a random one,
             which is right for a single process only.
-        state_lifetime: For how many seconds a request that waits for input may be continued
+        state_lifetime: Seconds for which a request that waits for input may be continued
             (2026-07-28).
-        ask_timeout: For how many seconds a handler waits for an answer of the client (before
+        ask_timeout: Seconds for which a handler waits for an answer of the client (before
             2026-07-28).
-        http: How it is served over HTTP, wherever nothing else is said: a dict of `HttpOptions`.
+        http: The options for serving over HTTP, wherever no others are given: a dict of
+            `HttpOptions`.
+
+    Raises:
+        ValueError: ``page_size`` is less than 1.
     """
 
     def __init__(
@@ -85,7 +93,7 @@ class MCPKit(Generic[StateT]):
             raise ValueError("page_size must be at least 1, or None for a single page")
         self._lifespan = lifespan
         self._http: HttpOptions = http or {}
-        self._runtime: Any = None
+        self._lifespans: Any = None
         self._application: Any = None
         self.routes: list[Any] = []
         """Starlette routes to serve over HTTP beside the endpoint."""
@@ -129,7 +137,7 @@ class MCPKit(Generic[StateT]):
 
     @property
     def server(self) -> Server:
-        """What transports serve: the registry, the identity and the settings."""
+        """The registry, the identity and the settings, for transports."""
         return self._server
 
     # --- decorators -------------------------------------------------------------------------------
@@ -229,6 +237,28 @@ class MCPKit(Generic[StateT]):
             return fn
 
         return register
+
+    def middleware(self, fn: MiddlewareT, /) -> MiddlewareT:
+        """Put a function around every request: ``@app.middleware``.
+
+        The first one registered is the outermost. Register it before the app is served.
+
+        Args:
+            fn: An ``async def`` that takes the context of a request and ``call_next``. It returns
+                what ``await call_next()`` returns, the value to answer with, or raises.
+
+        Returns:
+            The function itself, unchanged.
+
+        Raises:
+            RegistrationError: The function is not async.
+        """
+        if not inspect.iscoroutinefunction(inspect.unwrap(fn)):
+            call = getattr(fn, "__call__", None)  # noqa: B004
+            if not inspect.iscoroutinefunction(call):
+                raise RegistrationError(f"{fn!r} is no async def, so it cannot be middleware")
+        self._server.middleware.append(fn)
+        return fn
 
     # --- adding and removing, also while running --------------------------------------------------
 
@@ -362,8 +392,8 @@ class MCPKit(Generic[StateT]):
             path: A file or a directory that exists.
             uri: Of the file, or what the URIs of the directory's files begin with;
                 ``files://`` and the name by default.
-            pattern: Which files of a directory, as a glob relative to it.
-            hidden: Whether names that begin with a dot are offered too.
+            pattern: The files of a directory that are offered, as a glob relative to it.
+            hidden: True to offer names that begin with a dot, too.
             mime_type: Guessed from each name if None.
 
         Raises:
@@ -386,14 +416,24 @@ class MCPKit(Generic[StateT]):
         self._server.changes.resource_changed(uri)
 
     def list_changed(self, kind: ListKind) -> None:
-        """Tell every client that a list has changed; adding and removing does so by itself."""
+        """Tell every client that a list has changed. From any thread.
+
+        Adding and removing through the app does so by itself.
+
+        Args:
+            kind: ``"tools"``, ``"resources"`` or ``"prompts"``.
+        """
         self._server.changes.list_changed(kind)
 
     # --- running ----------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Server, None]:
-        """Enter the lifespan, for as long as something serves the app. Used by transports."""
+        """Enter the lifespan, for as long as something serves the app. Used by transports.
+
+        Yields:
+            The server, with the state that the lifespan yields.
+        """
         if self._lifespan is None:
             yield self._server
             return
@@ -419,28 +459,33 @@ class MCPKit(Generic[StateT]):
     # --- as a part of other applications ----------------------------------------------------------
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Be an ASGI application: ``uvicorn server:app``, or mounted in another one."""
+        """Serve as an ASGI application: ``uvicorn server:app``, or mounted in another one."""
         if self._application is None:
             self._application = self.asgi()
         await self._application(scope, receive, send)
 
     def asgi(self, *, loopback: bool | None = None, **options: Unpack[HttpOptions]) -> Any:
-        """This app as an ASGI application with options of its own.
+        """Return this app as an ASGI application with options of its own.
 
         The app itself is one, with the options it was made with.
 
         Args:
-            loopback: Whether the server listens on loopback addresses only, so that foreign names
+            loopback: True if the server listens on loopback addresses only, so that foreign names
                 in ``Host`` are refused; None goes by the address a connection arrives at.
             options: See `HttpSettings`.
+
+        Raises:
+            TypeError: There is no such option.
+            ValueError: An option has a value that makes no sense.
         """
         return self._make(None, loopback, options)
 
     def route(self, path: str, /, **options: Unpack[HttpOptions]) -> Any:
-        """A Starlette route that answers at exactly this path, with and without a slash at its end.
+        """Return a Starlette route that answers at this path, with and without a slash at its end.
 
         Args:
-            path: Such as ``/mcp``; below whatever the router that it is added to is mounted at.
+            path: Such as ``/mcp``, below the place where the router is mounted. Nothing below the
+                path itself is answered.
             options: See `HttpSettings`; ``path`` is of no use here.
         """
         return load("http").make_route(self._make(path, None, options), path)
@@ -462,11 +507,11 @@ class MCPKit(Generic[StateT]):
 
     def _make(self, prefix: str | None, loopback: bool | None, options: HttpOptions) -> Any:
         http = load("http")
-        if self._runtime is None:
-            self._runtime = http.Runtime(self.running)
+        if self._lifespans is None:
+            self._lifespans = http.Lifespans(self.running)
         merged: HttpOptions = {**self._http, **options}
         return http.make_application(
-            self._runtime, self.routes, merged, loopback=loopback, prefix=prefix
+            self._lifespans, self.routes, merged, loopback=loopback, prefix=prefix
         )
 
 

@@ -1,7 +1,7 @@
 """A client: for the command line, for tests, and for programs that use servers.
 
-It speaks every revision, finds out which one a server wants, and answers what a server asks, as a
-request of its own in the handshake revisions and inside a result in 2026-07-28.
+A `Client` speaks every revision, finds out which one a server wants, and answers its questions.
+These are requests of the server in the handshake revisions, and parts of a result in 2026-07-28.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Target: TypeAlias = "MCPKit[Any] | str | os.PathLike[str] | Sequence[str]"
 
 Params: TypeAlias = Mapping[str, Any]
 Handler: TypeAlias = Callable[[Params], "Params | Awaitable[Params]"]
-"""Answers what a server asks: the ``params`` of the request → the ``result``, as on the wire."""
+"""Answers a question of a server: ``params`` of the request → ``result``, as on the wire."""
 
 T = TypeVar("T")
 
@@ -126,16 +126,16 @@ class Client:
         target: An app object (served in memory), the path of a server's file (run with
             ``mcpkit run``), a command, or the URL of a server (``pip install "mcpkit[client]"``).
         revision: Speak this one; None finds out what the server speaks.
-        name, version: What the client calls itself.
-        elicitation, sampling: Answer what the server asks; given ``params``, they return the
-            ``result``. Each declares its capability.
+        name, version: Sent to the server as those of the client.
+        elicitation, sampling: Answer a question of the server: given its ``params``, they return
+            the ``result``. Each declares its capability.
         roots: Paths or URIs the server may look at, or a function as above.
         capabilities: Declared in addition.
         on_log: Called with level, data and logger of each log message.
         on_notification: Called with method and params of every notification.
         timeout: Seconds that a request may take; None waits as long as it takes.
         probe_timeout: Seconds to wait for a sign of life before the handshake is tried (ERA-10).
-        max_rounds: How often one request may be asked for input before it fails (MRTR-17).
+        max_rounds: Times that one request may be asked for input before it fails (MRTR-17).
         on_round: Called with the number of the round, from 1, and the result that asks for input,
             as on the wire, before it is answered (2026-07-28).
         env, cwd, stderr: For a server that is a process.
@@ -143,9 +143,17 @@ class Client:
         http_client: Sends the HTTP requests, for its proxies, certificates, authentication or
             transport. Its timeouts do not apply, except to connecting, and it follows no
             redirects. It is not closed, and may serve several clients.
-        raise_exceptions: With an app object: raise the handler's own exception instead of
-            returning what the client would see. What a callback of this client raises, the next
-            request raises, or the end of the connection; otherwise it is only logged.
+        raise_exceptions: With an app object, raise the handler's own exception instead of
+            returning the error that a client sees. An exception of a callback is raised by the
+            next request, or by the end of the connection; otherwise it is only logged.
+
+    Attributes:
+        server_info: Name and version of the server; None if it did not say.
+        server_capabilities: The capabilities that the server has declared, as on the wire.
+        instructions: The server's instructions for a model; None if it has none.
+
+    Raises:
+        ValueError: The revision is unknown.
     """
 
     def __init__(
@@ -200,7 +208,7 @@ class Client:
         self._raise = raise_exceptions
         self._raised: dict[Id, BaseException] = {}
         self._failed: Exception | None = None
-        """What a callback has raised, and nobody knows of yet."""
+        """An exception of a callback that has not been raised to the program yet."""
         self._pending: dict[Id, _Pending] = {}
         self._link: Link | None = None
         self._http: HttpLink | None = None
@@ -269,7 +277,7 @@ class Client:
         return link
 
     async def _agree(self) -> None:
-        """Find out which revision to speak, and who answers."""
+        """Find out which revision to speak, and learn the name of the server."""
         wanted = self._wanted
         if wanted is not None and wanted.handshake:
             await self._shake_hands(wanted)
@@ -297,7 +305,7 @@ class Client:
         await self._shake_hands(HANDSHAKE[-1], refused)
 
     def _speaks_otherwise(self, error: Exception) -> bool:
-        """Whether a server that fails without a handshake may be one that wants it (ERA-11)."""
+        """Return True if a server that fails without a handshake may want one (ERA-11)."""
         if self._http is None:
             return not isinstance(error, ConnectionClosed)
         if isinstance(error, ConnectionClosed):
@@ -305,11 +313,11 @@ class Client:
         return self._http.status not in _DENIED
 
     async def _shake_hands(self, wanted: Revision, refused: Exception | None = None) -> None:
-        """Find out how a server wants its handshake.
+        """Shake hands, with a server over HTTP in either of two ways (ERA-12).
 
         Args:
             wanted: The version to ask for.
-            refused: What the server said when it was asked without one.
+            refused: The exception of asking without a handshake; None if that was not tried.
         """
         http = self._http
         if refused is None or http is None or not http.is_old():
@@ -371,7 +379,7 @@ class Client:
 
     @property
     def revision(self) -> str:
-        """The revision that is spoken."""
+        """The protocol revision that is spoken, such as ``2025-11-25``."""
         assert self._caller.revision is not None
         return self._caller.revision.version
 
@@ -523,7 +531,7 @@ class Client:
 
         Raises:
             ProtocolError: The server's error, as the class that owns its code.
-            TimeoutError: It took too long; the server was told that nobody waits any more.
+            TimeoutError: The answer took too long; the server was told that nobody waits any more.
             ConnectionClosed: The server is gone, or says over HTTP what is not MCP.
             ValueError: The result is not an object.
         """
@@ -582,7 +590,7 @@ class Client:
                 return
 
     async def _ask(self, method: str, params: Params, **options: Any) -> Params:
-        """A request whose answer may be that the server needs input first (MRTR)."""
+        """Send a request as often as the server needs input before it answers (MRTR)."""
         again = dict(params)
         for number in range(self._max_rounds + 1):
             result = await self.request(method, again, **options)
@@ -607,13 +615,18 @@ class Client:
     # --- methods ----------------------------------------------------------------------------------
 
     async def ping(self) -> None:
-        """See whether the server is there (before 2026-07-28)."""
+        """Ask the server for a sign of life (before 2026-07-28); raises as `request`."""
         await self.request("ping")
 
     async def list_tools(self) -> list[ListedTool]:
-        """All tools, whatever pages they come on.
+        """Return all tools, from all pages of the list.
 
-        Over HTTP without those whose schemas declare headers in a wrong way (HDR-3, 2026-07-28).
+        Over HTTP, tools whose schemas declare headers in a wrong way are left out (HDR-3,
+        2026-07-28).
+
+        Raises:
+            ValueError: The list is malformed, or its cursors go in a circle.
+            ProtocolError, TimeoutError, ConnectionClosed: As for `request`.
         """
         tools = await self._all("tools/list", "tools", ListedTool.from_wire)
         http = self._http
@@ -622,16 +635,16 @@ class Client:
         return [each for each in tools if http.learn(each.name, each.input_schema)]
 
     async def list_resources(self) -> list[ListedResource]:
-        """All resources that have a URI of their own."""
+        """Return all resources that have a URI of their own; raises as `list_tools`."""
         return await self._all("resources/list", "resources", ListedResource.from_wire)
 
     async def list_resource_templates(self) -> list[ListedTemplate]:
-        """All resource templates."""
+        """Return all resource templates; raises as `list_tools`."""
         method = "resources/templates/list"
         return await self._all(method, "resourceTemplates", ListedTemplate.from_wire)
 
     async def list_prompts(self) -> list[ListedPrompt]:
-        """All prompts."""
+        """Return all prompts; raises as `list_tools`."""
         return await self._all("prompts/list", "prompts", ListedPrompt.from_wire)
 
     async def _all(self, method: str, member: str, make: Callable[[Params], T]) -> list[T]:
@@ -670,6 +683,10 @@ class Client:
             log_level: Ask for log messages of this call from this level on (2026-07-28).
             meta: Put into ``_meta``.
             timeout: Seconds; the client's own setting if None.
+
+        Raises:
+            ValueError: The answer is malformed.
+            ProtocolError, TimeoutError, ConnectionClosed: As for `request`.
         """
         params = {"name": name, "arguments": dict(arguments or {})}
         meta = self._with_level(meta, log_level)
@@ -695,14 +712,36 @@ class Client:
     async def read_resource(
         self, uri: str, *, timeout: float | None = None
     ) -> list[ResourceContents]:
-        """Read a resource; it may have several contents."""
+        """Read a resource.
+
+        Args:
+            uri: Of the resource.
+            timeout: Seconds; the client's own setting if None.
+
+        Returns:
+            The contents, of which there may be several.
+
+        Raises:
+            ValueError: The answer is malformed.
+            ProtocolError, TimeoutError, ConnectionClosed: As for `request`.
+        """
         result = await self._ask("resources/read", {"uri": uri}, timeout=timeout)
         return parse(_contents, result, "resources/read")
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
     ) -> PromptMessages:
-        """Get the messages of a prompt; its arguments are strings."""
+        """Get the messages of a prompt.
+
+        Args:
+            name: Of the prompt.
+            arguments: By name, as strings.
+            timeout: Seconds; the client's own setting if None.
+
+        Raises:
+            ValueError: The answer is malformed.
+            ProtocolError, TimeoutError, ConnectionClosed: As for `request`.
+        """
         params: dict[str, Any] = {"name": name}
         if arguments:
             params["arguments"] = dict(arguments)
@@ -721,14 +760,16 @@ class Client:
         """Ask for suggestions.
 
         Args:
-            argument: Its name.
-            value: What has been typed.
+            argument: The name of the argument.
+            value: The text that has been typed so far.
             prompt: The prompt that it belongs to, or
             template: the resource template.
             known: The other arguments (2025-06-18 and later).
 
         Raises:
-            ValueError: Neither or both of prompt and template are given.
+            ValueError: Neither or both of prompt and template are given, or the answer is
+                malformed.
+            ProtocolError, TimeoutError, ConnectionClosed: As for `request`.
         """
         if (prompt is None) == (template is None):
             raise ValueError("pass either prompt= or template=")
@@ -750,7 +791,7 @@ class Client:
         await self.request("resources/subscribe", {"uri": uri})
 
     async def unsubscribe(self, uri: str) -> None:
-        """Ask not to be told any more."""
+        """Ask not to be told any more when a resource changes (before 2026-07-28)."""
         await self.request("resources/unsubscribe", {"uri": uri})
 
     @asynccontextmanager
@@ -767,11 +808,15 @@ class Client:
 
         Args:
             on_change: Called with method and params of each change.
-            tools, prompts, resources: Whether changes of these lists are of interest.
-            uris: The resources that are of interest.
+            tools, prompts, resources: True to be told of changes of this list.
+            uris: The resources to be told of.
 
         Yields:
-            What the server has agreed to tell.
+            The notifications that the server has agreed to send, as on the wire.
+
+        Raises:
+            TimeoutError: The server has not agreed in time.
+            ProtocolError, ConnectionClosed: As for `request`.
         """
         wanted: dict[str, Any] = {}
         for member, flag in (
@@ -838,7 +883,7 @@ def _contents(raw: Params) -> list[ResourceContents]:
 
 
 def is_url(target: Target) -> TypeGuard[str]:
-    """Whether a target is the URL of a server."""
+    """Return True if a target is the URL of a server."""
     return isinstance(target, str) and target.lower().startswith(("http://", "https://"))
 
 
@@ -861,7 +906,7 @@ def _supported(error: Exception) -> Sequence[str]:
 
 
 def command_of(target: str | os.PathLike[str] | Sequence[str]) -> list[str]:
-    """The command that starts a server on stdio.
+    """Return the command that starts a server on stdio.
 
     Args:
         target: A command as a sequence, the path of a Python file, ``file.py:app``, or a command

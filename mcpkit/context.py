@@ -1,4 +1,4 @@
-"""What a handler may ask of the request it serves.
+"""The context of a request, as its handler sees it: facts about it, and ways to the client.
 
 A context holds plain facts and a `Peer`, through which everything else goes, so that a handler and
 its unit test need neither a session nor an app.
@@ -36,11 +36,14 @@ from mcpkit.types import LOG_RANK, Implementation, LogLevel, ResourceContents, i
 if TYPE_CHECKING:
     from mcpkit.web import HttpRequest
 
-__all__ = ["Client", "Context", "Delivery", "ListKind", "Peer", "SyncContext"]
+__all__ = ["CallNext", "Client", "Context", "Delivery", "ListKind", "Peer", "SyncContext"]
 
 StateT = TypeVar("StateT", default=Any)
 P = ParamSpec("P")
 T = TypeVar("T")
+
+CallNext: TypeAlias = Callable[[], Awaitable[Any]]
+"""Goes on with a request, and returns the value to answer it with; given to middleware."""
 
 ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 
@@ -68,7 +71,8 @@ class Peer(Protocol):
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification that belongs to the request. From any thread.
 
-        It may be dropped when the client does not keep up, and is when the request is over.
+        The notification may be dropped when the client does not keep up, and is dropped when the
+        request is over.
         """
         ...
 
@@ -145,7 +149,7 @@ class Peer(Protocol):
 
 
 class Delivery:
-    """Something was sent. Awaiting it waits until the client keeps up; not awaiting it is fine."""
+    """The sending of a message. Await it to let a slow client catch up, or ignore it."""
 
     __slots__ = ("_peer",)
 
@@ -161,10 +165,7 @@ _NOT_SENT: Final = Delivery(None)
 
 
 class Client:
-    """Who sent the request.
-
-    Everything here is what the client says of itself: a hint, never a proof (SEC-15).
-    """
+    """The client that sent the request, by its own account: a hint, never a proof (SEC-15)."""
 
     __slots__ = ("_facts",)
 
@@ -173,17 +174,17 @@ class Client:
 
     @property
     def info(self) -> Implementation | None:
-        """Its name and version; None if it did not say."""
+        """The client's name and version; None if it did not say."""
         info = self._facts.info
         return None if info is None else implementation_from_wire(info)
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """Its capabilities, as the object it declared."""
+        """The client's capabilities, as the object it declared."""
         return self._facts.capabilities
 
     def supports(self, *path: str) -> bool:
-        """Whether it declared a capability: ``supports("sampling", "tools")``.
+        """Return True if the client declared a capability: ``supports("sampling", "tools")``.
 
         ``supports("elicitation", "form")`` is also true for an empty ``elicitation``, which means
         form mode (ELIC-1).
@@ -201,7 +202,7 @@ class Client:
 
 
 class Facts(Generic[StateT]):
-    """What async and sync handlers have in common."""
+    """The facts of a request and the messages to its client, for async and sync handlers."""
 
     __slots__ = ("peer",)
 
@@ -255,7 +256,7 @@ class Facts(Generic[StateT]):
 
     @property
     def client(self) -> Client:
-        """Who sent the request."""
+        """The client that sent the request."""
         return Client(self.request.client)
 
     @property
@@ -269,7 +270,7 @@ class Facts(Generic[StateT]):
     def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> Delivery:
         """Send a log message to the client, if it wants this level.
 
-        Where asking means running again, what comes before a question is logged once.
+        Where asking means running again, messages before a question are sent once.
 
         Args:
             level: One of the eight levels of RFC 5424.
@@ -290,35 +291,35 @@ class Facts(Generic[StateT]):
         return Delivery(self.peer)
 
     def debug(self, data: Any, *, logger: str | None = None) -> Delivery:
-        """`log` at level debug."""
+        """Send a log message at level debug; see `log`."""
         return self.log("debug", data, logger=logger)
 
     def info(self, data: Any, *, logger: str | None = None) -> Delivery:
-        """`log` at level info."""
+        """Send a log message at level info; see `log`."""
         return self.log("info", data, logger=logger)
 
     def notice(self, data: Any, *, logger: str | None = None) -> Delivery:
-        """`log` at level notice."""
+        """Send a log message at level notice; see `log`."""
         return self.log("notice", data, logger=logger)
 
     def warning(self, data: Any, *, logger: str | None = None) -> Delivery:
-        """`log` at level warning."""
+        """Send a log message at level warning; see `log`."""
         return self.log("warning", data, logger=logger)
 
     def error(self, data: Any, *, logger: str | None = None) -> Delivery:
-        """`log` at level error."""
+        """Send a log message at level error; see `log`."""
         return self.log("error", data, logger=logger)
 
     def critical(self, data: Any, *, logger: str | None = None) -> Delivery:
-        """`log` at level critical."""
+        """Send a log message at level critical; see `log`."""
         return self.log("critical", data, logger=logger)
 
     def alert(self, data: Any, *, logger: str | None = None) -> Delivery:
-        """`log` at level alert."""
+        """Send a log message at level alert; see `log`."""
         return self.log("alert", data, logger=logger)
 
     def emergency(self, data: Any, *, logger: str | None = None) -> Delivery:
-        """`log` at level emergency."""
+        """Send a log message at level emergency; see `log`."""
         return self.log("emergency", data, logger=logger)
 
     def progress(
@@ -327,9 +328,9 @@ class Facts(Generic[StateT]):
         """Tell the client how far the work is, if it asked to be told.
 
         Args:
-            progress: How much is done, in any unit. A value that does not exceed the last one is
-                not sent (PROG-2).
-            total: How much there is to do, in the same unit; None if unknown.
+            progress: The amount that is done, in any unit. A value that does not exceed the last
+                one is not sent (PROG-2).
+            total: The amount that is to be done, in the same unit; None if unknown.
             message: A sentence for the user (2025-03-26 and later).
 
         Returns:
@@ -351,11 +352,11 @@ class Facts(Generic[StateT]):
         return Delivery(peer)
 
     def close_stream(self, retry: float | None = None) -> None:
-        """Let go of the HTTP connection: the client comes back for the answer by itself.
+        """Close the HTTP connection: the client comes back for the answer by itself.
 
-        For work that takes long, so that no connection is held meanwhile. What is sent from now on
-        waits until the client fetches it. It does nothing where clients cannot do that: only those
-        of 2025-11-25 can, over Streamable HTTP.
+        For work that takes long, so that no connection is held meanwhile. Messages that are sent
+        from now on wait until the client fetches them. Does nothing where clients cannot come
+        back: only those of 2025-11-25 can, over Streamable HTTP.
 
         Args:
             retry: After how many seconds the client should come back; the endpoint's ``retry`` if
@@ -413,7 +414,7 @@ class Context(Facts[StateT]):
                 must be a JSON value, or of the type that its return annotation names.
 
         Returns:
-            What the function returned.
+            The result of the function.
         """
         step = await self.peer.begin_step(key)
         if step is None:
@@ -475,9 +476,10 @@ class Context(Facts[StateT]):
 
         Args:
             message: The question.
-            schema: What to answer: a model, dataclass or TypedDict with flat fields; a scalar type,
-                Literal or Enum; a list of choices, or a mapping of choices to titles; `Choices`;
-                None for a mere confirmation. No secrets: use `elicit_url` for those (ELIC-2).
+            schema: The type of the answer: a model, dataclass or TypedDict with flat fields; a
+                scalar type, Literal or Enum; a list of choices, or a mapping of choices to titles;
+                `Choices`; None for a mere confirmation. No secrets: use `elicit_url` for those
+                (ELIC-2).
             key: Names the question within the call; derived from what is asked if None.
             timeout: Seconds to wait (before 2026-07-28); the app's ``ask_timeout`` if None.
 
@@ -507,8 +509,8 @@ class Context(Facts[StateT]):
         """Ask the user to open a page, for what must not pass through the client.
 
         Args:
-            message: Why.
-            url: Where; nothing personal or authenticating in it (ELIC-6).
+            message: The reason, for the user.
+            url: Of the page; nothing personal or authenticating in it (ELIC-6).
             elicitation_id: Names the page towards the client, for `elicitation_complete`
                 (2025-11-25); a random one if None.
             key, timeout: As for `elicit`.
@@ -526,7 +528,7 @@ class Context(Facts[StateT]):
         return answer
 
     def elicitation_complete(self, elicitation_id: str) -> None:
-        """Tell the client that what a page was opened for is done (2025-11-25; else nothing)."""
+        """Tell the client that the work of a page is done (2025-11-25; else do nothing)."""
         if self.request.revision.elicitation_ids:
             params = {"elicitationId": elicitation_id}
             self.peer.notify("notifications/elicitation/complete", params)
@@ -569,7 +571,7 @@ class Context(Facts[StateT]):
             result_type: Have the model answer with JSON of this type, and return the validated
                 value; it is told once what was wrong.
             tools: Functions the model may call (2025-11-25 and later); they are run here.
-            tool_rounds: How often it may, before it has to answer.
+            tool_rounds: Times that it may call some, before it has to answer.
             options: max_tokens (1024), system, temperature, stop, hints (names of models), cost,
                 speed, intelligence (0 to 1), include_context, metadata, tool_choice, key, timeout.
 
@@ -602,7 +604,7 @@ class Context(Facts[StateT]):
         return result
 
     async def roots(self, *, key: str | None = None, timeout: float | None = None) -> list[Root]:
-        """Where the client is willing to let servers look; hints, not permissions (ROOT-1).
+        """Ask for the folders that the client shows to servers: hints, not permissions (ROOT-1).
 
         Args:
             key, timeout: As for `elicit`.
@@ -617,7 +619,7 @@ class Context(Facts[StateT]):
     def roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
         """Call a function with the new roots whenever this client says that they have changed.
 
-        It may be async. Nothing of the kind exists on 2026-07-28.
+        The function may be async. On 2026-07-28 clients do not say so, and it is never called.
         """
         self.peer.on_roots_changed(handler)
 
@@ -641,7 +643,7 @@ class Context(Facts[StateT]):
 class SyncContext(Facts[StateT]):
     """The request, for a plain ``def`` handler, which runs in a worker thread.
 
-    The same facts as `Context`; what that awaits, this blocks for.
+    The same facts as `Context`; methods block where those of `Context` are awaited.
     """
 
     __slots__ = ("_context",)
@@ -659,7 +661,7 @@ class SyncContext(Facts[StateT]):
         return self.peer.from_thread(self._context.read_resource, uri)
 
     def step(self, key: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a side effect once in this call: `Context.step` for sync functions."""
+        """Run a side effect once in this call; blocks. As `Context.step`, for sync functions."""
         step: Step | None = self._wait(self.peer.begin_step, key)
         if step is None:
             return function(*args, **kwargs)
@@ -737,7 +739,7 @@ class SyncContext(Facts[StateT]):
         return answer
 
     def elicitation_complete(self, elicitation_id: str) -> None:
-        """As `Context.elicitation_complete`."""
+        """Tell the client that the work of a page is done. As `Context.elicitation_complete`."""
         self._context.elicitation_complete(elicitation_id)
 
     @overload
@@ -781,13 +783,13 @@ class SyncContext(Facts[StateT]):
         return self._wait(ask)
 
     def roots(self, *, key: str | None = None, timeout: float | None = None) -> list[Root]:
-        """Where the client is willing to let servers look; blocks. As `Context.roots`."""
+        """Ask for the folders that the client shows to servers; blocks. As `Context.roots`."""
         ask = Roots(key=key, timeout=timeout)
         found: list[Root] = self._wait(self.peer.ask, ask)
         return found
 
     def roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
-        """As `Context.roots_changed`."""
+        """Call a function with the new roots after each change. As `Context.roots_changed`."""
         self._context.roots_changed(handler)
 
     def gather(self, *asks: Ask[Any]) -> list[Any]:

@@ -161,7 +161,7 @@ class ProtocolError(MCPKitError):
 
     @staticmethod
     def from_wire(error: Mapping[str, Any]) -> ProtocolError:
-        """The exception for a received error object: the class that owns its code, if one does."""
+        """Return the exception for a received error object, of the class that owns its code."""
         code = error.get("code")
         message = str(error.get("message", ""))
         made = ProtocolError(message, code=code if isinstance(code, int) else None)
@@ -172,7 +172,7 @@ class ProtocolError(MCPKitError):
         return made
 
     def to_wire(self) -> dict[str, Any]:
-        """The error object of JSON-RPC 2.0, section 5.1."""
+        """Return the error object of JSON-RPC 2.0, section 5.1."""
         error: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.data is not None:
             error["data"] = self.data
@@ -180,13 +180,13 @@ class ProtocolError(MCPKitError):
 
 
 class ParseError(ProtocolError):
-    """What arrived is not JSON."""
+    """A message is not JSON."""
 
     CODE = -32700
 
 
 class InvalidRequest(ProtocolError):
-    """What arrived is JSON but not a JSON-RPC message, or not one allowed at this point."""
+    """A message is JSON but not JSON-RPC, or not allowed at this point."""
 
     CODE = -32600
 
@@ -204,7 +204,7 @@ class InvalidParams(ProtocolError):
 
 
 class InternalError(ProtocolError):
-    """Something failed that is not the client's doing."""
+    """The server failed, and not by the client's doing."""
 
     CODE = -32603
 
@@ -251,8 +251,8 @@ class UrlElicitationRequired(ProtocolError):
     On 2026-07-28 the same is said by asking for it, on older revisions by a failed result.
 
     Args:
-        message: Why.
-        url: Where.
+        message: The reason, for the user.
+        url: Of the page.
         elicitation_id: Names the page towards the client; made from the URL if None.
     """
 

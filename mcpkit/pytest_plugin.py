@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def mcp_client() -> Iterator[Callable[..., TestClient]]:
-    """Makes connected `mcpkit.testing.TestClient` objects, which are closed after the test.
+    """Yield a function that returns connected `mcpkit.testing.TestClient` objects.
 
-    Takes what `TestClient` takes: an app, and options such as ``revision``.
+    The function takes the arguments of `TestClient`: an app, and options such as ``revision``. The
+    clients are closed after the test.
     """
     from mcpkit.testing import TestClient
 

@@ -1,4 +1,4 @@
-"""What a client receives, as Python values; `raw` always has the object as it was sent."""
+"""The results a client receives, as Python values; `raw` always has the object as it was sent."""
 
 from __future__ import annotations
 
@@ -51,7 +51,11 @@ class ListedTool:
 
     @classmethod
     def from_wire(cls, raw: Raw) -> ListedTool:
-        """From the object as it was sent."""
+        """Return the value for an object as it was sent.
+
+        Raises:
+            KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
+        """
         hints = raw.get("annotations")
         return cls(
             raw["name"],
@@ -80,7 +84,11 @@ class ListedResource:
 
     @classmethod
     def from_wire(cls, raw: Raw) -> ListedResource:
-        """From the object as it was sent."""
+        """Return the value for an object as it was sent.
+
+        Raises:
+            KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
+        """
         return cls(
             raw["uri"],
             raw["name"],
@@ -106,7 +114,11 @@ class ListedTemplate:
 
     @classmethod
     def from_wire(cls, raw: Raw) -> ListedTemplate:
-        """From the object as it was sent."""
+        """Return the value for an object as it was sent.
+
+        Raises:
+            KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
+        """
         return cls(
             raw["uriTemplate"],
             raw["name"],
@@ -139,7 +151,11 @@ class ListedPrompt:
 
     @classmethod
     def from_wire(cls, raw: Raw) -> ListedPrompt:
-        """From the object as it was sent."""
+        """Return the value for an object as it was sent.
+
+        Raises:
+            KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
+        """
         arguments = [
             PromptArgument(
                 each["name"],
@@ -154,13 +170,14 @@ class ListedPrompt:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What a tool answered.
+    """The result of a tool call.
 
     Args:
         content: The blocks for the model.
         structured_content: As on the wire; `UNSET` if there is none.
-        is_error: Whether the tool reports a failure.
-        meta: The result's ``_meta``.
+        is_error: True if the tool reports a failure.
+        meta: The result's ``_meta``; empty if it has none.
+        raw: The result as it was sent.
     """
 
     content: Sequence[ContentBlock]
@@ -171,7 +188,11 @@ class CallResult:
 
     @classmethod
     def from_wire(cls, raw: Raw) -> CallResult:
-        """From the object as it was sent."""
+        """Return the value for an object as it was sent.
+
+        Raises:
+            KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
+        """
         return cls(
             [wire.block_from_wire(each) for each in raw["content"]],
             raw.get("structuredContent", UNSET),
@@ -213,13 +234,13 @@ class PromptMessage:
 
     @property
     def text(self) -> str:
-        """Its text; empty if it is something else."""
+        """The text of the content; empty if it is something else."""
         return _text_of(self.content) or ""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptMessages:
-    """What ``prompts/get`` answered."""
+    """The result of ``prompts/get``."""
 
     messages: Sequence[PromptMessage]
     description: str | None
@@ -227,7 +248,11 @@ class PromptMessages:
 
     @classmethod
     def from_wire(cls, raw: Raw) -> PromptMessages:
-        """From the object as it was sent."""
+        """Return the value for an object as it was sent.
+
+        Raises:
+            KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
+        """
         messages = [
             PromptMessage(each["role"], wire.block_from_wire(each["content"]))
             for each in raw["messages"]
@@ -237,7 +262,7 @@ class PromptMessages:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What ``completion/complete`` answered."""
+    """The result of ``completion/complete``."""
 
     values: Sequence[str]
     total: int | None
@@ -245,7 +270,11 @@ class Completion:
 
     @classmethod
     def from_wire(cls, raw: Raw) -> Completion:
-        """From the object as it was sent."""
+        """Return the value for an object as it was sent.
+
+        Raises:
+            KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
+        """
         found = raw["completion"]
         return cls(found["values"], found.get("total"), bool(found.get("hasMore", False)))
 
@@ -254,7 +283,7 @@ def parse(make: Callable[[Raw], T], raw: Raw, what: str) -> T:
     """Read a result with `make`.
 
     Raises:
-        ValueError: A required member is missing or malformed; says of which result.
+        ValueError: A required member is missing or malformed; the message names the result.
     """
     try:
         return make(raw)

@@ -44,6 +44,7 @@ class AsyncTestClient(Client):
     Args:
         target: The app, or anything else a `Client` takes.
         revision: One of `REVISIONS`.
+        timeout: Seconds that a request may take.
         options: As for `Client`; ``raise_exceptions=True`` raises the handler's real exception.
     """
 
@@ -56,7 +57,7 @@ class AsyncTestClient(Client):
 
 
 class TestClient:
-    """The same without ``await``: an event loop in a thread serves the app.
+    """`AsyncTestClient` without ``await``: an event loop in a thread serves the app.
 
     Args:
         target: The app, or anything else a `Client` takes.
@@ -100,76 +101,76 @@ class TestClient:
 
     @property
     def revision(self) -> str:
-        """The revision that is spoken."""
+        """The protocol revision that is spoken, such as ``2025-11-25``."""
         return self._client.revision
 
     @property
     def server_info(self) -> Implementation | None:
-        """Name and version of the server."""
+        """Name and version of the server; None if it did not say."""
         return self._client.server_info
 
     @property
     def server_capabilities(self) -> Mapping[str, Any]:
-        """What the server advertises."""
+        """The capabilities that the server has declared."""
         return self._client.server_capabilities
 
     @property
     def instructions(self) -> str | None:
-        """What the server tells a model."""
+        """The server's instructions for a model; None if it has none."""
         return self._client.instructions
 
     def request(
         self, method: str, params: Mapping[str, Any] | None = None, **options: Any
     ) -> Mapping[str, Any]:
-        """As `Client.request`."""
+        """Send a request and return its result, as `Client.request`."""
         return self._wait(self._client.request, method, params, **options)
 
     def ping(self) -> None:
-        """As `Client.ping`."""
+        """Ask the server for a sign of life, as `Client.ping`."""
         self._wait(self._client.ping)
 
     def list_tools(self) -> list[ListedTool]:
-        """As `Client.list_tools`."""
+        """Return all tools, as `Client.list_tools`."""
         return self._wait(self._client.list_tools)
 
     def list_resources(self) -> list[ListedResource]:
-        """As `Client.list_resources`."""
+        """Return all resources, as `Client.list_resources`."""
         return self._wait(self._client.list_resources)
 
     def list_resource_templates(self) -> list[ListedTemplate]:
-        """As `Client.list_resource_templates`."""
+        """Return all resource templates, as `Client.list_resource_templates`."""
         return self._wait(self._client.list_resource_templates)
 
     def list_prompts(self) -> list[ListedPrompt]:
-        """As `Client.list_prompts`."""
+        """Return all prompts, as `Client.list_prompts`."""
         return self._wait(self._client.list_prompts)
 
     def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any
     ) -> CallResult:
-        """As `Client.call_tool`."""
+        """Call a tool, as `Client.call_tool`."""
         return self._wait(self._client.call_tool, name, arguments, **options)
 
     def read_resource(self, uri: str) -> list[ResourceContents]:
-        """As `Client.read_resource`."""
+        """Read a resource, as `Client.read_resource`."""
         return self._wait(self._client.read_resource, uri)
 
     def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> PromptMessages:
-        """As `Client.get_prompt`."""
+        """Get the messages of a prompt, as `Client.get_prompt`."""
         return self._wait(self._client.get_prompt, name, arguments)
 
     def complete(self, argument: str, value: str, **options: Any) -> Completion:
-        """As `Client.complete`."""
+        """Ask for suggestions, as `Client.complete`."""
         return self._wait(self._client.complete, argument, value, **options)
 
     def set_log_level(self, level: LogLevel) -> None:
-        """As `Client.set_log_level`."""
+        """Ask for log messages from a level on, as `Client.set_log_level`."""
         self._wait(self._client.set_log_level, level)
 
     def subscribe(self, uri: str) -> None:
-        """As `Client.subscribe`."""
+        """Ask to be told when a resource changes, as `Client.subscribe`."""
         self._wait(self._client.subscribe, uri)
 
     def unsubscribe(self, uri: str) -> None:
-        """As `Client.unsubscribe`."""
+        """Ask not to be told any more, as `Client.unsubscribe`."""
         self._wait(self._client.unsubscribe, uri)

@@ -82,17 +82,17 @@ UNSET: Final = Unset()
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether a value that came from JSON is an object."""
+    """Return True if a value that came from JSON is an object."""
     return isinstance(value, dict)
 
 
 def is_binary(value: object) -> TypeGuard[bytes | bytearray | memoryview]:
-    """Whether a value is bytes, in any of their shapes."""
+    """Return True if a value is ``bytes``, a ``bytearray`` or a ``memoryview``."""
     return isinstance(value, (bytes, bytearray, memoryview))
 
 
 def is_array(value: object) -> TypeGuard[list[Any]]:
-    """Whether a value that came from JSON is an array."""
+    """Return True if a value that came from JSON is an array."""
     return isinstance(value, list)
 
 
@@ -101,7 +101,7 @@ class Annotations:
     """Hints for the client about a content block or a resource.
 
     Args:
-        audience: Who it is meant for.
+        audience: The roles it is meant for.
         priority: From 0, entirely optional, to 1, effectively required.
         last_modified: An ISO 8601 date and time (2025-06-18 and later).
     """
@@ -118,7 +118,7 @@ class Icon:
 
     Args:
         src: An ``https:`` or ``data:`` URI.
-        mime_type: Its MIME type, when the URI does not tell.
+        mime_type: Of the picture, when the URI does not tell.
         sizes: Such as ``"48x48"``, or ``"any"``.
         theme: The background it was drawn for.
     """
@@ -145,7 +145,7 @@ class Implementation:
 
 @dataclass(slots=True)
 class ToolAnnotations:
-    """What a tool does to the world, as a hint for the client (2025-03-26 and later).
+    """The effects of a tool on the world, as hints for the client (2025-03-26 and later).
 
     None leaves the protocol's default: not read-only, destructive, not idempotent, open world.
     """
@@ -297,7 +297,11 @@ class Media:
         return self._path.read_bytes() if self._path is not None else self._data or b""
 
     def block(self) -> ContentBlock:
-        """The content block with the bytes in it; each kind of media has its own."""
+        """Return the content block with the bytes in it; each kind of media has its own.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
         raise NotImplementedError
 
     def _guess(self) -> str | None:
@@ -319,7 +323,7 @@ class Image(Media):
     _KIND = "image/png"
 
     def block(self) -> ImageContent:
-        """The content block with the bytes in it."""
+        """Return the content block with the bytes in it."""
         return ImageContent(self.data, self.mime_type, annotations=self.annotations)
 
 
@@ -330,7 +334,7 @@ class Audio(Media):
     _KIND = "audio/wav"
 
     def block(self) -> AudioContent:
-        """The content block with the bytes in it."""
+        """Return the content block with the bytes in it."""
         return AudioContent(self.data, self.mime_type, annotations=self.annotations)
 
 
@@ -359,7 +363,7 @@ class File(Media):
         self._uri = uri
 
     def block(self) -> EmbeddedResource:
-        """The content block with the text or the bytes in it."""
+        """Return the content block with the text or the bytes in it."""
         uri = self._uri or (self._path.absolute().as_uri() if self._path else "data:,")
         return EmbeddedResource(
             contents_of(uri, self.data, self.mime_type), annotations=self.annotations
@@ -382,7 +386,7 @@ _SIGNATURES: Final[tuple[tuple[bytes, str], ...]] = (
 
 
 def sniff(start: bytes) -> str | None:
-    """The MIME type that the first bytes give away, or None."""
+    """Return the MIME type that the first 32 bytes of a file give away, or None."""
     if start[:4] == b"RIFF":
         return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(start[8:12])
     return next((mime for magic, mime in _SIGNATURES if start.startswith(magic)), None)
@@ -404,7 +408,7 @@ _TEXT_TYPES: Final = frozenset(
 
 
 def is_text_type(mime_type: str) -> bool:
-    """Whether content of this MIME type is text that a model can read."""
+    """Return True if content of this MIME type is text that a model can read."""
     essence = mime_type.partition(";")[0].strip().lower()
     return (
         essence.startswith("text/") or essence in _TEXT_TYPES or essence.endswith(("+json", "+xml"))
@@ -412,7 +416,7 @@ def is_text_type(mime_type: str) -> bool:
 
 
 def contents_of(uri: str, data: bytes, mime_type: str | None) -> ResourceContents:
-    """Resource contents from bytes: text if the MIME type says so and the bytes are UTF-8."""
+    """Return resource contents: text if the MIME type allows text and the bytes are UTF-8."""
     if mime_type is None or is_text_type(mime_type):
         try:
             return TextResourceContents(uri, data.decode(), mime_type=mime_type)
@@ -430,7 +434,7 @@ class Message:
 
     Args:
         content: Text, an `Image`, `Audio` or `File`, or a content block: exactly one.
-        role: Who says it.
+        role: The one that says it, ``"user"`` or ``"assistant"``.
     """
 
     content: str | Media | ContentBlock
@@ -438,12 +442,12 @@ class Message:
 
 
 def UserMessage(content: str | Media | ContentBlock) -> Message:  # noqa: N802 - reads as a type
-    """A message the user says."""
+    """Return a message that the user says."""
     return Message(content, "user")
 
 
 def AssistantMessage(content: str | Media | ContentBlock) -> Message:  # noqa: N802 - as above
-    """A message the model says."""
+    """Return a message that the model says."""
     return Message(content, "assistant")
 
 
@@ -455,7 +459,7 @@ class ToolResult:
         content: Text, `Image`, `Audio`, `File` or content blocks; one, or a list of them.
         structured_content: Any JSON value; `UNSET` leaves it out (None is the JSON ``null``).
             It is validated against the tool's output schema if there is one.
-        is_error: Whether this reports a failure to the model.
+        is_error: True to report a failure to the model.
         meta: The result's ``_meta`` (2025-06-18 and later).
     """
 
@@ -487,9 +491,10 @@ class ResourceResult:
 
     Args:
         contents: One or several contents, each with its own URI.
-        ttl: For how many seconds a client may keep the answer (2026-07-28); None is the
+        ttl: Seconds for which a client may keep the answer (2026-07-28); None is the
             resource's own setting.
-        cache_scope: Whether the answer may be shared between principals; None as above.
+        cache_scope: ``"public"`` if principals may share the answer, else ``"private"``; None is
+            the resource's own setting.
     """
 
     contents: Sequence[ResourceContents]

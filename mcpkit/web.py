@@ -145,7 +145,6 @@ class HttpOptions(TypedDict, total=False):
     replay_time: float
     retry: float
     grace: float
-    hub: Any
 
 
 _AT_LEAST_ONE: Final = ("max_body", "max_batch", "max_requests", "max_sessions")
@@ -198,15 +197,16 @@ class HttpSettings(NamedTuple):
         write_timeout: How long a client may take nothing of what is sent to it.
         stream_after: After how long a request that is still running is answered with a stream.
         keep_alive: After how long a silent stream carries a comment, so that proxies keep it.
-        max_sessions: How many sessions may hold state, such as subscriptions; those that have been
-            idle for the longest time lose theirs, and if none is, 503.
+        max_sessions: How many sessions are held for their state, such as subscriptions. The one
+            that has been idle for the longest time makes room for another: its streams are dropped,
+            its log level and subscriptions are put away, as many as this in all. 503 if none is
+            idle.
         session_lifetime: How long a session id is valid.
         session_idle: How long the state of a session is kept that nobody uses.
         replay_buffer: How much of what clients have missed is kept for all of them together.
         replay_time: How long it is kept.
         retry: After how long a client should come back to a stream that was closed.
         grace: How long running requests may go on when the server is told to stop.
-        hub: Where state of sessions is kept; in this process by default.
     """
 
     path: str = "/mcp"
@@ -233,7 +233,6 @@ class HttpSettings(NamedTuple):
     replay_time: float = 300
     retry: float = 1
     grace: float = 5
-    hub: Any = None
 
     def check(self) -> None:
         """Refuse what no server can keep to.

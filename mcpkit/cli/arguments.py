@@ -25,9 +25,9 @@ class Given(NamedTuple):
 
     Args:
         word: The whole word, for messages.
-        name: What stands before the sign.
-        text: What stands behind it, or in the file that it names.
-        is_json: Whether the sign was ``:=``.
+        name: The part before the sign.
+        text: The part behind the sign, or the content of the file that it names.
+        is_json: True if the sign was ``:=``.
     """
 
     word: str
@@ -40,7 +40,7 @@ def given(word: str) -> Given:
     """Take a word apart: ``key=value``, ``key:=json``, ``key=@file`` or ``key:=@file``.
 
     Raises:
-        typer.Exit: It is none of these; that has been said.
+        typer.Exit: The word is none of these; a message has said so.
     """
     name, equals, text = word.partition("=")
     is_json = name.endswith(":")
@@ -73,10 +73,10 @@ def _json(word: str, text: str) -> Any:
 
 
 def object_from(text: str) -> dict[str, Any]:
-    """All arguments at once, from ``--args``: JSON, ``-`` for stdin, or ``@file``.
+    """Return all arguments at once, from ``--args``: JSON, ``-`` for stdin, or ``@file``.
 
     Raises:
-        typer.Exit: It is no JSON object; that has been said.
+        typer.Exit: The text is no JSON object; a message has said so.
     """
     if text == "-" or text.startswith("@"):
         text = _read(f"--args {text}", "-" if text == "-" else text[1:])
@@ -87,15 +87,15 @@ def object_from(text: str) -> dict[str, Any]:
 
 
 def tool_arguments(words: Iterable[str], schema: Schema, whole: str | None) -> dict[str, Any]:
-    """The arguments of a tool.
+    """Return the arguments of a tool.
 
     Args:
-        words: As typed; they count more than those in `whole`.
-        schema: The tool's input schema, which says what texts are converted to.
-        whole: Of ``--args``.
+        words: As typed; they override those in `whole`.
+        schema: The tool's input schema, by which texts are converted.
+        whole: The value of ``--args``; None if it was not given.
 
     Raises:
-        typer.Exit: One is malformed, or cannot be converted; that has been said.
+        typer.Exit: An argument is malformed, or cannot be converted; a message has said so.
     """
     arguments = {} if whole is None else object_from(whole)
     typed: set[tuple[str, ...]] = set()
@@ -120,7 +120,7 @@ def tool_arguments(words: Iterable[str], schema: Schema, whole: str | None) -> d
 
 
 def _place(name: str, schema: Schema) -> tuple[tuple[str, ...], object]:
-    """Where an argument belongs, and what it has to be; ``a.b`` is b in a if a is an object."""
+    """Return the path of an argument and its schema; ``a.b`` is b in a if a is an object."""
     properties = properties_of(schema, schema)
     if name in properties or "." not in name:
         return (name,), properties.get(name, {})
@@ -155,7 +155,7 @@ def _converted(each: Given, schema: object, root: Schema) -> Any:
 
 
 def converted(text: str, schema: object, root: Schema) -> Any:
-    """The value that a text stands for where a schema wants something else than a text.
+    """Return the value that a text stands for where a schema wants something else than a text.
 
     Args:
         text: As typed.
@@ -163,7 +163,7 @@ def converted(text: str, schema: object, root: Schema) -> Any:
         root: The document that it is part of, for its references.
 
     Raises:
-        ValueError: It stands for nothing that the schema allows; says what that is.
+        ValueError: The schema allows no such value; the message says what it allows.
     """
     kinds = kinds_of(schema, root)
     if not kinds or "string" in kinds:
@@ -196,7 +196,7 @@ def _is_any(value: object, kinds: set[str]) -> bool:
 
 
 def nothing_like(kind: str, name: str, names: Sequence[str]) -> str:
-    """That there is nothing of a name, and what is there instead."""
+    """Return a message: there is nothing of a name, but something like it, or others."""
     near = get_close_matches(name, names, 1, 0.6)
     if near:
         return f"there is no {kind} {name!r}; did you mean {near[0]!r}?"

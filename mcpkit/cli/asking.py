@@ -1,4 +1,4 @@
-"""What a server asks in the middle of a call: answered at the terminal, or by what was given.
+"""Questions of a server in the middle of a call: answered at the terminal, or as was given.
 
 A form is filled in field by field; a question to the model is answered by a command, or by hand.
 Without a terminal, and without an answer on the command line, a question is cancelled.
@@ -39,7 +39,7 @@ ACTIONS: Final = ("accept", "decline", "cancel")
 
 _CAPABILITIES: Final[Params] = {"elicitation": {"form": {}, "url": {}}}
 _REJECTED: Final = -1
-"""The code of a question to the model that the user does not want asked."""
+"""The error code of a question to the model that the user refuses."""
 
 
 class _Left(Exception):
@@ -51,18 +51,18 @@ class _Left(Exception):
 
 
 class Asking:
-    """Answers what a server asks.
+    """Answers the questions of a server.
 
     Args:
-        answers: Of ``--answer``: ``key=value`` or ``key:=json`` for fields, or what to do with
-            every form: accept, decline or cancel. A key that is given several times answers
+        answers: Of ``--answer``: ``key=value`` or ``key:=json`` for fields, or an action for every
+            form: accept, decline or cancel. A key that is given several times answers
             several questions, the last one all that follow.
         command: Of ``--sampling-command``.
-        telling: Makes room on the terminal.
-        patience: Stands still while the user thinks.
+        telling: Cleared from the terminal while the user is asked.
+        patience: The limit that stands still while the user is asked.
 
     Raises:
-        typer.Exit: An answer is malformed, or there is no such command; that has been said.
+        typer.Exit: An answer is malformed, or there is no such command; a message has said so.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Asking:
 
     @property
     def options(self) -> dict[str, Any]:
-        """For `mcpkit.Client`: what can be answered, and who does it."""
+        """The options of `mcpkit.Client` that declare and answer questions."""
         options: dict[str, Any] = {"elicitation": self.elicit, "capabilities": _CAPABILITIES}
         if self._command is not None or is_interactive():
             options["sampling"] = self.sample
@@ -113,10 +113,10 @@ class Asking:
         self._console.print(Text.assemble(*parts), end=end, soft_wrap=True)
 
     async def _line(self, prompt: str) -> str:
-        """What the user types.
+        """Return the line that the user types.
 
         Raises:
-            _Left: It is ``/decline`` or ``/cancel``, or the end of the input.
+            _Left: The line is ``/decline`` or ``/cancel``, or the end of the input.
         """
         self._say((prompt, ""), end="")
         line = await _read_line()
@@ -327,10 +327,10 @@ class Asking:
 
 
 def transcript(params: Params) -> str:
-    """The messages of a question to the model, as text.
+    """Return the messages of a question to the model, as text.
 
-    A lone message is its text. Otherwise every part is headed by who says it: ``System:``,
-    ``User:``, ``Assistant:``. What is no text is named in brackets.
+    A lone message is its text. Otherwise every part is headed by its role: ``System:``, ``User:``,
+    ``Assistant:``. A block that is no text is named in brackets.
     """
     parts: list[tuple[str, str]] = []
     system = params.get("systemPrompt")
@@ -364,7 +364,7 @@ def _program(command: str) -> list[str]:
 
 
 async def _said_by(command: Sequence[str], text: str) -> str:
-    """What a command writes to stdout when it reads the text on stdin; its stderr is shown."""
+    """Run a command with a text on stdin, and return its stdout; its stderr is shown."""
     try:
         process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
     except OSError as error:
@@ -384,9 +384,9 @@ async def _said_by(command: Sequence[str], text: str) -> str:
 
 
 async def _read_line() -> str | None:
-    """The next line from the terminal; None at its end.
+    """Return the next line from the terminal; None at its end.
 
-    It can be cancelled, although nothing cancels the reading itself: that is left behind in a
+    The wait can be cancelled, although the reading itself cannot: it is left behind in a
     thread which the end of the process does not wait for.
     """
     loop = asyncio.get_running_loop()

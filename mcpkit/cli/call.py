@@ -171,7 +171,7 @@ def _show_data(data: Any) -> None:
 
 
 def _say_the_same(texts: list[str], result: CallResult) -> bool:
-    """Whether the texts are only the data once more."""
+    """Return True if the texts are only the data once more."""
     if not texts:
         return True
     said = [_value(text) for text in texts]

@@ -123,13 +123,13 @@ async def _asked(reach: Reach) -> Served:
 
 
 def _ids(given: Sequence[str] | None) -> tuple[str, ...]:
-    """Ids from options that may have several each, in any letter case."""
+    """Return the ids in options that may have several each, in any letter case."""
     parts = [each.strip().upper() for option in given or () for each in option.split(",")]
     return tuple(each for each in parts if each)
 
 
 def _wishes(target: str | None) -> Wishes:
-    """What the project of a target wants: that of its file, or else of the working directory."""
+    """Return the settings of the project of a target's file, or else of the working directory."""
     folder = Path.cwd()
     if target is not None:
         place, _ = split(target)

@@ -22,9 +22,9 @@ class Listed(NamedTuple):
     """A command as the table has it.
 
     Args:
-        module: Where the function of the same name is.
+        module: The one with a function of the command's name.
         section: The heading it is listed under.
-        help: What it does, in one line.
+        help: The summary, in one line.
     """
 
     module: str
@@ -44,7 +44,7 @@ COMMANDS: Final[dict[str, Listed]] = {
     "check": Listed("mcpkit.cli.check", _LOOK, "Find what hosts and models will stumble over."),
     "install": Listed("mcpkit.cli.install", _SHARE, "Put a server into a host's configuration."),
 }
-"""Name → what is known of a command without loading it, in the order of the help."""
+"""Name → the facts of a command that need no loading, in the order of the help."""
 
 
 class Command(TyperCommand):
@@ -70,14 +70,14 @@ class Commands(TyperGroup):
     """The commands of the table."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Their names, in the order of the table."""
+        """Return the names of the commands, in the order of the table."""
         return list(COMMANDS)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that arguments begin with.
+        """Return the command that arguments begin with.
 
         Raises:
-            typer.Exit: There is none of this name; the usage error says which is meant, perhaps.
+            click.UsageError: There is no command of this name; the message guesses which is meant.
         """
         if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             close = get_close_matches(args[0], COMMANDS, n=1)
@@ -88,7 +88,7 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name, its module imported now; None if there is none."""
+        """Import the module of a command and return the command; None if there is none."""
         listed = COMMANDS.get(cmd_name)
         if listed is None:
             return None

@@ -1,4 +1,4 @@
-"""From what is written on the command line to a connected client.
+"""The way from a target on the command line to a connected client.
 
 For the commands that look and try. A server is started as a host starts it: as a process, with
 its stdout kept for the protocol.
@@ -34,7 +34,7 @@ _PATIENCE: Final = 60
 
 
 def is_python(target: str) -> bool:
-    """Whether `mcpkit run` serves it: a file or module, rather than a command or URL."""
+    """Return True if `mcpkit run` serves a target: a file or module, not a command or URL."""
     if is_url(target):
         return False
     place, _ = split(target)
@@ -55,14 +55,14 @@ def _is_module(name: str) -> bool:
 
 
 def command_for(target: str) -> list[str]:
-    """The command that serves a target on stdio.
+    """Return the command that serves a target on stdio.
 
     Args:
         target: ``server.py``, ``server.py:app``, ``package.module``, ``package.module:app``, or a
             command line. Not a URL.
 
     Raises:
-        typer.Exit: It is none of these; that has been said.
+        typer.Exit: The target is none of these; a message has said so.
     """
     if is_python(target):
         place, _ = split(target)
@@ -79,10 +79,10 @@ def command_for(target: str) -> list[str]:
 
 
 def headers_from(lines: Sequence[str] | None) -> dict[str, str]:
-    """HTTP headers from ``--header "Name: value"``.
+    """Return the HTTP headers in ``--header "Name: value"``.
 
     Raises:
-        typer.Exit: One has no colon; that has been said.
+        typer.Exit: A header has no colon; a message has said so.
     """
     headers: dict[str, str] = {}
     for line in lines or ():
@@ -95,15 +95,18 @@ def headers_from(lines: Sequence[str] | None) -> dict[str, str]:
 
 @asynccontextmanager
 async def connected(target: str, **options: Any) -> AsyncGenerator[Client, None]:
-    """A client that is connected to a target.
+    """Connect a client to a target.
 
     Args:
         target: A file, a module, a command line, or a URL.
         options: Of `Client`.
 
+    Yields:
+        The client.
+
     Raises:
         typer.Exit: There is no such server, it cannot be started or does not speak MCP, or it is
-            gone; that has been said, in one line, with exit code 2.
+            gone; one line has said so. The exit code is 2.
     """
     where = target if is_url(target) else command_for(target)
     # If one of mcpkit's own says nothing yet, it is being imported.

@@ -15,7 +15,7 @@ __all__ = ["Field", "fields_of"]
 
 
 def fields_of(schema: Mapping[str, Any]) -> list[Field]:
-    """The fields of a requested schema, in their order."""
+    """Return the fields of a requested schema, in their order."""
     properties = schema.get("properties")
     required = schema.get("required")
     needed = set(required) if is_array(required) else set[Any]()
@@ -29,9 +29,9 @@ class Field:
     """A field of a form.
 
     Args:
-        name: In the answer.
-        schema: What the server wants there.
-        required: Whether it must be filled in.
+        name: Of the member in the answer.
+        schema: Of the values that the server wants there.
+        required: True if it must be filled in.
 
     Attributes:
         kind: ``string``, ``integer``, ``number``, ``boolean`` or ``array``.
@@ -49,12 +49,12 @@ class Field:
 
     @property
     def title(self) -> str | None:
-        """For people."""
+        """The name of the field for people; None if it has none."""
         return self._text("title")
 
     @property
     def description(self) -> str | None:
-        """What to fill in."""
+        """The server's explanation of the field; None if it has none."""
         return self._text("description")
 
     def _text(self, member: str) -> str | None:
@@ -63,17 +63,17 @@ class Field:
 
     @property
     def has_default(self) -> bool:
-        """Whether it has a value already."""
+        """True if the server has suggested a value."""
         return "default" in self._schema
 
     @property
     def default(self) -> Any:
-        """That value."""
+        """The value that the server has suggested; None if it has not."""
         return self._schema.get("default")
 
     @property
     def about(self) -> list[str]:
-        """What may be filled in, in a few words each."""
+        """The values that fit, in a few words each."""
         schema, found = self._schema, list[str]()
         if self.kind == "array":
             found.append("numbers or values, with commas between them")
@@ -93,7 +93,7 @@ class Field:
         return found
 
     def shown(self, value: Any) -> str:
-        """A value as it would be typed."""
+        """Return a value as it would be typed."""
         if isinstance(value, bool):
             return "yes" if value else "no"
         if is_array(value):
@@ -101,10 +101,10 @@ class Field:
         return value if isinstance(value, str) else compact(value)
 
     def read(self, text: str) -> Any:
-        """The value that a text stands for.
+        """Return the value that a text stands for.
 
         Raises:
-            ValueError: It does not fit; says what would.
+            ValueError: The text does not fit; the message says what would.
         """
         word = text.strip()
         if self.kind == "array":
@@ -145,10 +145,10 @@ class Field:
         raise ValueError(f"expected one of {', '.join(values)}")
 
     def checked(self, value: Any) -> Any:
-        """A value, if it fits.
+        """Return a value, if it fits.
 
         Raises:
-            ValueError: It does not; says what would.
+            ValueError: The value does not fit; the message says what would.
         """
         schema = self._schema
         types: dict[str, Any] = {
@@ -207,7 +207,7 @@ def _moment(text: str) -> datetime:
 
 
 def _choices(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Values with their titles, in every dialect that there is."""
+    """Return values with their titles, from every dialect that there is."""
     for member in ("oneOf", "anyOf"):
         titled = schema.get(member)
         if is_array(titled):

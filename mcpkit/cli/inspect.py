@@ -1,4 +1,4 @@
-"""``mcpkit inspect``: what a server offers, and what it costs."""
+"""``mcpkit inspect``: the offer of a server, and its cost."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _SHORT: Final = 6
 
 @dataclass
 class Offer:
-    """What a server says of itself, and what it offers."""
+    """The description of a server, and the entries of its lists."""
 
     info: Mapping[str, Any]
     revision: str
@@ -224,7 +224,7 @@ class _Page:
     # --- sections -------------------------------------------------------------------------------
 
     def show(self, offer: Offer, *, whole: bool) -> None:
-        """All that a server offers."""
+        """Write everything that a server offers."""
         self._server(offer)
         if offer.tools:
             self.put("")
@@ -254,7 +254,7 @@ class _Page:
             self.text(offer.instructions, 2)
 
     def tools(self, offer: Offer, *, whole: bool) -> None:
-        """The tools: shortly, or all of them with their schemas."""
+        """Write the tools: shortly, or with their schemas and everything else."""
         costs = offer.costs
         if len(costs) > 1:
             self.put(
@@ -313,7 +313,7 @@ class _Page:
         self.put(Text(f"… {left} more lines: {where}", style="dim"), 4)
 
     def _members(self, schema: Mapping[str, Any]) -> None:
-        """The members of an object: name, what it must be, and what it is for."""
+        """Write the members of an object: name, type and description."""
         required = resolved(schema, schema).get("required")
         needed = set(required) if is_array(required) else set[Any]()
         rows: list[tuple[str, str, str]] = []
@@ -383,7 +383,7 @@ class _Page:
             self._rows(rows, 4)
 
     def _rows(self, rows: Sequence[tuple[str, str, str]], indent: int) -> None:
-        """Names, types and descriptions: side by side, or the latter two below each other."""
+        """Write names, types and descriptions side by side, or the latter two below each other."""
         shown = [[one_line(cell) for cell in row] for row in rows]
         if not shown:
             return
@@ -413,7 +413,7 @@ def _capability(name: str, value: object) -> str:
 
 
 def _hints(tool: ListedTool) -> list[tuple[str, str]]:
-    """What a tool says that it does to the world; only what it says."""
+    """Return the hints that a tool gives about its effects, with their colours."""
     hints = tool.annotations
     if hints is None:
         return []

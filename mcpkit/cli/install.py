@@ -137,13 +137,13 @@ def install(
 
 
 class _Place(NamedTuple):
-    """Where an entry goes.
+    """The place of an entry.
 
     Args:
         host: The host.
-        file: Its file; None where the entry is printed instead.
-        own: Whether the host's own program writes it.
-        shared: Whether the file is part of a project.
+        file: The host's file; None where the entry is printed instead.
+        own: True if the host's own program writes the file.
+        shared: True if the file is part of a project.
     """
 
     host: Host
@@ -243,7 +243,7 @@ def _file(place: _Place) -> Path:
 
 
 def _add(place: _Place, name: str, entry: Entry, *, dry_run: bool, force: bool) -> bool:
-    """Whether something has been changed."""
+    """Add an entry to a configuration; return True if that has changed it."""
     host, file = place.host, _file(place)
     try:
         config = _opened(place)
@@ -282,7 +282,7 @@ def _remove(place: _Place, target: str, name: str | None, *, dry_run: bool) -> N
 
 
 def _name_in(entries: Entry, host: Host, target: str) -> str:
-    """The name of the entry that a target stands for."""
+    """Return the name of the entry that a target stands for."""
     if target in entries or (target == host.accepted(target) and not Path(target).exists()):
         return target
     server = server_at(target, env={}, headers={}, uv=False)

@@ -40,9 +40,9 @@ class Template(NamedTuple):
     """A kind of project.
 
     Args:
-        about: What it is, in one line.
-        install: What to give to ``pip install``.
-        steps: What to do once it is installed: a remark, and a command of the environment.
+        about: The kind of project, in one line.
+        install: The arguments of ``pip install``.
+        steps: The next steps once it is installed: a remark, and a command of the environment.
     """
 
     about: str
@@ -83,7 +83,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "agent": Template("asks the user and the model while it works", _DEVELOPED, _PACKAGED),
     "database": Template("SQLite: tools, resources, and safe queries", _DEVELOPED, _PACKAGED),
 }
-"""Name → what is known of a template, in the order in which they are offered."""
+"""Name → template, in the order in which they are offered."""
 
 _WIDTH: Final = max(map(len, TEMPLATES))
 
@@ -213,12 +213,12 @@ _DEVICES: Final = frozenset(
 
 
 def package_of(name: str) -> str:
-    """The name of the package of a project: ``My-Server`` → ``my_server``."""
+    """Return the name of the package of a project: ``My-Server`` → ``my_server``."""
     return re.sub(r"[-_.]+", "_", name).lower()
 
 
 def problem_of_name(name: str) -> str | None:
-    """Why a project cannot be called so; None if it can."""
+    """Return the reason why a project cannot have a name; None if it can."""
     if "/" in name or "\\" in name or name in (".", ".."):
         last = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
         example = last if _problem(last) is None else "trips"
@@ -312,7 +312,7 @@ _PLACEHOLDER: Final = re.compile(r"(\"?)__([A-Z]+(?:_[A-Z]+)*)__(\"?)")
 
 
 def project(name: str, template: str, description: str = _NO_DESCRIPTION) -> dict[str, str]:
-    """The files of a new project, by their paths with slashes.
+    """Return the texts of the files of a new project, by their paths with slashes.
 
     Args:
         name: One that is allowed; see `new`.
@@ -320,7 +320,7 @@ def project(name: str, template: str, description: str = _NO_DESCRIPTION) -> dic
         description: A sentence; blank is as good as none.
 
     Raises:
-        ValueError: A template has a placeholder that nobody knows.
+        ValueError: A template has an unknown placeholder.
     """
     values = {
         "PROJECT": name,
@@ -338,13 +338,13 @@ def project(name: str, template: str, description: str = _NO_DESCRIPTION) -> dic
 
 
 def _least(installed: str) -> str:
-    """The version a project depends on: the release series that wrote it."""
+    """Return the version a project depends on: the release series that wrote it."""
     released = re.fullmatch(r"(\d+\.\d+)(?:\.\d+)*", installed)
     return released[1] if released else installed
 
 
 def _sources(name: str) -> dict[PurePosixPath, str]:
-    """The files of a template as they are stored."""
+    """Return the texts of the files of a template as they are stored, by their paths."""
     package = Path(__file__).parent.parent
     # An installed mcpkit has them inside, a checkout beside.
     folder = next(
@@ -366,7 +366,7 @@ def _renamed(path: PurePosixPath, values: Mapping[str, str]) -> str:
 
 
 def _filled(text: str, values: Mapping[str, str], where: str, suffix: str = "") -> str:
-    """A text with its placeholders filled in; as the string that they are, where one is all of it.
+    """Fill in the placeholders of a text; one that is a whole string is quoted as a string.
 
     Raises:
         ValueError: There is no such placeholder.
@@ -384,7 +384,7 @@ def _filled(text: str, values: Mapping[str, str], where: str, suffix: str = "") 
 
 
 def _quoted(value: str, suffix: str) -> str:
-    """A string of printable characters, as Python, TOML and JSON have it."""
+    """Quote printable characters as Python, TOML and JSON do."""
     # Of Python's quotes formatters want those that need fewer backslashes.
     if suffix == ".py" and value.count('"') > value.count("'"):
         escaped = value.replace("\\", "\\\\").replace("'", "\\'")
@@ -415,7 +415,7 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
         files: Text by path, with slashes.
 
     Raises:
-        OSError: It cannot be done; what was written is gone again.
+        OSError: A file cannot be written; those that were written are gone again.
     """
     made: list[Path] = []
     try:
@@ -473,7 +473,7 @@ def _is_here(folder: Path) -> bool:
 
 
 def _shown(path: Path | str) -> str:
-    """A path as a shell takes it."""
+    """Quote a path for a shell."""
     text = str(path)
     if _WINDOWS:
         return f'"{text}"' if " " in text else text
@@ -485,7 +485,7 @@ def _in_environment(command: str) -> str:
 
 
 def _python() -> str:
-    """The command of a Python that is new enough: the usual one if it is, else this one."""
+    """Return the command of a Python that is new enough: the usual one, or else this one."""
     usual = "py" if _WINDOWS else "python3"
     if shutil.which(usual) is not None:
         question = "import sys; sys.exit(sys.version_info < (3, 10))"

@@ -118,7 +118,7 @@ Roots = Annotated[
 
 
 _MISSING: Final = {"roots": "--roots PATH", "sampling": "--sampling-command COMMAND"}
-"""What it takes for a capability to be declared."""
+"""Capability → the option that has it declared."""
 
 
 class Refused(InternalError):
@@ -127,13 +127,13 @@ class Refused(InternalError):
 
 @dataclass(frozen=True)
 class Reach:
-    """Which server, and how to reach it.
+    """A server, and the way to reach it.
 
     Args:
         target, revision, headers, env, timeout: As on the command line.
 
     Raises:
-        typer.Exit: Some of it makes no sense; that has been said.
+        typer.Exit: An option makes no sense; a message has said so.
     """
 
     target: str
@@ -163,10 +163,13 @@ class Reach:
 
     @asynccontextmanager
     async def connected(self, **options: Any) -> AsyncGenerator[Client, None]:
-        """A connected client; whatever goes wrong with the server is said in one line.
+        """Connect a client; whatever goes wrong with the server is said in one line.
 
         Args:
             options: Of `Client`, in addition.
+
+        Yields:
+            The client.
 
         Raises:
             typer.Exit: With 1 if the server answers a request with an error, with 2 if it is
@@ -194,7 +197,7 @@ class Reach:
 
 
 def _hint(error: ProtocolError) -> str:
-    """How to give the server what it misses; empty if it misses nothing."""
+    """Return a hint on the options that declare what the server misses; empty if nothing."""
     data = error.data if isinstance(error, MissingClientCapability) else None
     wanted = data.get("requiredCapabilities") if is_object(data) else None
     options = [_MISSING[each] for each in wanted if each in _MISSING] if is_object(wanted) else []
@@ -212,10 +215,10 @@ def _environment(lines: Sequence[str]) -> dict[str, str]:
 
 
 def roots_from(paths: Sequence[str] | None) -> list[str] | None:
-    """The roots that ``--roots`` names; None if there are none.
+    """Return the roots that ``--roots`` names; None if there are none.
 
     Raises:
-        typer.Exit: One does not exist; that has been said.
+        typer.Exit: A path does not exist; a message has said so.
     """
     if not paths:
         return None

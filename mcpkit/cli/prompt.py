@@ -85,7 +85,7 @@ async def _find(client: Client, name: str) -> ListedPrompt:
 
 
 def _texts(words: Sequence[str], prompt: ListedPrompt) -> dict[str, str]:
-    """The arguments of a prompt, if they are the ones it has."""
+    """Return the arguments of a prompt, after a check that they are its own and complete."""
     known = [clean(each.name) for each in prompt.arguments]
     texts: dict[str, str] = {}
     for word in words:

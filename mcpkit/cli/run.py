@@ -211,7 +211,7 @@ def _supervise(
     supervisor = Supervisor(
         work,
         [Order(target, options, is_loopback(host), debug, reload), bound],
-        patience=settings.grace + 2 * MARGIN,
+        end_limit=settings.grace + 2 * MARGIN,
         announce=announce,
     )
     if reload:
@@ -220,7 +220,7 @@ def _supervise(
 
 
 def _folder_of(target: str) -> Path:
-    """Where the files are that an app may be made of."""
+    """Return the folder with the files that an app may be made of."""
     file = Path(split(target)[0])
     if not file.is_file():
         return Path.cwd()

@@ -1,4 +1,4 @@
-"""JSON Schemas for people: what a value is, in a few words."""
+"""JSON Schemas for people: the values that they allow, in a few words."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ __all__ = ["a_kind", "compact", "in_words", "kinds_of", "properties_of", "resolv
 Schema = Mapping[str, Any]
 
 _DEEP: Final = 8
-"""How far references are followed, and how deep objects are described."""
+"""Steps for which references are followed, and levels to which schemas are described."""
 
 _SHOWN: Final = 3
-"""How many objects inside each other are described."""
+"""Levels of objects whose members are described."""
 
 _CHOICES: Final = 12
-"""How many values of a choice are named."""
+"""Values of a choice that are named."""
 
 _UNIONS: Final = ("anyOf", "oneOf", "allOf")
 
 
 def compact(value: Any) -> str:
-    """JSON on one line."""
+    """Return JSON on one line."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def resolved(schema: object, root: Schema) -> Schema:
-    """A schema with its reference into the same document followed.
+    """Return a schema with its reference into the same document followed.
 
     Args:
-        schema: Any; what is none is taken for one that allows everything.
+        schema: Any value; one that is no schema is taken for one that allows everything.
         root: The whole document.
     """
     for _ in range(_DEEP):
@@ -50,13 +50,13 @@ def resolved(schema: object, root: Schema) -> Schema:
 
 
 def properties_of(schema: Schema, root: Schema) -> Mapping[str, Any]:
-    """The members that an object is described to have."""
+    """Return the members that a schema describes, with their schemas."""
     found = resolved(schema, root).get("properties")
     return found if is_object(found) else {}
 
 
 def kinds_of(schema: object, root: Schema, depth: int = 0) -> set[str]:
-    """The JSON types that a schema allows, such as ``integer``; empty if it does not say."""
+    """Return the JSON types that a schema allows, as ``integer``; empty if it does not say."""
     shape = resolved(schema, root)
     kind = shape.get("type")
     if isinstance(kind, str):
@@ -90,7 +90,7 @@ def _kind_of_value(value: object) -> str:
 
 
 def a_kind(kinds: set[str]) -> str:
-    """Types as part of a sentence: ``an integer or null``."""
+    """Return types as part of a sentence: ``an integer or null``."""
     named = [("null" if each == "null" else _with_article(each)) for each in sorted(kinds)]
     return " or ".join(named) or "a value"
 
@@ -100,12 +100,12 @@ def _with_article(word: str) -> str:
 
 
 def in_words(schema: object, root: Schema, depth: int = 0) -> str:
-    """What a value is, such as ``integer, 1 to 7`` or ``list of strings``.
+    """Describe the values of a schema, as ``integer, 1 to 7`` or ``list of strings``.
 
     Args:
         schema: Of the value.
         root: The document that it is part of, for its references.
-        depth: How many objects it is inside of.
+        depth: Levels of schemas above it.
     """
     if schema is False:
         return "nothing"

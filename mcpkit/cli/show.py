@@ -1,7 +1,7 @@
-"""What a server sends, on a terminal or into a pipe.
+"""The data that a server sends, on a terminal or in a pipe.
 
-All of it is data: what would steer a terminal is taken out before it gets there. A pipe gets it as
-it was sent.
+Nothing of it steers a terminal: such characters are removed before they get there. A pipe gets the
+data as it was sent.
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ _STEERING: Final = re.compile(
 )
 
 _ENDINGS: Final = {"audio/wav": ".wav", "image/webp": ".webp", "audio/mpeg": ".mp3"}
-"""What the tables of some systems lack."""
+"""Endings that the tables of some systems lack."""
 
 
 # --- text -----------------------------------------------------------------------------------------
 
 
 def clean(text: str) -> str:
-    """Text without what would steer a terminal; lines and tabs stay."""
+    """Remove from a text what would steer a terminal; lines and tabs stay."""
     return _STEERING.sub("", str(text))  # a careless server may send something else
 
 
 def one_line(text: str) -> str:
-    """Text from a server as part of a message of one line."""
+    """Return a text from a server as part of a message of one line."""
     return " ".join(clean(text).split())
 
 
 def on_terminal() -> bool:
-    """Whether somebody reads stdout, rather than a program or a file."""
+    """Return True if stdout is a terminal, rather than a program or a file."""
     return sys.stdout.isatty()
 
 
@@ -114,14 +114,14 @@ def note(message: str) -> None:
 
 
 def size(count: int) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes for people."""
     if count < 1000:
         return f"{count} bytes" if count != 1 else "1 byte"
     return f"{count / 1000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
 
 
 def text_of(block: ContentBlock) -> str | None:
-    """What a block has to read; None if it has bytes instead."""
+    """Return the text of a block; None if it has bytes instead."""
     if isinstance(block, TextContent):
         return block.text
     if isinstance(block, ResourceLink):
@@ -139,8 +139,8 @@ class Binary:
     """Bytes that a server has sent.
 
     Args:
-        data: They themselves.
-        mime_type: As the server says, or what they look like.
+        data: The bytes.
+        mime_type: As the server says; guessed from the first bytes if None.
         name: A file's name without its ending, or with it.
     """
 
@@ -157,12 +157,12 @@ class Binary:
 def as_binary(
     found: ContentBlock | ResourceContents, name: str, *, text_too: bool = False
 ) -> Binary | None:
-    """The bytes of a block or of contents; None if it is something to read.
+    """Return the bytes of a block or of contents; None if it is text.
 
     Args:
         found: As the server has sent it.
-        name: Of a file, where it has no URI to take one from.
-        text_too: Take the text of a resource for bytes as well.
+        name: Of the file, if no URI has one.
+        text_too: True to return the text of a resource as bytes.
     """
     if isinstance(found, (ImageContent, AudioContent)):
         return Binary(found.data, found.mime_type, name)
@@ -180,7 +180,7 @@ def as_binary(
 
 
 def name_from(uri: str) -> str:
-    """The name of a file that a URI ends with; empty if it ends with none."""
+    """Return the name of a file that a URI ends with; empty if it ends with none."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -189,7 +189,7 @@ def name_from(uri: str) -> str:
 
 
 def _safe(name: str, otherwise: str = "content") -> str:
-    """A name from outside as one that stays inside a folder, on every system."""
+    """Return a name from outside as one that stays inside a folder, on every system."""
     return re.sub(r"[^\w.-]+", "_", name).strip("._- ")[:100] or otherwise
 
 
@@ -197,7 +197,7 @@ class Saver:
     """Saves what a server sends.
 
     Args:
-        folder: Where to; a new one among the temporary files, if None.
+        folder: For the files; a new one among the temporary files, if None.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -208,7 +208,7 @@ class Saver:
         """Save bytes under a name, or one like it if there is such a file.
 
         Raises:
-            typer.Exit: It cannot be saved; that has been said.
+            typer.Exit: The file cannot be written; a message has said so.
         """
         try:
             if self._folder is None:
@@ -243,7 +243,7 @@ def _show_picture(found: Binary) -> None:
 
 
 def _drawn(data: bytes) -> bytes:
-    """A picture as commands for a terminal that is known to show pictures."""
+    """Return a picture as commands for the terminal; empty if it is not known to show pictures."""
     program = os.environ.get("TERM_PROGRAM", "").lower()
     coded = b64encode(data)
     if program in ("iterm.app", "wezterm"):

@@ -15,14 +15,14 @@ __all__ = ["Talk"]
 
 
 class Talk:
-    """All that stands between a request and its answer.
+    """A call under way: its client, its limit, and what is asked and told meanwhile.
 
     Args:
-        reach: Which server.
+        reach: The server.
         answers, command, roots, quiet: As on the command line.
 
     Raises:
-        typer.Exit: Some of it makes no sense; that has been said.
+        typer.Exit: An option makes no sense; a message has said so.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Talk:
 
     @asynccontextmanager
     async def connected(self) -> AsyncGenerator[Client, None]:
-        """A client that answers what the server asks; see `Reach.connected`."""
+        """Connect a client that answers the server's questions; see `Reach.connected`."""
         with self.telling.server_stderr() as stderr:
             async with self._reach.connected(
                 **self._asking.options,
@@ -56,10 +56,10 @@ class Talk:
         """Wait for an answer in here; the request itself must have no limit of its own.
 
         Args:
-            what: Is at work.
+            what: The name of what is at work, for the message.
 
         Raises:
-            typer.Exit: It takes longer than it may; it has been cancelled, and that said.
+            typer.Exit: It takes longer than it may; it was cancelled, and a message has said so.
         """
         try:
             with self.telling, self._patience.limited():

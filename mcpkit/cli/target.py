@@ -1,4 +1,4 @@
-"""From what is written on the command line to the app object."""
+"""The way from a target on the command line to the app object."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LIBRARY: Final = str(Path(os.__file__).parent)
 _PLACE: Final = re.compile(r"\S+:\d+: ")
 
 NAMES: Final = ("app", "server", "mcp")
-"""Where an app is looked for first."""
+"""The names under which an app is looked for first."""
 
 
 class TargetError(Exception):
@@ -32,7 +32,7 @@ class TargetError(Exception):
 
 
 def load_app(target: str) -> MCPKit[Any]:
-    """The app that a target names.
+    """Import and return the app that a target names.
 
     Args:
         target: ``server.py``, ``server.py:app``, ``package.module`` or ``package.module:app``.
@@ -62,7 +62,7 @@ def load_app(target: str) -> MCPKit[Any]:
 
 
 def split(target: str) -> tuple[str, str | None]:
-    """The file or module that a target names, and the app in it; None if it names no app."""
+    """Return the file or module that a target names, and the app in it; None if it names none."""
     place, separator, name = target.rpartition(":")
     # A colon may also belong to a Windows drive.
     if not separator or not name.isidentifier() or Path(target).exists():
@@ -132,9 +132,9 @@ def _cannot_import(place: str, error: BaseException) -> str:
 
 
 def _where(error: BaseException) -> str:
-    """The last line of the author's own that led to an error, in brackets; empty if there is none.
+    """Return the last line of the author's own before an error, in brackets; empty if none.
 
-    What is installed is not the author's, as long as anything else is in the way to the error.
+    Installed code is not the author's, as long as other code is on the way to the error.
     """
     frames = traceback.extract_tb(error.__traceback__)
     found = [each for each in frames if not each.filename.startswith(_NOT_THE_AUTHORS)]
@@ -147,7 +147,7 @@ def _is_installed(file: str) -> bool:
 
 
 def _import_file(path: Path) -> ModuleType:
-    """A module from a file; one inside a package is imported as part of that."""
+    """Import a module from a file; one inside a package is imported as part of that."""
     parts = [path.stem]
     folder = path.parent
     while (folder / "__init__.py").is_file():

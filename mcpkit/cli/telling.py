@@ -1,4 +1,4 @@
-"""What is told beside the answer while a server works: its progress and its log messages."""
+"""Progress and log messages of a server, shown beside the answer while it works."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Telling:
     Without a terminal there is no bar, but a line for each new message of the progress.
 
     Args:
-        quiet: Show nothing.
+        quiet: True to show nothing.
     """
 
     def __init__(self, quiet: bool = False) -> None:
@@ -53,7 +53,7 @@ class Telling:
         self._said: str | None = None
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
-        """A log message has come; arguments as for ``on_log`` of `mcpkit.Client`."""
+        """Show a log message; arguments as for ``on_log`` of `mcpkit.Client`."""
         if self._quiet:
             return
         said = data if isinstance(data, str) else compact(data)
@@ -64,7 +64,7 @@ class Telling:
         self._console.print(line, soft_wrap=True)
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """The server has come further; arguments as for ``on_progress``."""
+        """Show progress; arguments as for ``on_progress`` of `mcpkit.Client.call_tool`."""
         if self._quiet:
             return
         said = one_line(message or "")
@@ -105,7 +105,7 @@ class Telling:
 
     @contextmanager
     def server_stderr(self) -> Generator[int | None, None, None]:
-        """Where a server's stderr goes meanwhile, so that it and a bar do not mix.
+        """Relay a server's stderr, so that it and a bar do not mix.
 
         Yields:
             A file descriptor for the server's process; None for this process's own.
@@ -129,7 +129,7 @@ class Telling:
 
     @contextmanager
     def paused(self) -> Generator[None, None, None]:
-        """Leave the terminal to somebody else."""
+        """Take the bar away in here, to leave the terminal to somebody else."""
         bar = self._bar
         if bar is not None:
             bar.stop()
@@ -160,7 +160,7 @@ class Patience:
     """A limit on how long a server may take, which stands still while a user is asked.
 
     Args:
-        seconds: The limit; None has none.
+        seconds: The limit; None: there is none.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -169,10 +169,10 @@ class Patience:
 
     @contextlib.contextmanager
     def limited(self) -> Generator[None, None, None]:
-        """Wait for the server in here.
+        """Bound the time of the code in here.
 
         Raises:
-            TimeoutError: It takes too long; what waits for it has been cancelled.
+            TimeoutError: The server takes too long; the code in here was cancelled.
         """
         if self._seconds is None:
             yield
@@ -184,7 +184,7 @@ class Patience:
 
     @contextlib.contextmanager
     def standing_still(self) -> Generator[None, None, None]:
-        """It is the user's turn in here."""
+        """Stop the clock in here, because it is the user's turn."""
         scope = self._scope
         if scope is None:
             yield

@@ -1,4 +1,4 @@
-"""How every command speaks: answers on stdout, everything else on stderr; colours on terminals.
+"""The output of every command: answers on stdout, all else on stderr; colours on terminals.
 
 Exit codes, the same for all commands: 0 it worked; 1 it was done, and the answer is bad news (a
 tool that failed, a check that found something); 2 it could not be done (a wrong argument, no such
@@ -24,7 +24,7 @@ FAILED: Final = 2
 
 @cache
 def on_stdout() -> Console:
-    """For answers. Knows NO_COLOR, and whether stdout is a terminal."""
+    """Return the console for answers; it knows NO_COLOR, and whether stdout is a terminal."""
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
@@ -32,18 +32,18 @@ def on_stdout() -> Console:
 
 @cache
 def on_stderr() -> Console:
-    """For what is said beside the answer: progress, logs, questions."""
+    """Return the console for everything beside the answer: progress, logs, questions."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
 
 
 def is_interactive() -> bool:
-    """Whether somebody sits at the terminal who can be asked."""
+    """Return True if stdin and stderr are a terminal, so that a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def fail(message: str) -> NoReturn:
-    """Say what is wrong in one line, and leave with exit code 2."""
+    """Print a message of one line on stderr, and leave with exit code 2."""
     typer.echo(f"mcpkit: {message}", err=True)
     raise typer.Exit(FAILED)

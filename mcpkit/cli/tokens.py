@@ -1,4 +1,4 @@
-"""What text costs a model, estimated without a tokenizer's vocabulary.
+"""Tokens of a text, estimated without a tokenizer's vocabulary.
 
 Byte-pair tokenizers of today cut text into pieces first, and most pieces of English, code and
 JSON are single tokens. So the pieces are counted.
@@ -11,7 +11,7 @@ Measured with the 135 tool definitions of eleven published servers, 31 000 token
 
 Prose and Python in English are within 4 and 5 % on average. Other scripts and languages are 10 to
 45 % above the first and 3 to 57 % below the second, which differ as much among themselves.
-What each host wraps around its tools is not counted.
+The text that a host wraps around its tools is not counted.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ _PIECE: Final = re.compile(
 
 
 def estimate(text: str) -> int:
-    """About how many tokens a text is.
+    """Return the estimated number of tokens of a text.
 
     Args:
-        text: Any; English, code and JSON are estimated best.
+        text: Any text; English, code and JSON are estimated best.
     """
     return len(_PIECE.findall(text))
 
 
 def tool_tokens(tool: Mapping[str, Any]) -> int:
-    """About how many tokens a tool costs in every conversation in which it is offered.
+    """Return the estimated number of tokens of a tool in every conversation that offers it.
 
-    Counted are name, description and input schema, as compact JSON: what hosts hand to a model.
+    Name, description and input schema are counted, as compact JSON: hosts hand these to a model.
 
     Args:
         tool: An entry of ``tools/list``, as on the wire.

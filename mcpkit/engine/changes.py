@@ -1,4 +1,4 @@
-"""What has changed, and who wants to know: from those who change something to the sessions.
+"""The bus on which changes of lists and resources are announced to sessions.
 
 Changes are announced from any thread, while sessions come and go on an event loop.
 """
@@ -6,16 +6,29 @@ Changes are announced from any thread, while sessions come and go on an event lo
 from __future__ import annotations
 
 import threading
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 from mcpkit.context import ListKind
 
-__all__ = ["Changes", "Listener"]
+__all__ = ["Change", "Changes", "Listener"]
+
+
+class Change(NamedTuple):
+    """A list or a resource that has changed.
+
+    Args:
+        kind: Of the list; None if it is a resource.
+        uri: Of the resource; None if it is a list.
+    """
+
+    kind: ListKind | None = None
+    uri: str | None = None
 
 
 class Listener(Protocol):
-    """Whoever passes changes on to clients."""
+    """A listener, which passes changes on to clients."""
 
     def list_changed(self, kind: ListKind) -> None:
         """A list has changed. From any thread."""
@@ -27,10 +40,15 @@ class Listener(Protocol):
 
 
 class Changes:
-    """Tells every listener of every change. A listener is told for as long as it lives."""
+    """The bus of changes in one process.
+
+    Listeners pass changes on to clients of this process, and are told for as long as they live.
+    Subscribers pass on to other processes what is published here.
+    """
 
     def __init__(self) -> None:
         self._listeners: WeakSet[Listener] = WeakSet()
+        self._subscribers: dict[object, Callable[[Change], object]] = {}
         # A set must not be iterated over in one thread while it grows in another. What is collected
         # meanwhile may announce a change in the same thread.
         self._lock = threading.RLock()
@@ -45,16 +63,40 @@ class Changes:
         with self._lock:
             self._listeners.discard(listener)
 
+    def subscribe(self, heard: Callable[[Change], object]) -> Callable[[], None]:
+        """Call a function with every change that is published; the result ends that."""
+        subscription = object()
+        with self._lock:
+            self._subscribers[subscription] = heard
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self._subscribers.pop(subscription, None)
+
+        return unsubscribe
+
+    def publish(self, change: Change) -> None:
+        """Tell everyone of a change that was made in this process. From any thread."""
+        self.tell(change)
+        with self._lock:
+            subscribers = list(self._subscribers.values())
+        for heard in subscribers:
+            heard(change)
+
+    def tell(self, change: Change) -> None:
+        """Tell the listeners of a change that was made anywhere. From any thread."""
+        with self._lock:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            if change.kind is not None:
+                listener.list_changed(change.kind)
+            if change.uri is not None:
+                listener.resource_changed(change.uri)
+
     def list_changed(self, kind: ListKind) -> None:
-        """Tell everyone that a list has changed. From any thread."""
-        for listener in self._everyone():
-            listener.list_changed(kind)
+        """Publish that a list has changed. From any thread."""
+        self.publish(Change(kind=kind))
 
     def resource_changed(self, uri: str) -> None:
-        """Tell everyone that a resource has changed. From any thread."""
-        for listener in self._everyone():
-            listener.resource_changed(uri)
-
-    def _everyone(self) -> list[Listener]:
-        with self._lock:
-            return list(self._listeners)
+        """Publish that a resource has changed. From any thread."""
+        self.publish(Change(uri=uri))

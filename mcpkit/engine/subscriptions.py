@@ -90,6 +90,16 @@ class Subscriptions:
         """True if the client asked to be told of something in particular."""
         return bool(self._watched or self._listens)
 
+    @property
+    def watched(self) -> frozenset[str]:
+        """The URIs of the resources that the client has subscribed to."""
+        return frozenset(self._watched)
+
+    def watch(self, uris: frozenset[str]) -> None:
+        """Take up subscriptions that the client has made before."""
+        self._watched |= uris
+        self.attach()
+
     def attach(self) -> None:
         """Take an interest in changes."""
         self._server.changes.attach(self)

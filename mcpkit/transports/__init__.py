@@ -19,27 +19,33 @@ TRANSPORTS: Final[dict[str, str]] = {
 
 
 class Served(Protocol):
-    """What a transport serves: an app."""
+    """An app, as far as a transport needs it."""
 
     @property
     def name(self) -> str:
-        """Of the server."""
+        """The name of the server."""
         ...
 
     def running(self) -> AbstractAsyncContextManager[Server]:
-        """Enter the app's lifespan, for as long as something serves it."""
+        """Enter the app's lifespan, for as long as something serves the app."""
         ...
 
     def asgi(self, *, loopback: bool | None = None, **options: Any) -> Any:
-        """The app as an ASGI application."""
+        """Return the app as an ASGI application.
+
+        Args:
+            loopback: True if it is reached through loopback addresses only; None if that is not
+                known.
+            options: Of `mcpkit.HttpOptions`.
+        """
         ...
 
 
 def load(name: str) -> Any:
-    """The module of a transport, imported only now.
+    """Import and return the module of a transport.
 
     Raises:
-        ValueError: There is none of this name.
+        ValueError: There is no transport of this name.
     """
     module = TRANSPORTS.get(name)
     if module is None:

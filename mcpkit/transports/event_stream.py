@@ -26,7 +26,7 @@ class Event(NamedTuple):
 
     Args:
         type: ``"message"`` if the stream does not say.
-        data: Its lines, joined by newlines.
+        data: The lines of the event's data, joined by newlines.
     """
 
     type: str
@@ -56,7 +56,7 @@ class EventStream:
         self.connect()
 
     def connect(self) -> None:
-        """Begin a connection: what the last one left incomplete is forgotten."""
+        """Begin a connection, and forget the event that the last one left incomplete."""
         self._rest: list[bytes] = []
         self._size = 0
         self._begun = False
@@ -69,7 +69,7 @@ class EventStream:
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that a piece of the stream completes.
+        """Yield the events that a piece of the stream completes.
 
         Raises:
             EventTooLarge: An event is larger than the limit.

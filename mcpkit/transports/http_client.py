@@ -41,7 +41,7 @@ _CONNECTING: Final = 10.0
 """Seconds until a server must have accepted a connection."""
 
 _RESUMPTIONS: Final = 5
-"""How often a stream that brings nothing new is taken up again."""
+"""Times that a stream which brings nothing new is resumed."""
 
 _DETOURS: Final = 5
 """Redirects of one request."""
@@ -54,7 +54,7 @@ _FOREIGN_PATIENCE: Final = 2.0
 """Bytes of what is no answer that are read at most, and seconds that this may take."""
 
 _ENDING: Final = 1.0
-"""Seconds for each thing that is waited for only out of courtesy."""
+"""Seconds for each step of leaving in order, such as the end of a stream or of the session."""
 
 _OPENING: Final = 0.5
 """Seconds to wait until the server's own stream is open, so that nothing it tells is missed."""
@@ -68,7 +68,7 @@ _NEVER_AGAIN: Final = (
 """Methods of what belongs to one session, and means nothing to the next."""
 
 Answered = Callable[[], bool]
-"""Whether the answer to a request has arrived."""
+"""Returns True once the answer to a request has arrived."""
 
 
 class _SessionLost(ConnectionClosed):
@@ -80,7 +80,7 @@ class HttpLink:
 
     Args:
         url: The endpoint.
-        tasks: Where streams are read that belong to no request.
+        tasks: Run the reading of streams that belong to no request.
         on_text: Called with each message of the server.
         on_close: Called when nothing more can come (HTTP+SSE).
         renew: Makes a new handshake, when the server has forgotten the session.
@@ -89,10 +89,10 @@ class HttpLink:
 
     Attributes:
         status: The HTTP status of the latest answer to a message; None if there was none.
-        version: What a handshake has agreed on.
+        version: The revision that a handshake has agreed on; None before one.
 
     Raises:
-        ValueError: The URL is none.
+        ValueError: The URL is malformed, or names no host.
     """
 
     def __init__(
@@ -135,10 +135,10 @@ class HttpLink:
     # --- exchanges --------------------------------------------------------------------------------
 
     async def send_text(self, text: bytes) -> None:
-        """Send a message that somebody else has written; what it brings is passed on later.
+        """Send a message that somebody else has written; the answers are passed on later.
 
         Raises:
-            ConnectionClosed: It was no request, and did not reach the server.
+            ConnectionClosed: The message is no request, and did not reach the server.
         """
         sent = read(text)
         if sent.id is None:
@@ -158,7 +158,8 @@ class HttpLink:
 
         Args:
             sent: The message.
-            answered: Whether the answer has been passed on; None if it does not matter.
+            answered: Returns True once the answer has been passed on; None if that does not
+                matter.
 
         Raises:
             ConnectionClosed: The server cannot be reached, refuses in words that are not MCP's, or
@@ -387,14 +388,17 @@ class HttpLink:
     # --- HTTP+SSE (2024-11-05) --------------------------------------------------------------------
 
     def is_old(self) -> bool:
-        """Whether the latest refusal and the path both look like HTTP+SSE."""
+        """Return True if the latest refusal and the path both look like HTTP+SSE."""
         return self.status in (404, 405) and self._url.path.endswith("/sse")
 
-    async def look_for_endpoint(self, patience: float) -> bool:
-        """Whether a GET brings the stream of HTTP+SSE, which is then used from now on (ERA-12).
+    async def look_for_endpoint(self, limit: float) -> bool:
+        """Try a GET, as clients of HTTP+SSE do (ERA-12).
 
         Args:
-            patience: Seconds to wait for its first event.
+            limit: Seconds to wait for the first event of the stream.
+
+        Returns:
+            True if it brings the stream of HTTP+SSE, which is used from now on.
 
         Raises:
             ConnectionClosed: The endpoint is of another origin.
@@ -411,7 +415,7 @@ class HttpLink:
             found.set()
 
         stop = self._start(self._read_old(take, found))
-        with anyio.move_on_after(patience):
+        with anyio.move_on_after(limit):
             await found.wait()
         if self._endpoint is None:
             stop()
@@ -449,7 +453,7 @@ class HttpLink:
     # --- beside the exchanges ---------------------------------------------------------------------
 
     def _start(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
-        """Do something that nobody waits for; the result cancels it."""
+        """Start a task that nobody waits for; return the function that cancels it."""
 
         async def run() -> None:
             try:
@@ -465,8 +469,12 @@ class HttpLink:
     def learn(self, tool: str, schema: Mapping[str, Any]) -> bool:
         """Remember which arguments of a listed tool are repeated in headers.
 
+        Args:
+            tool: Its name.
+            schema: Its input schema, as on the wire.
+
         Returns:
-            Whether the tool may be used (HDR-3).
+            False if the tool must not be used, because its schema is wrong (HDR-3).
         """
         try:
             self._declared[tool] = declared_in(schema)
@@ -477,7 +485,7 @@ class HttpLink:
         return True
 
     def known(self, tool: str) -> tuple[HeaderParameter, ...] | None:
-        """What was learnt about a tool."""
+        """Return the parameters of a tool that are repeated in headers; None if not learnt."""
         return self._declared.get(tool)
 
     # --- one HTTP request -------------------------------------------------------------------------
@@ -493,10 +501,10 @@ class HttpLink:
         headers: Mapping[str, str | bytes],
         content: bytes | None = None,
     ) -> httpx2.Response:
-        """The response to a request, its body still to be read.
+        """Return the response to a request, its body still to be read.
 
         Raises:
-            ConnectionClosed: There is none.
+            ConnectionClosed: There is no response.
         """
         if self._client.is_closed:
             raise ConnectionClosed("The client has left the server")
@@ -524,7 +532,7 @@ class HttpLink:
         raise ConnectionClosed(f"{_without_secrets(url)} redirects again and again")
 
     def _detour(self, url: httpx2.URL, response: httpx2.Response) -> httpx2.URL | None:
-        """Where a redirect leads, if the same request may be sent there: to the same origin."""
+        """Return the target of a redirect, if the request may go there: to the same origin."""
         if response.status_code not in (307, 308):
             return None
         target = url.join(response.headers.get("Location", ""))
@@ -543,7 +551,7 @@ class HttpLink:
         return ConnectionClosed(f"{self._shown} answered {status}" + (f": {said}" if said else ""))
 
     async def _read_foreign(self, response: httpx2.Response) -> bytes:
-        """The body of what is no answer; empty if it is long in coming, or too long."""
+        """Return the body of what is no answer; empty if it is long in coming, or too long."""
         if _type_of(response) == _EVENTS:
             return b""
         try:
@@ -582,7 +590,7 @@ def _client_of_our_own() -> httpx2.AsyncClient:
 
 
 def _nothing() -> None:
-    """Nothing listens."""
+    """Stop nothing, because nothing listens."""
 
 
 def _type_of(response: httpx2.Response) -> str:
@@ -608,7 +616,7 @@ def _reason(error: Exception) -> str:
 
 
 def _error_in(body: bytes) -> ProtocolError | None:
-    """The JSON-RPC error that a body is, whatever id it has."""
+    """Return the JSON-RPC error that a body is, whatever id it has; None if it is none."""
     try:
         message = messages.parse(body)
     except ParseError:
@@ -652,7 +660,7 @@ async def _close(
 async def _interrupt(chunks: AsyncGenerator[bytes, None]) -> None:
     """Let a body end where it waits for more.
 
-    It is read through generators inside each other, of which closing the outermost leaves some to
+    A body is read through generators inside each other; closing the outermost leaves some to
     the garbage collector, which trio complains about; being cancelled ends them all.
     """
     with anyio.CancelScope(shield=True) as scope:

@@ -1,4 +1,4 @@
-"""How a process ends that has threads nobody can stop."""
+"""The end of a process that has threads which nobody can stop."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _GOODBYE: Final = 0.5
 def leave_at_once(code: int) -> NoReturn:
     """End the process without waiting for threads, as the interpreter would.
 
-    What was registered with `atexit` is called, and has half a second; then stdout and stderr are
-    flushed, as far as they can be.
+    Functions registered with `atexit` are called, and have half a second; then stdout and stderr
+    are flushed, as far as they can be.
 
     Args:
         code: The exit code.

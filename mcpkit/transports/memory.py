@@ -1,4 +1,4 @@
-"""Messages from hand to hand, in one process: for tests, and for servers inside other programs."""
+"""Messages within one process: for tests, and for servers inside other programs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class MemoryLink(Channel):
     """A client's way to a server in the same event loop, and the session's channel back.
 
     Args:
-        server: What is served.
-        tasks: Where its handlers run.
+        server: To be served.
+        tasks: Run its handlers.
         on_text: Called with each message of the server.
-        on_exception: Told of the real exception behind a failed request.
+        on_exception: Called with the real exception behind a failed request.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class MemoryLink(Channel):
             self._on_text(text)
 
     async def drain(self, about: Request | None = None) -> None:
-        """Wait for nothing: messages do not pile up between two hands."""
+        """Return at once, because every message has been taken by `send`."""
 
     async def send_text(self, text: bytes) -> None:
         """Take a message of the client."""
         self.session.receive(text)
 
     async def aclose(self) -> None:
-        """Leave: what runs is cancelled."""
+        """Close the session, and cancel the requests that run."""
         self._open = False
         await self.session.aclose()

@@ -9,10 +9,11 @@ import anyio
 from anyio.abc import Process
 
 from mcpkit.errors import ConnectionClosed
+from mcpkit.transports.stdio.lines import LineSplitter
 
 __all__ = ["ProcessLink"]
 
-_PATIENCE = 2.0
+_END_STEP_S = 2.0
 """Seconds between the steps that end a server: closed input, SIGTERM, SIGKILL (STDIO-4)."""
 
 
@@ -22,10 +23,10 @@ class ProcessLink:
     Args:
         command: The program and its arguments.
         on_text: Called with each line the server writes.
-        on_close: Called once it writes no more.
+        on_close: Called once the server writes no more.
         env: Variables in addition to those of this process.
-        cwd: Where it runs.
-        stderr: A file descriptor for what it writes to stderr; this process's own if None.
+        cwd: The folder it runs in; this process's own if None.
+        stderr: A file descriptor for the server's stderr; this process's own if None.
     """
 
     def __init__(
@@ -70,27 +71,18 @@ class ProcessLink:
         return self._process
 
     async def read(self) -> None:
-        """Pass on what the server writes, until it writes no more. Runs as a task."""
+        """Pass on the lines that the server writes, until it writes no more. Runs as a task."""
         stdout = self.process.stdout
         assert stdout is not None
-        rest: list[bytes] = []
+        splitter = LineSplitter()
         try:
             while True:
-                first, *lines = (await stdout.receive()).split(b"\n")
-                rest.append(first)
-                if lines:
-                    self._line(b"".join(rest))
-                    rest = [lines.pop()]
-                    for line in lines:
-                        self._line(line)
+                for line in splitter.feed(await stdout.receive()):
+                    self._on_text(line)
         except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
             pass
         finally:
             self._on_close()
-
-    def _line(self, line: bytes) -> None:
-        if line.strip():
-            self._on_text(line)
 
     async def send_text(self, text: bytes) -> None:
         """Send one message.
@@ -113,7 +105,7 @@ class ProcessLink:
         if process.stdin is not None:
             await process.stdin.aclose()
         for end in (process.terminate, process.kill):
-            with anyio.move_on_after(_PATIENCE):
+            with anyio.move_on_after(_END_STEP_S):
                 await process.wait()
                 break
             end()

@@ -42,7 +42,7 @@ UNITS: Final = {
 def in_words(value: Any) -> set[str]:
     """The ways in which a default may be written."""
     if value is None:
-        return {"none", "this process", '`scope["user"]`'}
+        return {"none", '`scope["user"]`'}
     if value is False:
         return {"off"}
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What a tool says of its effects and its results."""
+"""The annotations of tools about their effects, and the schemas of their results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _READS: Final = vocabulary("count describe fetch find get list lookup read searc
 
 
 def _destroys(tool: Entry) -> bool:
-    """Whether the verb of its name destroys; it may stand behind the name of a service."""
+    """Return True if the verb in a tool's name destroys; a service's name may stand before it."""
     words = words_of(tool.name)
     first = words[0] if words else ""
     return first in _DESTROYS or (first not in _READS and bool(_DESTROYS & set(words[1:2])))
@@ -121,7 +121,7 @@ def unbounded(served: Served) -> Iterator[Found]:
 
 
 def _may_be_long(tool: Entry) -> bool:
-    """Whether its output schema, if it has one, has a list."""
+    """Return True if a tool's output schema, if it has one, has an unbounded list."""
     schema: Any = tool.raw.get("outputSchema")
     if not is_object(schema):
         return True

@@ -37,12 +37,12 @@ __all__ = [
 def _where(
     served: Served, message: str, holds: Callable[[Node], bool], plural: str | None = None
 ) -> Iterator[Found]:
-    """One finding for each tool with schemas for which something holds.
+    """Yield a fault for each tool with schemas for which something holds.
 
     Args:
-        served: Whose tools.
+        served: The server of the tools.
         message: With ``{}`` for the paths.
-        holds: Whether a schema is to be reported.
+        holds: Returns True for a schema to be reported.
         plural: The message for several, if it differs.
     """
     for tool in served.tools:

@@ -1,4 +1,4 @@
-"""What a server costs in every conversation, before anything is called."""
+"""The cost of a server in every conversation, before anything is called."""
 
 from __future__ import annotations
 

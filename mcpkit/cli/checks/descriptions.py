@@ -1,4 +1,4 @@
-"""What a model is told of tools, prompts and resources: missing, empty of meaning, too long."""
+"""Descriptions of tools, prompts and resources: missing, empty of meaning, too long."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def missing(served: Served) -> Iterator[Found]:
 
 
 def _speaks_for_itself(name: str, schema: Raw, tool: Entry) -> bool:
-    """Whether a parameter needs no description: its values or the tool's text explain it."""
+    """Return True if a parameter's values, or the text of its tool, explain it."""
     number = set(types_of(schema)) & {"number", "integer"}
     if number and len(name) == 1:  # as in mathematics
         return True
@@ -169,13 +169,13 @@ _STOCK: Final = re.compile(
 
 
 def _placeholder_in(text: str) -> str:
-    """The placeholder in a description, or that it is; empty if there is none."""
+    """Return the placeholder in a description, or that it is; empty if there is none."""
     found = _STOCK.fullmatch(text) or _MARK.search(text)
     return "" if found is None else found[0]
 
 
 def _texts(entry: Entry) -> Iterator[tuple[str, str]]:
-    """The descriptions of an entry and of its parts, with the parts' names."""
+    """Yield the descriptions of an entry and of its parts, with the parts' names."""
     yield "", entry.description
     for name, schema in entry.properties.items():
         yield name, text_of(schema, "description")
@@ -235,7 +235,7 @@ def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def _apart(one: Entry, other: Entry) -> bool:
-    """Whether the descriptions differ in just the words in which the names differ."""
+    """Return True if descriptions differ in just the words in which the names differ."""
     names = frozenset(words_of(one.name)), frozenset(words_of(other.name))
     own, others = names[0] - names[1], names[1] - names[0]
     said, says = _telling(one.description), _telling(other.description)
@@ -265,7 +265,7 @@ def same_description(served: Served) -> Iterator[Found]:
 
 
 def _one_edit(one: str, other: str) -> bool:
-    """Whether one letter more, less or other makes a name of the other."""
+    """Return True if one letter more, less or other makes one name of the other."""
     if abs(len(one) - len(other)) > 1 or one == other:
         return False
     start = 0

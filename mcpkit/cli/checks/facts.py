@@ -1,4 +1,4 @@
-"""What the wire does not show of an app that can be imported: where its functions are."""
+"""Facts of an app that the wire does not show: where its functions are."""
 
 from __future__ import annotations
 
@@ -24,10 +24,14 @@ _DATA: Final = (ast.Dict, ast.DictComp, ast.List, ast.ListComp, ast.Set, ast.Set
 
 
 def with_facts(served: Served, target: str) -> Served:
-    """The same, with what is known of the functions behind it.
+    """Return a server's lists with the facts of the functions behind them.
 
     The app is imported into this process, with its prints sent to stderr. If that fails, nothing
     is added: the server has answered, so it can be checked as it is.
+
+    Args:
+        served: As gathered from the server.
+        target: A Python file or module, as on the command line.
     """
     try:
         with contextlib.redirect_stdout(sys.stderr):
@@ -63,7 +67,7 @@ def _known(entry: Entry, registered: Any) -> Entry:
 
 
 def _function(fn: Callable[..., Any]) -> types.FunctionType | None:
-    """The function that an author has written; None for what has no code in Python."""
+    """Return the function that an author has written; None for what has no code in Python."""
     found: Any = fn
     while isinstance(found, functools.partial):
         found = found.func
@@ -96,7 +100,7 @@ def _untyped_data(fn: types.FunctionType) -> bool | None:
 
 
 def _returned(body: Iterable[ast.AST], *, inside: bool = False) -> Iterable[ast.expr | None]:
-    """What a function returns, without what functions inside it do."""
+    """Yield the values that a function returns, without those of functions inside it."""
     for node in body:
         if isinstance(node, ast.Return):
             yield node.value

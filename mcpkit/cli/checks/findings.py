@@ -1,4 +1,4 @@
-"""What rules say, and what is known of a rule."""
+"""Rules, and their findings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["SEVERITIES", "SPEC", "Find", "Finding", "Found", "Rule", "Severity",
 Severity: TypeAlias = Literal["error", "warning", "note"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
-"""From the worst to the mildest.
+"""All severities, from the worst to the mildest.
 
 error: a named host or model API refuses it, or the specification forbids it. warning: a model or
 a user will stumble over it, or an API refuses it that some hosts protect from it. note: worth
@@ -22,17 +22,17 @@ knowing, and often right as it is.
 """
 
 SPEC: Final = f"https://modelcontextprotocol.io/specification/{HANDSHAKE[-1].version}"
-"""Where the specification is, for sources."""
+"""The URL of the specification, for sources."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a rule says of one subject.
+    """A fault that a rule has found in one subject.
 
     Args:
-        subject: What it is about.
-        message: What is wrong, without the subject's name.
-        path: Where inside the subject, such as ``people[].age``; empty for the whole.
+        subject: The entry with the fault.
+        message: The fault, without the subject's name.
+        path: The place inside the subject, such as ``people[].age``; empty for the whole.
     """
 
     subject: Entry
@@ -49,12 +49,12 @@ class Rule:
 
     Args:
         id: A theme and a number; never given to another rule.
-        severity: How bad it is.
-        title: What it finds, in a few words.
-        reason: Why it matters, and to whom.
-        fix: What to do, in one line.
+        severity: Of every finding.
+        title: The fault, in a few words.
+        reason: The harm of the fault, and those who suffer it.
+        fix: The remedy, in one line.
         source: A URL where that can be read.
-        find: Finds it.
+        find: Yields the faults of a server.
     """
 
     id: str
@@ -69,7 +69,7 @@ class Rule:
 def rule(
     id: str, severity: Severity, title: str, *, reason: str, fix: str, source: str
 ) -> Callable[[Find], Rule]:
-    """Make a rule of a function that finds something."""
+    """Make a rule of a function that yields faults; arguments as for `Rule`."""
 
     def make(find: Find) -> Rule:
         return Rule(id, severity, title, reason, fix, source, find)
@@ -79,7 +79,7 @@ def rule(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule has found, as it is reported."""
+    """A fault that a rule has found, as it is reported."""
 
     rule: Rule
     subject: Entry
@@ -87,7 +87,7 @@ class Finding:
     path: str
 
     def to_json(self) -> Mapping[str, Any]:
-        """As it stands in ``--json``."""
+        """Return the finding as it stands in ``--json``."""
         at = self.subject.location
         return {
             "rule": self.rule.id,

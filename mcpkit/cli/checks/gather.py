@@ -1,4 +1,4 @@
-"""From a connected client to what the server has said."""
+"""The way from a connected client to all that its server lists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAGES: Final = 1000
 
 
 async def gather(client: Client) -> Served:
-    """Ask for everything a server declares, in the revision the client speaks.
+    """Ask a server for every list whose capability it declares, in the client's revision.
 
     Entries are taken as they are sent, malformed ones too.
 

@@ -17,7 +17,7 @@ __all__ = ["as_json", "print_findings", "print_rules", "rules_as_json"]
 
 _STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 _TOGETHER: Final = 4
-"""As many notes that say the same become one line."""
+"""Findings that say the same become one line if there are as many, or more."""
 
 
 class _Line(NamedTuple):
@@ -54,8 +54,10 @@ def print_findings(
 
 
 def _lines(findings: Sequence[Finding]) -> Iterator[_Line]:
-    """Findings as lines. What a rule says of many things of a kind becomes one, at the end:
-    notes always, warnings if they say the same and no line of a file would be lost."""
+    """Yield findings as lines; many of one rule and kind become one line, at the end.
+
+    Notes always do, warnings if they say the same and no line of a file would be lost.
+    """
     keys = [_key(each) for each in findings]
     alike = Counter(keys)
     together: dict[tuple[str, ...], list[Finding]] = {}
@@ -122,7 +124,7 @@ def _wrapped(console: Console, message: str, indent: str = "") -> list[str]:
 
 
 def _printable(text: str) -> str:
-    """Text of a server, with what a terminal would obey or hide written out."""
+    """Write out the characters of a server's text that a terminal would obey or hide."""
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
@@ -158,7 +160,7 @@ def _and(parts: Sequence[str]) -> str:
 def as_json(
     target: str, served: Served, findings: Sequence[Finding], silenced: int
 ) -> Mapping[str, Any]:
-    """Everything, for programs."""
+    """Return the whole report as a JSON object, for programs."""
     counts = Counter(each.rule.severity for each in findings)
     return {
         "target": target,
@@ -171,7 +173,7 @@ def as_json(
 
 
 def print_rules(console: Console, rules: Sequence[Rule]) -> None:
-    """Explain rules."""
+    """Write rules with their reasons, fixes and sources."""
     for number, rule in enumerate(rules):
         if number:
             console.print()
@@ -184,7 +186,7 @@ def print_rules(console: Console, rules: Sequence[Rule]) -> None:
 
 
 def rules_as_json(rules: Sequence[Rule]) -> list[Mapping[str, Any]]:
-    """Rules, for programs."""
+    """Return rules as JSON objects, for programs."""
     return [
         {
             "rule": rule.id,

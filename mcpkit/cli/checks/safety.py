@@ -22,7 +22,7 @@ _SHOWN: Final = 40
 
 
 def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every text in an entry, names of members included, with where it is."""
+    """Yield every text in an entry with its path, names of members included."""
     if isinstance(value, str):
         yield path, value
     elif is_object(value):
@@ -35,7 +35,7 @@ def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _said(served: Served) -> Iterator[tuple[Entry, str, str]]:
-    """Every text of the server: of what, where, and the text."""
+    """Yield every text of the server: its entry, its path, and the text."""
     for entry in served.entries:
         shown = {name: each for name, each in entry.raw.items() if name not in ("_meta", "icons")}
         for path, text in _texts(shown):

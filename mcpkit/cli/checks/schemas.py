@@ -25,19 +25,19 @@ _SHOWN: Final = {
     "unevaluatedItems": "[]",
     "unevaluatedProperties": "{}",
 }
-"""A keyword in the path of a schema; the others are not shown."""
+"""Keyword → its text in the path of a schema; the others are not shown."""
 
 _DEPTH: Final = 64
-"""How many schemas may be inside each other; those below are passed over."""
+"""Levels of schemas that are walked; those below are passed over."""
 
 
 class Node(NamedTuple):
     """A schema inside a schema.
 
     Args:
-        path: Where values that it describes are, such as ``people[].age``.
+        path: The place of the values that it describes, such as ``people[].age``.
         schema: An object; a schema ``true`` or ``false`` is not walked to.
-        key: The property's name, where it is one.
+        key: The name of the property that it describes; None if it describes none.
         depth: Levels of objects and arrays above it.
     """
 
@@ -48,7 +48,7 @@ class Node(NamedTuple):
 
 
 def walk(root: Mapping[str, Any]) -> Iterator[Node]:
-    """A schema and every schema in it, with the definitions that it refers to, each once."""
+    """Yield a schema and every schema in it, with the definitions it refers to, each once."""
     reached: set[str] = set()
     waiting = [Node("", root, None, 0)]
     while waiting:
@@ -66,7 +66,7 @@ def walk(root: Mapping[str, Any]) -> Iterator[Node]:
 
 
 def unused(root: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The definitions that nothing in a schema refers to, by their paths."""
+    """Return the definitions that nothing in a schema refers to, by their paths."""
     used = {_definition(each) for each in _references(root)}
     return {path: each for path, each in _definitions(root).items() if path not in used}
 
@@ -90,7 +90,7 @@ def _references(root: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _definition(reference: str) -> str:
-    """``$defs.Name`` for a reference that points there or below; empty for another."""
+    """Return ``$defs.Name`` for a reference that points there or below; empty for another."""
     parts = [unescaped(each) for each in reference.split("/")]
     return ".".join(parts[1:3]) if parts[0] == "#" and parts[1:2] in _PARTS else ""
 
@@ -117,14 +117,14 @@ def _node(path: str, place: Place) -> Node:
 
 
 def _is_deeper(step: Step) -> bool:
-    """True if a step leads from an object or an array to what is in it."""
+    """Return True if a step leads from an object or an array to what is in it."""
     if step.key is None:
         return step.keyword in ("items", "additionalProperties")
     return isinstance(step.key, str)
 
 
 def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """The types that a schema names."""
+    """Return the types that a schema names."""
     found = schema.get("type")
     if isinstance(found, str):
         return (found,)
@@ -132,7 +132,7 @@ def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def is_recursive(root: Mapping[str, Any]) -> bool:
-    """Whether a schema, by its references, contains itself."""
+    """Return True if a schema, by its references, contains itself."""
     done: set[int] = set()
 
     def visit(schema: Mapping[str, Any], above: tuple[int, ...]) -> bool:
@@ -153,7 +153,7 @@ def is_recursive(root: Mapping[str, Any]) -> bool:
 
 
 def listed(names: list[str], limit: int = 3) -> str:
-    """Names for a message: ``'a', 'b' and 2 more``."""
+    """Return names for a message: ``'a', 'b' and 2 more``."""
     shown = [repr(each) for each in names[:limit]]
     if len(names) > limit:
         return f"{', '.join(shown)} and {len(names) - limit} more"

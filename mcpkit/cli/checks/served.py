@@ -1,4 +1,4 @@
-"""What a client has been told by a server, as rules look at it.
+"""The lists that a server has sent to a client, as rules look at them.
 
 Entries are kept as they were sent: a rule must not trip over what it is there to find. So every
 accessor gives something usable for a member that is missing or of another type.
@@ -34,7 +34,7 @@ IGNORE: Final = "mcpkit/ignore"
 
 
 class Location(NamedTuple):
-    """Where a function is: a file, relative to the working directory if it is below it."""
+    """The place of a function: its file, relative to the working directory if below it."""
 
     file: str
     line: int
@@ -44,7 +44,7 @@ class Location(NamedTuple):
 
 
 def text_of(raw: Raw, member: str) -> str:
-    """A member that should be text, without white space around it; empty if there is none."""
+    """Return a member that should be text, stripped of white space; empty if there is none."""
     found = raw.get(member)
     return found.strip() if isinstance(found, str) else ""
 
@@ -53,25 +53,28 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a name in any style, in small letters: ``getUser_by-id`` → get user by id."""
+    """Return the words of a name in any style, in small letters.
+
+    ``getUser_by-id`` → ``get``, ``user``, ``by``, ``id``.
+    """
     return [word.lower() for word in _WORD.findall(name)]
 
 
 def vocabulary(text: str) -> frozenset[str]:
-    """The words of a text that white space separates."""
+    """Return the words of a text that white space separates."""
     return frozenset(text.split())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """Something that a server lists, or the server itself.
+    """An entry of a server's list, or the server itself.
 
     Args:
-        kind: What it is.
-        name: What it is known by: a name or a URI.
+        kind: Of the entry.
+        name: The name or the URI that it is known by.
         raw: As it was sent.
         location: Of its function, if it is known.
-        untyped_data: Whether its function returns a dict or a list without an annotation; None
+        untyped_data: True if its function returns a dict or a list without an annotation; None
             if that is not known.
     """
 
@@ -83,23 +86,23 @@ class Entry:
 
     @property
     def description(self) -> str:
-        """What it says of itself; empty if it says nothing."""
+        """The description of the entry; empty if it has none."""
         return text_of(self.raw, "description")
 
     @property
     def hints(self) -> Raw:
-        """The annotations of a tool."""
+        """The annotations of a tool; empty if it has none."""
         found = self.raw.get("annotations")
         return found if is_object(found) else {}
 
     @property
     def title(self) -> str:
-        """What people see instead of the name; empty if there is nothing."""
+        """The title that people see instead of the name; empty if there is none."""
         return text_of(self.raw, "title") or text_of(self.hints, "title")
 
     @property
     def schema(self) -> Raw:
-        """The input schema of a tool; empty if it is none."""
+        """The input schema of a tool; empty if it has none that is an object."""
         found = self.raw.get("inputSchema")
         return found if is_object(found) else {}
 
@@ -129,15 +132,15 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Everything a server has said.
+    """A server's description of itself, and its lists.
 
     Args:
-        revision: Which one was spoken.
-        itself: Its ``serverInfo``, as an entry.
-        instructions: For the model.
+        revision: The one that was spoken.
+        itself: The ``serverInfo``, as an entry.
+        instructions: For the model; empty if there are none.
         capabilities: As declared.
         tools, resources, templates, prompts: As listed.
-        troubles: Lists that could not be read, and why.
+        troubles: A sentence for each list that could not be read.
     """
 
     revision: Revision
@@ -158,6 +161,6 @@ class Served:
             yield from each
 
     def capability(self, name: str) -> Raw | None:
-        """What is declared under a name; None if nothing is."""
+        """Return the capability of a name, as declared; None if it is not."""
         found = self.capabilities.get(name)
         return found if is_object(found) else None

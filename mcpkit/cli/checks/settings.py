@@ -17,12 +17,12 @@ class SettingsError(Exception):
 
 
 class Wishes(NamedTuple):
-    """What a project wants.
+    """The settings of a project.
 
     Args:
         select, ignore: As on the command line.
-        fail_on: As on the command line; None if it says nothing.
-        unread: The file, if it has settings that this Python cannot read.
+        fail_on: As on the command line; None if it is not set.
+        unread: The file with settings that this Python cannot read; None if there is none.
     """
 
     select: tuple[str, ...] = ()
@@ -32,10 +32,10 @@ class Wishes(NamedTuple):
 
 
 def wishes_for(folder: Path) -> Wishes:
-    """The settings in the nearest pyproject.toml, in a folder or above it.
+    """Return the settings in the nearest pyproject.toml, in a folder or above it.
 
     Raises:
-        SettingsError: They are malformed.
+        SettingsError: The settings are malformed.
     """
     folder = folder.resolve()
     for each in (folder, *folder.parents):

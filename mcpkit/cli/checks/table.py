@@ -32,7 +32,7 @@ THEMES: Final = {
     "CAP": "Capabilities",
     "SAFE": "Safety",
 }
-"""The beginnings of ids, and what they are about."""
+"""The beginning of an id → its theme."""
 
 RULES: Final[tuple[Rule, ...]] = (
     names.unusable_characters,
@@ -108,18 +108,18 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 def unknown(beginnings: Iterable[str]) -> list[str]:
-    """Those with which no rule's id begins."""
+    """Return the beginnings with which no rule's id begins."""
     return [
         each for each in beginnings if not each or not any(r.id.startswith(each) for r in RULES)
     ]
 
 
 def chosen(select: Sequence[str], ignore: Sequence[str]) -> list[Rule]:
-    """The rules to apply.
+    """Return the rules to apply.
 
     Args:
-        select: Ids or their beginnings; empty for all.
-        ignore: The same, taken away again.
+        select: Ids of rules, or their beginnings; empty for all.
+        ignore: Ids of rules that are not applied, or their beginnings.
     """
     return [
         rule
@@ -133,9 +133,9 @@ def check(served: Served, rules: Iterable[Rule] = RULES) -> tuple[list[Finding],
     """Apply rules.
 
     Returns:
-        What they found, entry by entry in the order of the lists, the worst first; and how much
-        the author has silenced in the entries themselves. Safety is never silenced like that, as
-        it would be for the server to say whom to trust.
+        The findings, entry by entry in the order of the lists, the worst first; and the number of
+        findings that the author has silenced in the entries themselves. Findings on safety are
+        never silenced there, because a server must not decide whether it is trusted.
     """
     findings = list(_findings(served, rules))
     heard = [each for each in findings if not _silenced(each)]

@@ -1,4 +1,4 @@
-"""A host's configuration as it is found, and how it is changed: in its file, or by its program."""
+"""A host's configuration, and changes to it: in the host's file, or by the host's program."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class ByHand(Unfit):
     """A change that has to be made by hand.
 
     Args:
-        message: Why, as one line.
-        what: What to add, or to run.
+        message: The reason, as one line.
+        what: The text to add, or the command to run.
     """
 
     def __init__(self, message: str, what: str) -> None:
@@ -39,9 +39,10 @@ class Change(NamedTuple):
     """A change that has not been made yet.
 
     Args:
-        difference: What it changes, as lines of a unified diff.
-        preview: What there is to see if it shall not be made.
-        make: Makes it, and gives the copy of what was there, if there is one. Raises `Unfit`.
+        difference: The lines of a unified diff.
+        preview: The lines to show instead of making the change.
+        make: Makes the change, and returns the copy of the old file, if there is one. Raises
+            `Unfit`.
     """
 
     difference: list[str]
@@ -50,7 +51,7 @@ class Change(NamedTuple):
 
 
 class Config(Protocol):
-    """What a host has been told so far."""
+    """The configuration of a host, as it is now."""
 
     entries: Entry
     """Name → entry."""
@@ -59,7 +60,7 @@ class Config(Protocol):
         """Set an entry, or take it out if None.
 
         Raises:
-            Unfit: That cannot be done.
+            Unfit: The change cannot be made.
         """
         ...
 
@@ -68,12 +69,12 @@ class InFile:
     """A configuration that is a file to be edited.
 
     Args:
-        host: Whose file it is.
-        file: Where it is; it need not be there yet.
-        private: Whether a new one is for its owner only.
+        host: The owner of the file.
+        file: Its path; it need not exist yet.
+        private: True if a new file is for the person only.
 
     Raises:
-        Unfit: It cannot be read, or is broken.
+        Unfit: The file cannot be read, or is broken.
         ModuleNotFoundError: A library for its format is missing.
     """
 
@@ -131,8 +132,8 @@ class ThroughProgram:
     """A configuration that the host's own program keeps; the file is only read.
 
     Args:
-        host: Whose program it is.
-        file: What it keeps.
+        host: The owner of the program.
+        file: The file that the program keeps.
 
     Raises:
         Unfit: The file cannot be read, or is broken.
@@ -210,7 +211,7 @@ def _entries(host: Host, file: Path, data: Entry) -> Entry:
 
 
 def _put(format: Format, text: str, path: list[str], old: Any, new: Any) -> str:
-    """The text with a new value, changed only where it differs from the old one."""
+    """Return the text with a new value, changed only where that differs from the old one."""
     if not (is_object(old) and is_object(new)):
         return format.put(text, path, new)
     for key in old.keys() - new.keys():

@@ -1,4 +1,4 @@
-"""What is known of a host: where its configuration is, and how an entry in it looks."""
+"""The facts of a host: its files, and the shape of the entries in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Entry: TypeAlias = dict[str, Any]
 
 
 class Unfit(Exception):
-    """A server that cannot be put there; the message is one line that says what to do."""
+    """A server that a host cannot have; the message is one line with the remedy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Remote:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Where a person's files are.
+    """A machine, as far as it decides where a person's files are.
 
     Args:
         platform: As `sys.platform` has it: ``darwin``, ``win32``, or anything else for the rest.
@@ -66,17 +66,17 @@ class Machine:
 
     @classmethod
     def here(cls) -> Machine:
-        """This one."""
+        """Return this machine."""
         return cls(platform=sys.platform, home=Path.home(), variables=os.environ)
 
     def folder(self, variable: str, *otherwise: str) -> Path:
-        """The folder that a variable names; the one below the home folder if it names none."""
+        """Return the folder that a variable names; else the one below the home folder."""
         named = self.variables.get(variable)
         return Path(named) if named else self.home.joinpath(*otherwise)
 
     @property
     def applications(self) -> Path:
-        """Where applications with a window keep their settings."""
+        """The folder in which applications with a window keep their settings."""
         if self.platform == "darwin":
             return self.home / "Library" / "Application Support"
         if self.platform == "win32":
@@ -92,19 +92,19 @@ class Format(Protocol):
     """
 
     def load(self, text: str) -> Entry:
-        """What is in a file; nothing if it is blank."""
+        """Return the content of a file; empty if it is blank."""
         ...
 
     def put(self, text: str, path: list[str], value: Any) -> str:
-        """The text with a value under a path of keys, which are made if need be."""
+        """Return the text with a value under a path of keys, which are made if need be."""
         ...
 
     def drop(self, text: str, path: list[str]) -> str:
-        """The text without a key."""
+        """Return the text without a key."""
         ...
 
     def snippet(self, path: list[str], value: Any) -> str:
-        """What somebody would have to add by hand."""
+        """Return the text that somebody would have to add by hand."""
         ...
 
 
@@ -113,17 +113,18 @@ class Host:
     """A program that uses MCP servers.
 
     Args:
-        name: What ``--client`` calls it.
-        title: What people call it.
+        name: Its value of ``--client``.
+        title: Its name for people.
         key: The object in the file that has an entry for each server.
-        user: The file for everything that this person does; None where the host does not exist.
-        launch: The entry of a server on stdio.
-        remote: The entry of a server at a URL; or, as a string, what to do instead.
-        after: What is left to do when the file has been written, as one sentence.
+        user: Returns the file for everything that a person does; None where the host does not
+            exist.
+        launch: Returns the entry of a server on stdio.
+        remote: Returns the entry of a server at a URL; or, as a string, the advice for those.
+        after: The step that is left when the file has been written, as one sentence.
         project: The file for one project, relative to its folder; None if there is none.
         format: Of both files.
         command: The host's own program that keeps the user's file, which is only read then.
-        underscores: Whether names of servers may have them.
+        underscores: True if names of servers may have them.
     """
 
     name: str
@@ -139,7 +140,7 @@ class Host:
     underscores: bool = True
 
     def entry(self, server: Launch | Remote) -> Entry:
-        """The entry of a server.
+        """Return the entry of a server.
 
         Raises:
             Unfit: The host takes no servers at a URL.
@@ -151,7 +152,7 @@ class Host:
         return self.remote(server)
 
     def accepted(self, name: str) -> str:
-        """The nearest name that the host takes: letters, digits, hyphens and underscores."""
+        """Return the nearest name that the host takes: letters, digits, hyphens and underscores."""
         allowed = "A-Za-z0-9_-" if self.underscores else "A-Za-z0-9-"
         return re.sub(f"[^{allowed}]+", "-", name).strip("-")[:_LONGEST].strip("-")
 
@@ -163,23 +164,23 @@ _LONGEST: Final = 64
 
 
 def started(server: Launch, **before: Any) -> Entry:
-    """``command``, ``args`` and, if there are any, ``env``; after other keys."""
+    """Return ``command``, ``args`` and, if there are any, ``env``; after other keys."""
     entry = {**before, "command": server.command, "args": server.args}
     return {**entry, "env": server.env} if server.env else entry
 
 
 def reached(server: Remote, *, url: str = "url", headers: str = "headers", **before: Any) -> Entry:
-    """A URL and, if there are any, headers, under the host's names for them; after other keys."""
+    """Return a URL and, if there are any, headers, under the host's names; after other keys."""
     entry = {**before, url: server.url}
     return {**entry, headers: server.headers} if server.headers else entry
 
 
 _HOW: Final = {"type", "command", "args", "url", "httpUrl", "serverUrl"}
-"""The keys that say how a server is reached; all others may have been added by somebody."""
+"""Keys by which a server is reached; all others may have been added by somebody."""
 
 
 def merged(old: object, new: Entry) -> Entry:
-    """An entry that reaches the server as the new one does, and keeps what was added to the old.
+    """Return an entry that reaches the server as the new one does, with additions to the old.
 
     Variables, headers, timeouts, permissions and the like stay, unless the new entry has others or
     the server is reached in quite another way than before.

@@ -26,7 +26,7 @@ class _Node:
     members: list[_Member] = field(default_factory=list["_Member"])
 
     def member(self, key: str) -> _Member | None:
-        """The member of this name; the last one, as that is the one that counts."""
+        """Return the last member of a name, because JSON parsers take that one."""
         return next((each for each in reversed(self.members) if each.key == key), None)
 
 
@@ -48,26 +48,26 @@ class Json:
     """A JSON file.
 
     Args:
-        comments: Whether its host takes comments, and a comma after the last member.
+        comments: True if its host takes comments, and a comma after the last member.
     """
 
     def __init__(self, *, comments: bool = False) -> None:
         self._comments = comments
 
     def load(self, text: str) -> dict[str, Any]:
-        """What is in a file; nothing if it is blank.
+        """Return the content of a file; empty if it is blank.
 
         Raises:
-            ValueError: It is no JSON, or no object.
+            ValueError: The text is no JSON, or no object.
         """
         root = self._parse(text)
         return {} if root is None else root.value
 
     def put(self, text: str, path: list[str], value: Any) -> str:
-        """The text with a value under a path of keys, which are made if need be.
+        """Return the text with a value under a path of keys, which are made if need be.
 
         Raises:
-            ValueError: It is broken, or what is on the way is no object.
+            ValueError: The text is broken, or what is on the way is no object.
         """
         node = self._parse(text)
         if node is None:
@@ -85,10 +85,10 @@ class Json:
         return text
 
     def drop(self, text: str, path: list[str]) -> str:
-        """The text without a key.
+        """Return the text without a key.
 
         Raises:
-            ValueError: It is broken.
+            ValueError: The text is broken.
         """
         node = self._parse(text)
         for key in path[:-1]:
@@ -98,7 +98,7 @@ class Json:
         return text if node is None or member is None else _remove(text, node, member)
 
     def snippet(self, path: list[str], value: Any) -> str:
-        """What somebody would have to add by hand."""
+        """Return the text that somebody would have to add by hand."""
         return json.dumps(_nested(path, value), indent=2, ensure_ascii=False)
 
     # --- reading ----------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Json:
         return node
 
     def _after(self, text: str, at: int, close: str) -> tuple[int, int | None]:
-        """Where to go on after a value, and the comma on the way."""
+        """Return the place of what follows a value, and of the comma before that."""
         at = self._skip(text, at)
         if not text.startswith(",", at):
             return at, None
@@ -211,7 +211,7 @@ def _nested(path: list[str], value: Any) -> Any:
 
 
 def _margin(text: str, at: int) -> str:
-    """The blanks at the beginning of the line in which a place is."""
+    """Return the blanks at the beginning of the line in which a place is."""
     line = text[text.rfind("\n", 0, at) + 1 : at].lstrip(_MARK)
     return line[: len(line) - len(line.lstrip(" \t"))]
 
@@ -221,7 +221,7 @@ def _begins_line(text: str, at: int) -> bool:
 
 
 def _unit(text: str, root: _Node) -> str:
-    """What a level is indented by."""
+    """Return the blanks by which a level is indented."""
     first = root.members[0] if root.members else None
     return (first and "\n" in text[: first.start] and _margin(text, first.start)) or "  "
 

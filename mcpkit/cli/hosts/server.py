@@ -1,4 +1,4 @@
-"""From what is written on the command line to a server that any host can start, from anywhere."""
+"""The way from a target to a server that any host can start, from any folder."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _RUNNERS: Final = {
 def server_at(
     target: str, *, env: dict[str, str], headers: dict[str, str], uv: bool
 ) -> Launch | Remote:
-    """What a host needs to know of a server.
+    """Return what a host needs to start a server, or to reach it.
 
     Args:
         target: A file, a module, a command line, or a URL.
         env: Variables for a server that is started.
         headers: Sent to a URL.
-        uv: Whether uv shall provide the interpreter and what the server imports.
+        uv: True if uv shall provide the interpreter and the packages that the server imports.
 
     Raises:
-        Unfit: The arguments do not go together, or it would not start elsewhere.
-        typer.Exit: There is no such target; that has been said.
+        Unfit: The arguments do not go together, or the server would not start elsewhere.
+        typer.Exit: There is no such target; a message has said so.
     """
     if is_url(target):
         if env or uv:
@@ -83,12 +83,12 @@ def server_at(
 
 
 def _program(name: str) -> str:
-    """The absolute path of a program, as hosts have another PATH."""
+    """Return the absolute path of a program, because hosts have another PATH."""
     return os.path.abspath(shutil.which(name) or name)
 
 
 def _wherever(argument: str) -> str:
-    """An argument that means the same in another folder, if it is the path of a file."""
+    """Return an argument that means the same in any folder, if it is the path of a file."""
     # A plain word is more likely one of the program's own than a file that is called so.
     is_path = Path(argument).suffix or os.path.basename(argument) != argument
     return os.path.abspath(argument) if is_path and Path(argument).is_file() else argument
@@ -105,7 +105,7 @@ def _uv() -> str:
 
 
 def _uv_args(place: str) -> list[str]:
-    """The arguments up to the command that uv runs.
+    """Return the arguments up to the command that uv runs.
 
     https://docs.astral.sh/uv/reference/cli/#uv-run
     """
@@ -130,7 +130,7 @@ _FIND: Final = (
 
 
 def _folders_needed(modules: Sequence[str]) -> list[str]:
-    """Where modules are that this interpreter finds here, and would not find elsewhere."""
+    """Return folders of modules that this interpreter finds here, and would not elsewhere."""
     names = [each.partition(".")[0] for each in modules]
     with tempfile.TemporaryDirectory() as elsewhere:
         found = subprocess.run(
@@ -174,16 +174,16 @@ os._exit(0)
 
 
 def named_by(target: str, server: Launch | Remote, *, uv: bool, anyway: bool) -> str:
-    """What a server calls itself, as far as that can be found out without speaking to it.
+    """Return a server's name, as far as it can be found without speaking to the server.
 
     Args:
         target: As on the command line.
-        server: What has been made of it.
-        uv: Whether it runs with what uv provides, so that it cannot be imported here.
-        anyway: Whether a file that cannot be imported is named after itself.
+        server: The server at this target.
+        uv: True if it runs with packages that uv provides, so that it cannot be imported here.
+        anyway: True if a file that cannot be imported is named after itself.
 
     Raises:
-        Unfit: It cannot be imported, or nothing says what it is called.
+        Unfit: The server cannot be imported, or nothing says its name.
     """
     if isinstance(server, Remote):
         parts = urlsplit(server.url)
@@ -202,9 +202,9 @@ def named_by(target: str, server: Launch | Remote, *, uv: bool, anyway: bool) ->
 
 
 def _asked(target: str, env: dict[str, str]) -> dict[str, str]:
-    """Its name, or why it cannot be imported; nothing if it does not say in time.
+    """Import a target; return its ``name`` or the ``error``, or nothing if that takes too long.
 
-    In a process of its own, as nobody knows what else an import does.
+    In a process of its own, because an import may do anything.
     """
     try:
         found = subprocess.run(

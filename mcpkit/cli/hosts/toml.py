@@ -19,18 +19,18 @@ class Toml:
     """A TOML file. Reading one needs tomlkit."""
 
     def load(self, text: str) -> dict[str, Any]:
-        """What is in a file; nothing if it is blank.
+        """Return the content of a file; empty if it is blank.
 
         Raises:
-            ValueError: It is no TOML.
+            ValueError: The text is no TOML.
         """
         return self._parse(text).unwrap()
 
     def put(self, text: str, path: list[str], value: Any) -> str:
-        """The text with a value under a path of keys, which are made if need be.
+        """Return the text with a value under a path of keys, which are made if need be.
 
         Raises:
-            ValueError: It is broken, or what is on the way is no table.
+            ValueError: The text is broken, or what is on the way is no table.
         """
         document = self._parse(text)
         table: Any = document
@@ -50,10 +50,10 @@ class Toml:
             return document.as_string()
 
     def drop(self, text: str, path: list[str]) -> str:
-        """The text without a key.
+        """Return the text without a key.
 
         Raises:
-            ValueError: It is broken.
+            ValueError: The text is broken.
         """
         document = self._parse(text)
         with _beyond():
@@ -64,7 +64,7 @@ class Toml:
             return document.as_string()
 
     def snippet(self, path: list[str], value: Any) -> str:
-        """What somebody would have to add by hand."""
+        """Return the text that somebody would have to add by hand."""
         lines = [f"{key} = {_written(item)}" for key, item in value.items()]
         return "\n".join([f"[{'.'.join(path)}]", *lines])
 
@@ -98,7 +98,7 @@ class Toml:
 
 @contextmanager
 def _beyond() -> Generator[None, None, None]:
-    """A table that is scattered over a file may be too much for tomlkit."""
+    """Turn any exception of tomlkit into ValueError, as scattered tables are too much for it."""
     try:
         yield
     except Exception as error:
@@ -106,14 +106,14 @@ def _beyond() -> Generator[None, None, None]:
 
 
 def _inline(value: Any) -> Any:
-    """A value as tomlkit writes it in one line."""
+    """Return a value that tomlkit writes in one line."""
     import tomlkit
 
     return tomlkit.parse(f"value = {_written(value)}")["value"]
 
 
 def _written(value: Any) -> str:
-    """A string, or a list or table of such, as TOML."""
+    """Write a string, or a list or table of such, as TOML."""
     if is_object(value):
         inside = ", ".join(f"{_quoted(key)} = {_written(item)}" for key, item in value.items())
         return "{ " + inside + " }" if inside else "{}"

@@ -14,11 +14,11 @@ __all__ = ["read", "write"]
 
 
 def read(path: Path) -> str | None:
-    """The text of a file, its line ends as they are; None if there is no file.
+    """Return the text of a file, its line ends as they are; None if there is no file.
 
     Raises:
-        OSError: It cannot be read.
-        ValueError: It is not UTF-8.
+        OSError: The file cannot be read.
+        ValueError: The file is not UTF-8.
     """
     try:
         return path.read_bytes().decode()
@@ -31,21 +31,21 @@ def read(path: Path) -> str | None:
 def write(path: Path, text: str, before: str | None, *, private: bool) -> Path | None:
     """Put a text in the place of another one, at one stroke.
 
-    Who reads the file meanwhile finds one or the other. Its permissions stay, and so does a link
-    to it.
+    A program that reads the file meanwhile finds one or the other. The file's permissions stay,
+    and so does a link to it.
 
     Args:
         path: The file; its folder is made if need be.
-        text: What shall be in it.
-        before: What was in it when it was read; None if there was no file.
-        private: Whether a new file is for its owner only, as it may have secrets.
+        text: The new text.
+        before: The text when the file was read; None if there was no file.
+        private: True if a new file is for its owner only, because it may have secrets.
 
     Returns:
-        A copy of what was there, beside it; None if there was no file.
+        A copy of the old file, beside it; None if there was no file.
 
     Raises:
-        OSError: It cannot be written.
-        ValueError: There is something else in it by now.
+        OSError: The file cannot be written.
+        ValueError: The file has changed since it was read.
     """
     place = Path(os.path.realpath(path))
     place.parent.mkdir(parents=True, exist_ok=True)

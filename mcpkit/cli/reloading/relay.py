@@ -1,4 +1,4 @@
-"""What a host and the versions of a server say to each other, passed on and remembered.
+"""The conversation between a host and the versions of a server, passed on and remembered.
 
 The host has one conversation. Behind it, versions of the server come and go: one of them is the
 current one, a new one is told what the host has agreed on with those before it, and an old one may
@@ -50,7 +50,7 @@ _LISTEN: Final = "subscriptions/listen"
 _SESSION: Final = frozenset(
     {"initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 )
-"""Requests whose success the versions that follow have to know of."""
+"""Methods whose success the versions that follow have to know of."""
 
 _REPEATABLE: Final = _SESSION | {
     "ping",
@@ -60,14 +60,14 @@ _REPEATABLE: Final = _SESSION | {
     "resources/templates/list",
     "prompts/list",
 }
-"""Requests that a new version may answer although an old one has been asked first."""
+"""Methods that a new version may answer although an old one has been asked first."""
 
 
 class Outlet(Protocol):
     """Takes lines without waiting."""
 
     def put(self, line: bytes) -> bool:
-        """Take a line, without its newline; False if it leads nowhere any more."""
+        """Take a line, without its newline; return False if nobody takes lines any more."""
         ...
 
 
@@ -81,28 +81,28 @@ class Version:
     def __init__(self, outlet: Outlet) -> None:
         self.outlet = outlet
         self.idle = threading.Event()
-        """Whether no request waits for its answer."""
+        """Set while no request waits for its answer."""
         self.idle.set()
         self.greeting: Mapping[str, Any] | None = None
-        """What it has answered to ``initialize``, from the host or in its place."""
+        """The version's result of ``initialize``, which the host has sent or the relay."""
         self.opened = False
         self.level: Mapping[str, Any] | None = None
         self.watched: dict[str, Mapping[str, Any]] = {}
         self.listening: dict[Id, SimpleQueue[bytes | None]] = {}
-        """Streams it was told of: what it says first, None for an acknowledgement."""
+        """Streams it was told of → its first message of each; None for an acknowledgement."""
         self.honoured: dict[Id, Mapping[str, Any]] = {}
         self.asked: dict[Id, Id] = {}
-        """Its questions that are open: its own id, and the one that the host knows."""
+        """Open questions of the version: its own id → the id that the host knows."""
         self.questions: dict[Id, SimpleQueue[dict[str, Any] | None]] = {}
-        """What it was asked in nobody's name but ours."""
+        """Open requests of the relay itself: id → the answer, or None if there is none."""
         self.in_flight = 0
         self.took_over = False
         self.given_up = False
-        """Whether the host has been answered in its place."""
+        """True once the host has been answered in the version's place."""
         self.over = False
 
     def count(self, more: int) -> None:
-        """So many more requests wait for its answer."""
+        """Add to the number of requests that wait for the version's answer."""
         self.in_flight += more
         if self.in_flight:
             self.idle.clear()
@@ -111,13 +111,13 @@ class Version:
 
 
 class Step(NamedTuple):
-    """Something that a version has to be told before it can take over.
+    """A message that a version needs before it can take over.
 
     Args:
         method: Of a request, or of a notification if there is no `done`.
         params: As on the wire.
-        done: Called with the result, or None if that was an error.
-        id: The host's id, for a stream of changes; its first word is awaited.
+        done: Called with the result, or None if the answer was an error.
+        id: The host's id, for a stream of changes, whose first message is awaited.
     """
 
     method: str
@@ -141,7 +141,7 @@ class _Pending:
         self.batch = batch
         self.version: Version | None = None
         self.promised: Mapping[str, Any] | None = None
-        """Of a stream of changes: what the host was told that it will hear of."""
+        """The acknowledged notifications of a stream of changes; None before."""
 
 
 class _Held(NamedTuple):
@@ -153,11 +153,11 @@ class _Held(NamedTuple):
 
 
 class Relay:
-    """The conversation.
+    """The conversation between a host and the versions of a server.
 
     Args:
         host: To the host.
-        on_need: Called when something waits and no version serves.
+        on_need: Called when a message waits and no version serves.
     """
 
     def __init__(self, host: Outlet, on_need: Callable[[], None]) -> None:
@@ -185,19 +185,19 @@ class Relay:
 
     @property
     def waiting_since(self) -> float | None:
-        """Since when the first message waits for a version (`time.monotonic`); None: none does."""
+        """The time since which a message waits for a version (`time.monotonic`); None if none."""
         with self._lock:
             return self._held[0].since if self._held else None
 
     @property
     def has_audience(self) -> bool:
-        """Whether the host could be told that a list has changed."""
+        """True if the host can be told that a list has changed."""
         with self._lock:
             return self._greeting is not None or any(self._listens())
 
     @property
     def missing(self) -> list[str]:
-        """Kinds of lists that the current version has, and that its host was not told of."""
+        """Kinds of lists that the current version has and its host was not told of."""
         with self._lock:
             version = self._current
             if self._greeting is None or version is None or version.greeting is None:
@@ -206,13 +206,13 @@ class Relay:
             return [kind for kind in KINDS if kind in known and kind not in told]
 
     def new_id(self) -> str:
-        """An id that the host does not use."""
+        """Return an id that the host does not use."""
         with self._lock:
             self._count += 1
             return f"{self._prefix}{self._count}"
 
     def list_request(self, method: str, cursor: object) -> tuple[str, bytes]:
-        """A request for a list in the revision that the host speaks: its id, and its text."""
+        """Return the id and the text of a request for a list, in the host's revision."""
         params: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
         if self._greeting is None:
             params["_meta"] = {
@@ -226,7 +226,7 @@ class Relay:
     # --- what the host says -----------------------------------------------------------------------
 
     def from_host(self, line: bytes) -> None:
-        """Pass on a line of the host's, or hold it back for a version that is to come."""
+        """Pass on a line of the host, or hold it back for a version that is to come."""
         message = _read(line)
         with self._lock:
             if is_array(message):
@@ -235,13 +235,13 @@ class Relay:
                 self._pass_on(line)
 
     def wait_for_room(self) -> None:
-        """Wait until not too much waits for a version."""
+        """Wait until few enough messages wait for a version."""
         with self._room:
             while len(self._held) > _MOST_HELD or self._held_bytes > _MOST_BYTES:
                 self._room.wait()
 
     def _one(self, message: Mapping[str, Any], line: bytes) -> bool:
-        """Pass on a message; False if it is one that only a server can refuse."""
+        """Pass on a message; return False if it is one that only a server can refuse."""
         method, id = message.get("method"), message.get("id")
         if isinstance(method, str):
             if "id" not in message:
@@ -263,7 +263,7 @@ class Relay:
         return request
 
     def _batch(self, parts: list[Any], line: bytes) -> None:
-        """Pass on a batch: as it is, but for what answers a question."""
+        """Pass on a batch without the answers to questions in it."""
         rest = [part for part in parts if not (is_object(part) and self._answer(part))]
         if parts and not rest:
             return
@@ -279,7 +279,7 @@ class Relay:
         self._pass_on(line, tuple(requests))
 
     def _answer(self, message: Mapping[str, Any]) -> bool:
-        """Take the answer to a question of some version; False if it is none."""
+        """Take the answer to a question of some version; return False if it is none."""
         id = message.get("id")
         if "method" in message or not _is_id(id):
             return False
@@ -364,7 +364,7 @@ class Relay:
     # --- what a version says ----------------------------------------------------------------------
 
     def from_version(self, version: Version, line: bytes) -> None:
-        """Pass on a line of a version's, as far as it is for the host."""
+        """Pass on a line of a version, as far as it is for the host."""
         with self._lock:
             if found := _ANSWER.match(line):
                 id = from_json(found[1])
@@ -405,7 +405,7 @@ class Relay:
             self._host.put(line)
 
     def _settled(self, version: Version, id: Id, succeeded: bool, line: bytes) -> bool:
-        """Take an answer; whether it is for the host."""
+        """Take an answer; return True if it is for the host."""
         question = version.questions.pop(id, None)
         if question is not None:
             question.put(_read(line))
@@ -427,7 +427,7 @@ class Relay:
         return True
 
     def _agreed(self, version: Version, request: _Pending, line: bytes) -> None:
-        """Remember what a session consists of."""
+        """Remember an agreement of the session, for the versions that follow."""
         params = request.params
         if request.method == "initialize":
             self._hello = params
@@ -483,7 +483,7 @@ class Relay:
             self._holding = True
 
     def release(self) -> None:
-        """Hold nothing back any more from the version that serves, if there is one."""
+        """Hold requests back no longer from the version that serves, if there is one."""
         with self._lock:
             self._holding = False
             self._give_held()
@@ -499,7 +499,7 @@ class Relay:
         self._room.notify_all()
 
     def lacks(self, version: Version) -> list[Step]:
-        """What a version has to be told next before it can take over; nothing if it can."""
+        """Return the next messages that a version needs before it can take over; none if it can."""
         with self._lock:
             if self._greeting is not None and version.greeting is None:
 
@@ -533,11 +533,11 @@ class Relay:
         """Let a version take over, tell the host, and give it what was held back.
 
         Args:
-            version: What is to serve.
+            version: The one that is to serve.
             changed: The kinds of lists that are to be announced as changed.
 
         Returns:
-            What it has to be told before; nothing if it has taken over, or is over itself.
+            The messages that it needs before; none if it has taken over, or is over itself.
         """
         with self._lock:
             if version.over:
@@ -603,11 +603,11 @@ class Relay:
                 self._host.put(notification_text(_changed(kind)))
 
     def give_up(self, version: Version, why: str) -> None:
-        """Answer in the place of a version, whatever it may still say.
+        """Answer in the place of a version, and ignore what it may still say.
 
         Args:
-            version: It does not serve any more.
-            why: What the host is told of the requests that it leaves unanswered.
+            version: One that does not serve any more.
+            why: The message of the error for requests that it leaves unanswered.
         """
         with self._lock:
             version.given_up = True
@@ -624,11 +624,11 @@ class Relay:
             self._refuse(left, why)
 
     def lost(self, version: Version, why: str) -> None:
-        """A version says nothing any more: answer in its place.
+        """Answer in the place of a version that says nothing any more.
 
         Args:
-            version: It has been read to its end.
-            why: What the host is told of the requests that it leaves unanswered.
+            version: One whose output has been read to its end.
+            why: The message of the error for requests that it leaves unanswered.
         """
         with self._lock:
             version.over = True
@@ -646,8 +646,8 @@ class Relay:
         """Answer requests that have waited for a version for too long.
 
         Args:
-            why: What the host is told.
-            before: Those that have waited since then, or longer (`time.monotonic`).
+            why: The message of the error.
+            before: The time since which they have waited, at least (`time.monotonic`).
         """
         with self._lock:
             while self._held and self._held[0].since <= before:
@@ -671,7 +671,7 @@ class Relay:
 
 
 def _read(line: bytes) -> Any:
-    """The JSON value in a line; None if there is none."""
+    """Return the JSON value in a line; None if there is none."""
     try:
         return from_json(line)
     except ValueError:
@@ -692,4 +692,4 @@ def _changed(kind: str) -> str:
 
 
 def _ignore(result: Mapping[str, Any] | None) -> None:
-    """It makes no difference whether that could be done."""
+    """Take no notice, because the version serves whether that succeeded or not."""

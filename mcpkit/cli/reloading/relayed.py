@@ -1,4 +1,4 @@
-"""What a server does differently when it serves behind a relay (`mcpkit.cli.reloading.reload`)."""
+"""The duty of a server behind a relay (`mcpkit.cli.reloading.reload`): to end with it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 __all__ = ["LIFELINE", "follow_relay"]
 
 LIFELINE: Final = "MCPKIT_LIFELINE"
-"""Names the descriptor of a pipe that is at its end when the relay is."""
+"""The variable with the descriptor of a pipe that is at its end when the relay has ended."""
 
 _PATIENCE: Final = 5.0
-"""Seconds that a server has to leave by itself, which it does when its stdin is at its end."""
+"""Seconds that a server has to leave by itself, as it does at the end of its stdin."""
 
 
 def follow_relay() -> None:
-    """See to it that this process ends when its relay has been killed, whatever it is doing.
+    """End this process when its relay has been killed, whatever the process is doing.
 
-    Does nothing in a process that was not started by one.
+    Do nothing in a process that was not started by a relay.
     """
     number = os.environ.pop(LIFELINE, None)
     if number is None:

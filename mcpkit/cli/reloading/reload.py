@@ -1,10 +1,9 @@
 """``mcpkit run --reload`` on stdio: the host keeps its pipe while the server behind it changes.
 
 This process owns the host's pipe and serves nothing itself. Each version of the server is a child
-process on pipes of its own. Threads read and write, as blocking pipes are the only ones that every
-platform has; what is passed on to whom is for `mcpkit.cli.reloading.relay` to know. The main thread
-looks after files, processes and signals, and never writes to anybody, so that nothing can hold it
-up.
+process on pipes of its own. Threads read and write, because blocking pipes are the only ones that
+every platform has; `mcpkit.cli.reloading.relay` decides which line goes where. The main thread
+looks after files, processes and signals, and never writes to anybody, so that nothing blocks it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from mcpkit.cli.reloading.relayed import LIFELINE
 from mcpkit.cli.reloading.supervise import Watched, listed
 from mcpkit.protocol.messages import notification_text, request_text
 from mcpkit.transports.stdio.guard import ProtocolStreams
-from mcpkit.transports.stdio.serve import MAX_LINE
+from mcpkit.transports.stdio.lines import MAX_LINE, LineSplitter
 from mcpkit.types import is_array, is_object
 
 __all__ = ["Reloader", "serve_anew"]
@@ -43,23 +42,23 @@ _HIGH_WATER: Final = 1024 * 1024
 """Bytes that may wait in an outlet before whoever fills it waits, too."""
 
 _HOLD: Final = 4.0
-"""Seconds for which a request waits for a version that is on its way, or not even that. Some hosts
-give a server no more than five to start."""
+"""Seconds for which a request waits for a version that is on its way, or for none at all. Some
+hosts give a server no more than five seconds to start."""
 
 _FINISH: Final = 3.0
 """Seconds that calls have to finish on the version that began them."""
 
 _END: Final = 4.0
-"""Seconds that a version has to end once its stdin is at its end. It gives itself less."""
+"""Seconds that a version has to end once its stdin is at its end; it takes fewer by itself."""
 
 _PAUSE: Final = 1.0
 """Seconds between two starts that no file has asked for."""
 
 _AGAIN: Final = 10.0
-"""Seconds after which a request makes a version that could not be started be tried again."""
+"""Seconds after which a request has a version started again that could not be started."""
 
 _LISTING: Final = 2.0
-"""Seconds that a version has to say what it offers; else it may have changed."""
+"""Seconds that a version has to list what it offers; else all lists count as changed."""
 
 _PAGES: Final = 100
 
@@ -86,12 +85,12 @@ def serve_anew(
 
     Args:
         target: As on the command line.
-        streams: The host's.
-        watched: The files.
-        debug: Whether the server shows tracebacks.
+        streams: Those of the host.
+        watched: The files that make a new version when they change.
+        debug: True to have the server show tracebacks.
 
     Returns:
-        The exit code: that of the server, 130 after SIGINT.
+        The exit code: that of the server; after a signal, 130 for SIGINT and 0 for SIGTERM.
     """
     # So that a request that is continued (2026-07-28) can be continued by the next version.
     if not secrets_from_environment():
@@ -103,11 +102,11 @@ def serve_anew(
 
 
 class _Outlet:
-    """Lines that leave through a descriptor. Whoever comes first writes, for the others too.
+    """Lines that leave through a descriptor. The first thread that comes writes for the others too.
 
     Args:
-        fd: Blocks.
-        close: Closes it.
+        fd: A descriptor that blocks.
+        close: Closes the descriptor.
         on_broken: Called once nobody reads any more.
     """
 
@@ -125,7 +124,7 @@ class _Outlet:
         self.written = 0
 
     def put(self, line: bytes) -> bool:
-        """Take a line without waiting; False if it leads nowhere any more."""
+        """Take a line without waiting; return False if nobody reads any more."""
         with self._changed:
             if self._closed:
                 return False
@@ -134,7 +133,7 @@ class _Outlet:
             return True
 
     def drain(self) -> None:
-        """Write what was put, or leave that to the thread which writes already. Blocks."""
+        """Write the lines that were put, or leave that to a thread that writes already. Blocks."""
         while True:
             with self._changed:
                 if self._writing:
@@ -177,12 +176,12 @@ class _Outlet:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is to be written."""
+        """True while anything is to be written."""
         with self._changed:
             return self._writing or bool(self._lines)
 
     def close(self) -> None:
-        """Take nothing more; the other side is at the end of it when all is written."""
+        """Take nothing more, and close the descriptor when all is written."""
         with self._changed:
             self._closed = True
             if not self._writing and not self._lines:
@@ -193,44 +192,6 @@ class _Outlet:
             close, self._close = self._close, None
             with contextlib.suppress(OSError):
                 close()
-
-
-class _Lines:
-    """Cuts what is read into lines.
-
-    Args:
-        most: Bytes that are kept of a line at most; None: all.
-    """
-
-    def __init__(self, most: int | None = None) -> None:
-        self._most = most
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that are complete now, without those that are empty."""
-        first, *rest = chunk.split(b"\n")
-        self._keep(first)
-        if not rest:
-            return []
-        lines = [self.rest()]
-        lines.extend(rest[:-1])
-        self._keep(rest[-1])
-        return [line for line in lines if line and not line.isspace()]
-
-    def rest(self) -> bytes:
-        """What there is of a line."""
-        line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts.clear()
-        self._size = 0
-        return line
-
-    def _keep(self, part: bytes) -> None:
-        if self._most is not None:
-            part = part[: max(self._most - self._size, 0)]
-        if part:
-            self._parts.append(part)
-            self._size += len(part)
 
 
 class _Ended(Exception):
@@ -245,32 +206,37 @@ class _Child(Version):
         assert popen.stdout is not None
         self.popen = popen
         self.because = because
-        """What it was started for, in words; empty for the first one."""
+        """The reason for its start, in words; empty for the first one."""
         self.pipe = _Outlet(popen.stdin.fileno(), popen.stdin.close, _do_nothing)
         self.lists: dict[str, list[Any]] | None = None
         self.listed = threading.Event()
         self.unfinished = ""
-        """What is said of the calls that it does not finish; empty if that is a surprise."""
+        """The error for calls that it does not finish; empty as long as none is expected."""
         super().__init__(self.pipe)
 
     @property
     def code(self) -> int:
-        """Its exit code, as a shell has it; 0 while it runs."""
+        """The exit code, as a shell has it; 0 while the process runs."""
         code = self.popen.poll() or 0
         return code if code >= 0 else 128 - code
 
     @property
     def how(self) -> str:
-        """How it has ended, in words."""
+        """The end of the process, in words: its exit code or its signal."""
         code = self.popen.poll() or 0
         return f"by signal {-code}" if code < 0 else f"with exit code {code}"
 
     def ask(self, id: str, text: bytes, timeout: float | None = None) -> dict[str, Any]:
-        """Its answer to a request.
+        """Return the version's answer to a request.
+
+        Args:
+            id: Of the request.
+            text: The request.
+            timeout: Seconds; None waits as long as it takes.
 
         Raises:
-            _Ended: It has ended.
-            TimeoutError: It did not answer in time.
+            _Ended: The version has ended.
+            TimeoutError: The version did not answer in time.
         """
         answer: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         self.questions[id] = answer
@@ -287,7 +253,7 @@ class _Child(Version):
 
 
 class _Event(NamedTuple):
-    """Something that the main thread has to know."""
+    """News for the main thread."""
 
     kind: Literal["signal", "left", "waiting", "ready", "ended"]
     child: _Child | None = None
@@ -298,8 +264,8 @@ class Reloader:
 
     Args:
         command: Starts the server.
-        streams: The host's.
-        watched: The files.
+        streams: Those of the host.
+        watched: The files that make a new version when they change.
     """
 
     def __init__(self, command: Sequence[str], streams: ProtocolStreams, watched: Watched) -> None:
@@ -343,7 +309,11 @@ class Reloader:
             return self._end()
 
     def _take(self, timeout: float) -> None:
-        """Take the events that there are, after waiting for one."""
+        """Wait for an event, then handle all that there are.
+
+        Args:
+            timeout: Seconds to wait.
+        """
         with contextlib.suppress(Empty):
             self._handle(self._events.get(timeout=timeout))
             while True:
@@ -359,7 +329,11 @@ class Reloader:
             self._ended(child)
 
     def _renew(self, what: str) -> None:
-        """A file has changed."""
+        """Start a new version because files have changed.
+
+        Args:
+            what: The names of the files.
+        """
         self._relay.hold()
         self._held_until = time.monotonic() + _HOLD
         _say(f"{what} changed: starting anew")
@@ -404,7 +378,7 @@ class Reloader:
         )
 
     def _tend(self) -> None:
-        """Do what is due."""
+        """Do what has become due: release, start anew, or refuse."""
         relay, now = self._relay, time.monotonic()
         if self._next is not None:
             if self._current is not None and now >= self._held_until:
@@ -426,7 +400,7 @@ class Reloader:
         self._in_thread(self._drain)
 
     def _switched(self, child: _Child) -> None:
-        """A version has taken over: end the one before it."""
+        """Note that a version has taken over, and end the one before it."""
         before, self._current = self._current, None if child.over else child
         if child is self._next:
             self._next = None
@@ -440,7 +414,7 @@ class Reloader:
             self._in_thread(self._retire, before)
 
     def _ended(self, child: _Child) -> None:
-        """A process is over, and what it wrote is read."""
+        """Note that a process is over and its output read."""
         self._children.remove(child)
         self._code = child.code
         leaving = self._left or self._told
@@ -466,7 +440,7 @@ class Reloader:
     # --- the end ----------------------------------------------------------------------------------
 
     def _end(self) -> int:
-        """Let what serves finish, as it would without a relay; the exit code."""
+        """Let the version that serves finish, as it would without a relay; return the exit code."""
         relay = self._relay
         while not self._told and self._next is not None and relay.waiting_since is not None:
             self._take(0.1)
@@ -504,7 +478,7 @@ class Reloader:
                 child.popen.send_signal(number)
 
     def _pass_on_the_rest(self) -> None:
-        """Everything has ended: pass on what was written, as long as the host reads it."""
+        """Pass on the rest of what was written, as long as the host reads it."""
         before = -1
         while (self._children or self._host.is_busy) and self._host.written != before:
             before = self._host.written
@@ -532,7 +506,7 @@ class Reloader:
         threading.Thread(target=do, args=args, kwargs=kwargs, name="mcpkit", daemon=True).start()
 
     def _drain(self) -> None:
-        """Write what the relay has put into outlets. Blocks."""
+        """Write the lines that the relay has put into outlets. Blocks."""
         current = self._current
         if current is not None:
             current.pipe.drain()
@@ -543,14 +517,14 @@ class Reloader:
 
     def _read_host(self) -> None:
         # One byte more than a server takes, so that it says itself what is wrong with the line.
-        lines = _Lines(MAX_LINE + 1)
+        splitter = LineSplitter(MAX_LINE + 1)
         try:
             while chunk := _read(self._reader):
-                for line in lines.feed(chunk):
+                for line in splitter.feed(chunk):
                     self._relay.from_host(line)
                 self._drain()
                 self._relay.wait_for_room()
-            if rest := lines.rest():
+            if rest := splitter.take_rest():
                 self._relay.from_host(rest)
                 self._drain()
         finally:
@@ -559,17 +533,17 @@ class Reloader:
     def _read_child(self, child: _Child) -> None:
         assert child.popen.stdout is not None
         fd = child.popen.stdout.fileno()
-        lines = _Lines()
+        splitter = LineSplitter()
         try:
             while chunk := _read(fd):
-                for line in lines.feed(chunk):
+                for line in splitter.feed(chunk):
                     self._relay.from_version(child, line)
                 self._host.drain()
         finally:
             self._bury(child)
 
     def _bury(self, child: _Child) -> None:
-        """A version writes no more: answer in its place."""
+        """End a version that writes no more, and answer in its place."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.popen.wait(_END)
         child.popen.kill()
@@ -597,7 +571,7 @@ class Reloader:
                 end()
 
     def _bring_up(self, child: _Child, before: _Child | None) -> None:
-        """Tell a version what was agreed on with those before it, and let it take over."""
+        """Tell a version the agreements with those before it, and let it take over."""
         relay = self._relay
         try:
             ping = relay.new_id()
@@ -637,7 +611,7 @@ class Reloader:
                 child.pipe.put(notification_text(step.method, step.params))
 
     def _list(self, child: _Child) -> None:
-        """Find out what a version offers."""
+        """Ask a version for all its lists, and keep them."""
         child.lists = None
         deadline = time.monotonic() + _LISTING
         with contextlib.suppress(_Ended, TimeoutError):
@@ -652,7 +626,7 @@ class Reloader:
         child.listed.set()
 
     def _all(self, child: _Child, method: str, member: str, deadline: float) -> list[Any]:
-        """The entries of a list, whatever pages they are on; none if there is no such list."""
+        """Return the entries of a list, from all its pages; none if there is no such list."""
         found: list[Any] = []
         cursor: object = None
         for _ in range(_PAGES):
@@ -678,7 +652,7 @@ def _differences(
 
 
 def _read(fd: int) -> bytes:
-    """What there is; empty at the end."""
+    """Read a chunk; empty at the end."""
     while True:
         try:
             return os.read(fd, _CHUNK)
@@ -693,4 +667,4 @@ def _say(message: str) -> None:
 
 
 def _do_nothing() -> None:
-    """Nobody needs to know."""
+    """Take no notice."""

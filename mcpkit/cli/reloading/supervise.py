@@ -1,7 +1,7 @@
 """Processes that serve: kept running, or started anew when a file changes.
 
-The parent holds the socket, so that no connection is refused while a process is replaced, and none
-of its own serves. All signals are for the parent; it tells the others.
+The parent holds the socket, so that no connection is refused while a process is replaced, and does
+not serve. All signals are for the parent, which ends the others.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _LOOK: Final = 0.3
 """Seconds between looks at files."""
 
 _SHARE: Final = 10
-"""How much longer than one look at the files the time between two looks is, at least."""
+"""The time between two looks at the files is at least as many times as long as one look."""
 
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 class Watched:
-    """The Python files in a folder and below it, and when they were changed.
+    """The Python files in a folder and below it, and their times and sizes.
 
     Args:
-        folder: Hidden folders and virtual environments in it do not count.
+        folder: The folder; hidden folders and virtual environments in it are left out.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -51,7 +51,7 @@ class Watched:
         """Seconds until the next look."""
 
     def changes(self) -> list[Path]:
-        """What was changed, added or removed since the last look."""
+        """Return the files that were changed, added or removed since the last look."""
         before, began = self._known, time.monotonic()
         self._known = now = self._look()
         self.pause = max(_LOOK, _SHARE * (time.monotonic() - began))
@@ -60,7 +60,7 @@ class Watched:
         )
 
     def name(self, path: Path) -> str:
-        """A path as it is told: relative to the folder."""
+        """Return a path for a message: relative to the folder."""
         return str(path.relative_to(self._folder))
 
     def _look(self) -> Mapping[Path, tuple[int, int]]:
@@ -99,12 +99,12 @@ class _Child:
 
     @property
     def how(self) -> str:
-        """How it has ended, in words."""
+        """The end of the process, in words: its exit code or its signal."""
         code = self.process.exitcode or 0
         return f"by signal {-code}" if code < 0 else f"with exit code {code}"
 
     def hear(self) -> None:
-        """Take what it says: that it serves, or by silence that it never will."""
+        """Receive the byte of a process that serves; if the pipe ends without, it never will."""
         try:
             self.ready.recv_bytes()
             self.serving = True
@@ -117,11 +117,11 @@ class Supervisor:
     """Runs a function in processes of its own.
 
     Args:
-        target: Serves until SIGTERM; gets `arguments`, and a connection on which it sends a byte
-            once it serves. It is imported by the processes, as are the arguments.
-        arguments: For each of them.
-        patience: Seconds that a process has to end after SIGTERM.
-        announce: Called once, when the first of them serves.
+        target: Serves until SIGTERM. Called with `arguments`, and a connection on which it sends a
+            byte once it serves; the processes import it by its name.
+        arguments: For the function; they are pickled.
+        end_limit: Seconds that a process has to end after SIGTERM.
+        announce: Called once, when the first process serves.
     """
 
     def __init__(
@@ -129,12 +129,12 @@ class Supervisor:
         target: Callable[..., None],
         arguments: Sequence[Any],
         *,
-        patience: float,
+        end_limit: float,
         announce: Callable[[], object],
     ) -> None:
         self._target = target
         self._arguments = tuple(arguments)
-        self._patience = patience
+        self._end_limit = end_limit
         self._announce: Callable[[], object] | None = announce
         self._told: list[int] = []
         self._heard, self._hearing = socket.socketpair()
@@ -144,10 +144,13 @@ class Supervisor:
     # --- what it does -----------------------------------------------------------------------------
 
     def keep(self, count: int) -> int:
-        """Keep so many processes running, until SIGINT or SIGTERM.
+        """Keep a number of processes running, until SIGINT or SIGTERM.
 
-        One that has ended is replaced. The first one goes ahead: if the app cannot be started,
-        that is said once.
+        A process that has ended is replaced. The first one starts alone: if the app cannot be
+        started, that is said once.
+
+        Args:
+            count: Of the processes, at least 1.
 
         Returns:
             The exit code: 130 after SIGINT, 0 after SIGTERM, that of a process if it could not be
@@ -183,6 +186,9 @@ class Supervisor:
 
     def renew(self, watched: Watched) -> int:
         """Keep a process running that is started anew when a file changes.
+
+        Args:
+            watched: The files.
 
         Returns:
             The exit code: 130 after SIGINT, 0 after SIGTERM.
@@ -268,8 +274,8 @@ class Supervisor:
             self._announce = None
 
     def _stop(self, children: Sequence[_Child]) -> None:
-        """End processes: in good order, unless that takes too long or Ctrl-C comes once more."""
-        deadline = time.monotonic() + self._patience
+        """End processes in order, or kill them after the limit or a second Ctrl-C."""
+        deadline = time.monotonic() + self._end_limit
         left = [child for child in children if not child.ended]
         for child in left:
             child.process.terminate()
@@ -298,7 +304,7 @@ def _held_back() -> Generator[None, None, None]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Some file names, not all of them if they are many."""
+    """Return file names for a message, not all of them if they are many."""
     if len(names) <= 3:
         return ", ".join(names)
     return f"{names[0]}, {names[1]} and {len(names) - 2} other files"

@@ -20,14 +20,14 @@ __all__ = ["Order", "work"]
 
 
 class Order(NamedTuple):
-    """What a process shall serve; it begins anew, so this is all that it knows.
+    """The order for a process, which is all that it knows, because it begins anew.
 
     Args:
         target: As on the command line.
         options: Of the endpoint.
-        loopback: Whether the socket can be reached from this machine only.
-        debug: Whether to show tracebacks, and requests.
-        renewed: Whether it will be started again because files change.
+        loopback: True if the socket can be reached from this machine only.
+        debug: True to show tracebacks, and requests.
+        renewed: True if the process is replaced when files change.
     """
 
     target: str
@@ -41,12 +41,13 @@ def work(order: Order, bound: socket.socket, ready: Connection) -> None:
     """Serve until SIGTERM, or until the process ends that has started this one.
 
     Args:
-        order: What to serve.
+        order: The app, and its options.
         bound: A listening socket.
-        ready: Sent a byte when it is being served.
+        ready: Sent a byte once the app is served.
 
     Raises:
-        SystemExit: With 2 if it cannot be imported, 3 if it cannot be started; that has been said.
+        SystemExit: With 2 if the app cannot be imported, 3 if it cannot be started; a message has
+            said so.
     """
     # Ctrl-C reaches every process of a terminal; which of them end, and when, is for the parent
     # to say. A function, as what is merely ignored would be so in all that a handler starts.
@@ -80,7 +81,7 @@ def work(order: Order, bound: socket.socket, ready: Connection) -> None:
 
 
 def _pass(number: int, frame: FrameType | None) -> None:
-    """Nothing."""
+    """Do nothing: the parent ends this process."""
 
 
 def _follow_parent() -> None:

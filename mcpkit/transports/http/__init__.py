@@ -1,9 +1,6 @@
 """Streamable HTTP: every revision at one endpoint, as an ASGI application or served by uvicorn.
 
-A POST comes in through `application` (which paths there are), `endpoint` (who may ask, which era a
-message belongs to, which session), and `exchange` (its answer: JSON, or a stream once something
-streams). `ids` and `hub` are what there is of sessions, `streams` what may be fetched again,
-`runtime` how an app is begun where nobody says when.
+The README of this folder says what is in which file.
 """
 
 from __future__ import annotations
@@ -14,14 +11,14 @@ from typing_extensions import Unpack
 
 from mcpkit.transports import Served
 from mcpkit.transports.http.application import Application, attach, make_route
-from mcpkit.transports.http.runtime import Runtime
+from mcpkit.transports.http.lifespans import Lifespans
 from mcpkit.web import HttpOptions, HttpSettings
 
-__all__ = ["Application", "Runtime", "attach", "make_application", "make_route", "run"]
+__all__ = ["Application", "Lifespans", "attach", "make_application", "make_route", "run"]
 
 
 def make_application(
-    runtime: Runtime,
+    lifespans: Lifespans,
     routes: list[Any],
     options: HttpOptions,
     *,
@@ -31,7 +28,7 @@ def make_application(
     """An app as an ASGI application.
 
     Args:
-        runtime: Serves the app, once however many applications there are.
+        lifespans: Serves the app, once however many applications there are.
         routes: Beside the endpoint.
         options: Of the endpoint.
         loopback: Whether the server listens on loopback addresses only; None if that is not known.
@@ -48,7 +45,7 @@ def make_application(
         raise ValueError(f"path must be like /mcp, without query or escapes, not {path!r}")
     settings = HttpSettings(**options)
     settings.check()
-    return Application(runtime, settings, routes, loopback=loopback, prefix=prefix)
+    return Application(lifespans, settings, routes, loopback=loopback, prefix=prefix)
 
 
 def run(

@@ -11,14 +11,17 @@ from functools import lru_cache
 from typing import Final
 
 from mcpkit.engine.server import log
-from mcpkit.transports.http.http_error import Refusal
+from mcpkit.transports.http.http_error import HttpError
 from mcpkit.web import HttpRequest, HttpSettings
 
-__all__ = ["Guard", "RateLimit", "principal_of", "spelled"]
+__all__ = ["Guard", "RateLimit", "owner_of", "principal_of", "spelled"]
 
 _MOST_REMEMBERED: Final = 256
 _LONGEST_REMEMBERED: Final = 512
 """Bytes of a host and an origin together; honest ones have a few dozen."""
+
+_NETWORK: Final = 64
+"""Bits of an IPv6 address that name the network of a client (RFC 6177)."""
 
 _MOST_CLIENTS: Final = 10_000
 _AUTHORITY: Final = re.compile(
@@ -172,7 +175,7 @@ def principal_of(http: HttpRequest) -> str | None:
     """Whom the host's authentication has found, by what Starlette and Django call it.
 
     Raises:
-        Refusal: It has found somebody, but not a name that is theirs alone, which the name for
+        HttpError: It has found somebody, but not a name that is theirs alone, which the name for
             display is not: two people may share it, and must not share sessions.
     """
     user = http.user
@@ -189,7 +192,29 @@ def principal_of(http: HttpRequest) -> str | None:
         "the user %s has neither identity nor username; say who calls with the option principal=",
         type(user).__name__,
     )
-    raise Refusal(500, "The server cannot tell who calls; its log says why")
+    raise HttpError(500, "The server cannot tell who calls; its log says why")
+
+
+def owner_of(http: HttpRequest) -> str:
+    """Return who a request is counted for: its principal, or the network of its client.
+
+    An IPv6 client has a network of addresses for itself.
+    """
+    if http.principal is not None:
+        return f"principal {http.principal}"
+    client = http.client
+    return f"network {_network_of(client[0])}" if client else ""
+
+
+def _network_of(host: str) -> str:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    address = getattr(address, "ipv4_mapped", None) or address
+    if address.version == 4:
+        return str(address)
+    return str(ipaddress.ip_network((address, _NETWORK), strict=False))
 
 
 class RateLimit:

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from mcpkit.engine.server import log
 from mcpkit.transports.http.access import spelled
 from mcpkit.transports.http.endpoint import Endpoint
-from mcpkit.transports.http.http_error import Refusal, refuse
-from mcpkit.transports.http.runtime import Life, Runtime
+from mcpkit.transports.http.http_error import HttpError, send_error
+from mcpkit.transports.http.lifespans import Lifespan, Lifespans
 from mcpkit.transports.http.streams import Receive, Send
 from mcpkit.transports.http.uvicorn_protocol import Shortcut
 from mcpkit.web import HttpSettings, Scope
@@ -45,7 +45,7 @@ class Application:
     """The ASGI application that an app is.
 
     Args:
-        runtime: Serves the app.
+        lifespans: Serves the app.
         settings: Of the endpoint.
         routes: Served where the endpoint is not; may grow until the first request for one.
         loopback: Whether the server listens on loopback addresses only; None if that is not known.
@@ -54,16 +54,16 @@ class Application:
 
     def __init__(
         self,
-        runtime: Runtime,
+        lifespans: Lifespans,
         settings: HttpSettings,
         routes: Sequence[Any] = (),
         *,
         loopback: bool | None = None,
         prefix: str | None = None,
     ) -> None:
-        self.runtime = runtime
+        self.lifespans = lifespans
         self.settings = settings
-        self._endpoint = Endpoint(runtime, settings, loopback=loopback)
+        self._endpoint = Endpoint(lifespans, settings, loopback=loopback)
         self._routes = routes
         self._router: Asgi | None = None
         base = (settings.path if prefix is None else prefix).rstrip("/")
@@ -71,10 +71,10 @@ class Application:
         answer = self._answer = _with_cors(self._endpoint, settings)
         self._places: dict[str, Asgi] = {base: answer, f"{base}/": answer}
         if settings.sse:
-            from mcpkit.transports.http.sse import OldEndpoints
+            from mcpkit.transports.http.sse import SseEndpoints
 
             beside = base.rpartition("/")[0] if prefix is None else base
-            old = OldEndpoints(self._endpoint, f"{beside}/messages")
+            old = SseEndpoints(self._endpoint, f"{beside}/messages")
             self._places[f"{beside}/sse"] = _with_cors(old.get, settings)
             self._places[f"{beside}/messages"] = _with_cors(old.post, settings)
         health = "/health" if settings.health is True else settings.health
@@ -108,8 +108,8 @@ class Application:
                 await self._route(scope, receive, send)
             else:
                 where = scope.get("root_path", "") + self._base
-                await refuse(
-                    send, Refusal(404, f"There is nothing at {path}; the endpoint is {where}")
+                await send_error(
+                    send, HttpError(404, f"There is nothing at {path}; the endpoint is {where}")
                 )
         elif kind == "lifespan":
             await self._live(receive, send)
@@ -132,11 +132,11 @@ class Application:
         await receive()
         begun = False
         try:
-            async with self.runtime.hold() as life:
+            async with self.lifespans.hold() as lifespan:
                 begun = True
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
-                life.drain()
+                lifespan.drain()
         except Exception as error:
             log.exception("the app's lifespan failed")
             kind = "shutdown" if begun else "startup"
@@ -148,7 +148,9 @@ class Application:
 async def _healthy(scope: Scope, receive: Receive, send: Send) -> None:
     """Say that the process answers."""
     if scope["method"] not in ("GET", "HEAD"):
-        await refuse(send, Refusal(405, "Only GET is answered here", headers=((b"allow", b"GET"),)))
+        await send_error(
+            send, HttpError(405, "Only GET is answered here", headers=((b"allow", b"GET"),))
+        )
         return
     body = b'{"status":"ok"}'
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
@@ -237,9 +239,9 @@ def attach(application: Application, host: Any, path: str) -> None:
 
     @asynccontextmanager
     async def both(of: Any) -> AsyncGenerator[Any, None]:
-        life: Life
-        async with application.runtime.hold() as life, inner(of) as state:
+        lifespan: Lifespan
+        async with application.lifespans.hold() as lifespan, inner(of) as state:
             yield state
-            life.drain()
+            lifespan.drain()
 
     router.lifespan_context = both

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
 from functools import partial
 from types import CoroutineType
@@ -14,7 +16,7 @@ import anyio
 
 from mcpkit.errors import ParseError
 from mcpkit.protocol.messages import parse
-from mcpkit.transports.http.http_error import Refusal, retry_after
+from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.post_headers import TOO_LONG
 from mcpkit.transports.http.streams import Receive
 from mcpkit.web import HttpSettings
@@ -26,6 +28,9 @@ LARGE_BODY: Final = 64 * 1024
 
 _MOST: Final = 8
 """How many bodies of the greatest length may arrive, or be served, at once."""
+
+_LONGEST_PAUSE: Final = 1.0
+"""Seconds after which nobody joins a pause of the garbage collector any more."""
 
 _Message: TypeAlias = MutableMapping[str, Any]
 
@@ -55,7 +60,7 @@ class Bodies:
             receive: Of the ASGI application.
 
         Raises:
-            Refusal: It is too long or too slow, or too much arrives at once.
+            HttpError: It is too long or too slow, or too much arrives at once.
         """
         message: _Message | None = None
         first: Awaitable[_Message] = receive()
@@ -72,7 +77,7 @@ class Bodies:
             return None
         body: bytes = message.get("body", b"")
         if len(body) > self._settings.max_body:
-            raise Refusal(413, TOO_LONG % self._settings.max_body)
+            raise HttpError(413, TOO_LONG % self._settings.max_body)
         return body
 
     async def _read_slowly(
@@ -90,7 +95,7 @@ class Bodies:
             with anyio.fail_after(seconds):
                 return await self._read_parts(message, following, receive)
         except TimeoutError:
-            raise Refusal(408, "The body did not arrive in time") from None
+            raise HttpError(408, "The body did not arrive in time") from None
         finally:
             self.arriving -= 1
 
@@ -111,9 +116,9 @@ class Bodies:
                 size += len(part)
                 self.size += len(part)
                 if size > limit:
-                    raise Refusal(413, TOO_LONG % limit)
+                    raise HttpError(413, TOO_LONG % limit)
                 if self.size > _MOST * limit:
-                    raise Refusal(503, "Too much is being sent at once", headers=retry_after(1))
+                    raise HttpError(503, "Too much is being sent at once", headers=retry_after(1))
                 if not message.get("more_body"):
                     return b"".join(parts)
                 message, following = None, receive()
@@ -121,24 +126,59 @@ class Bodies:
             self.size -= size
 
 
+class _CollectorPause:
+    """Keeps the garbage collector from running while large bodies are parsed, in any thread.
+
+    The first who parses turns it off and the last turns it on again, unless somebody else had
+    turned it off before. Whoever comes late does not prolong the pause, because bodies that arrive
+    without end would otherwise keep the collector from ever running.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._since = 0.0
+
+    def begin(self) -> bool:
+        """Turn the collector off, or keep it off; True if `end` has to be called."""
+        with self._lock:
+            if self._count == 0:
+                if not gc.isenabled():
+                    return False
+                gc.disable()
+                self._since = time.monotonic()
+            elif time.monotonic() - self._since > _LONGEST_PAUSE:
+                return False
+            self._count += 1
+            return True
+
+    def end(self) -> None:
+        """Turn the collector on again, if nobody else parses."""
+        with self._lock:
+            self._count -= 1
+            if self._count == 0:
+                gc.enable()
+
+
+_pause: Final = _CollectorPause()
+
+
 def parse_body(body: bytes) -> Any:
-    """The JSON value in a body.
+    """Return the JSON value in a body.
 
     Raises:
-        Refusal: There is none.
+        HttpError: There is none.
     """
     # A million new objects would set off the garbage collector again and again, for nothing: it
     # takes four times as long as parsing, and meanwhile nobody is served.
-    pausing = len(body) > LARGE_BODY and gc.isenabled()
-    if pausing:
-        gc.disable()
+    paused = len(body) > LARGE_BODY and _pause.begin()
     try:
         return parse(body)
     except ParseError as error:
-        raise Refusal(400, error) from None
+        raise HttpError(400, error) from None
     finally:
-        if pausing:
-            gc.enable()
+        if paused:
+            _pause.end()
 
 
 def _is_coroutine(value: object) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 from mcpkit.protocol.connection import announces_itself
 from mcpkit.protocol.messages import readable_id
 from mcpkit.protocol.revisions import HANDSHAKE, PER_REQUEST
-from mcpkit.transports.http.http_error import Refusal
+from mcpkit.transports.http.http_error import HttpError
 
 __all__ = ["Era", "era_of", "has_session_version", "is_announced"]
 
@@ -20,6 +20,7 @@ Era: TypeAlias = Literal["legacy", "modern"]
 
 _LEGACY: Final = frozenset(each.version.encode() for each in HANDSHAKE)
 _MODERN: Final = frozenset(each.version.encode() for each in PER_REQUEST)
+_VERSION: Final = b"mcp-protocol-version"
 _NO_META: Final[Mapping[str, Any]] = {}
 
 
@@ -31,16 +32,17 @@ def era_of(message: dict[str, Any] | list[Any], raw: Mapping[bytes, bytes]) -> E
         raw: Its headers by lower-case name.
 
     Raises:
-        Refusal: A session is asked for in a version that is unknown (HTTPL-18).
+        HttpError: A session is asked for in a version that is unknown (HTTPL-18).
     """
     if isinstance(message, list):
         return "legacy" if has_session_version(raw) else "modern"
-    if is_announced(message):
+    if "params" in message and is_announced(message):
         return "modern"
     method: Any = message.get("method")
     if method == "initialize":
         return "legacy"
-    if not has_session_version(raw):
+    version = raw.get(_VERSION)
+    if version is not None and version not in _LEGACY and not has_session_version(raw):
         _check_version(raw, message)
         return "modern"
     if isinstance(method, str) and announces_itself(method, _NO_META):
@@ -57,15 +59,15 @@ def is_announced(message: Mapping[str, Any]) -> bool:
 
 def has_session_version(raw: Mapping[bytes, bytes]) -> bool:
     """True if ``MCP-Protocol-Version`` names a revision with sessions, or is missing (HTTPL-18)."""
-    version = raw.get(b"mcp-protocol-version")
+    version = raw.get(_VERSION)
     return version is None or version in _LEGACY or version.strip(b" \t") in _LEGACY
 
 
 def _check_version(raw: Mapping[bytes, bytes], message: dict[str, Any]) -> None:
     """Refuse to continue a session in a version that is no version of ours."""
-    version = raw[b"mcp-protocol-version"].strip(b" \t")
+    version = raw[_VERSION].strip(b" \t")
     if b"mcp-session-id" in raw and version not in _MODERN:
-        raise Refusal(
+        raise HttpError(
             400,
             f"Unsupported MCP-Protocol-Version: {version.decode('latin-1')!r}",
             readable_id(message),

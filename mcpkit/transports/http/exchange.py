@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
-from mcpkit.engine.loop import Tasks
 from mcpkit.engine.session import Channel, Session
 from mcpkit.errors import InternalError, ProtocolError
 from mcpkit.protocol.connection import Dropped, Origin, Refused, Request
 from mcpkit.protocol.messages import error_text
-from mcpkit.transports.http.streams import Connection, Receive, Send, Stream, write
+from mcpkit.transports.http.streams import Receive, Send, Stream, StreamResponse, write
 from mcpkit.types import UNSET
-from mcpkit.web import HttpRequest, HttpSettings
+from mcpkit.web import HttpRequest
 
 if TYPE_CHECKING:
-    from mcpkit.transports.http.sessions import Conversation
+    from mcpkit.transports.http.in_flight import InFlight
 
-__all__ = ["JSON", "Exchange", "Lanes", "error_status"]
+__all__ = ["JSON", "Exchange", "ExchangeChannel", "error_status"]
 
 _WATCH_AFTER: Final = 0.1
 """Seconds after which it is worth noticing that a client has gone away; most calls end before."""
@@ -57,7 +56,7 @@ def error_status(error: ProtocolError, *, modern: bool, served: bool) -> int:
     return 400 if error.code in _BROKEN and not served else 200
 
 
-class Lanes(Channel):
+class ExchangeChannel(Channel):
     """A channel on which everything goes to the exchange that it belongs to."""
 
     def send(self, text: bytes, about: Request | None = None) -> None:
@@ -102,16 +101,13 @@ class Exchange:
     Args:
         http: The POST.
         session: Serves it.
-        settings: Of the endpoint.
-        tasks: Of the event loop.
+        flight: Has it among its requests while it is served.
         count: How many answers it wants: one, or as many as a batch has requests.
         open_stream: Makes the stream that the answer becomes if something streams.
         modern: Whether the client gives up on the request by going away.
     """
 
     # Most of these change in few exchanges only.
-    conversation: Conversation | None = None
-    """The session that it belongs to, if that outlives it."""
     body: bytes | None = None
     error: ProtocolError | None = None
     status = 202
@@ -123,10 +119,10 @@ class Exchange:
     """Of the response, in addition."""
     on_done: Callable[[], None] | None = None
     """Called when the last word has been said."""
-    on_end: Callable[[], None] | None = None
+    on_close: Callable[[], None] | None = None
     """Called when the client has its answer, or has left."""
     _wake: anyio.Event | None = None
-    _connection: Connection | None = None
+    _response: StreamResponse | None = None
     _unwatch: Callable[[], object] | None = None
     _stop_timer: Callable[[], object] | None = None
     _stop_deadline: Callable[[], object] | None = None
@@ -135,8 +131,7 @@ class Exchange:
         self,
         http: HttpRequest,
         session: Session,
-        settings: HttpSettings,
-        tasks: Tasks,
+        flight: InFlight,
         count: int,
         open_stream: Callable[[], Stream],
         *,
@@ -144,8 +139,7 @@ class Exchange:
     ) -> None:
         self.http = http
         self.session = session
-        self._settings = settings
-        self._tasks = tasks
+        self.flight = flight
         self._count = count
         self._open_stream = open_stream
         self._modern = modern
@@ -233,16 +227,16 @@ class Exchange:
         if retry is not None:
             self.stream.put_retry(retry)
         self.gone = True
-        connection = self._connection or self.stream.connection
-        if connection is not None:
-            connection.let_go()
+        response = self._response or self.stream.response
+        if response is not None:
+            response.let_go()
 
     # --- what the client sees ---------------------------------------------------------------------
 
     async def wait(self, receive: Receive) -> None:
         """Wait until there is an answer, something streams, or the client has gone away."""
         self._wake = anyio.Event()
-        self._stop_timer = self._tasks.later(_WATCH_AFTER, lambda: self._first_tick(receive))
+        self._stop_timer = self.flight.tasks.later(_WATCH_AFTER, lambda: self._first_tick(receive))
         try:
             await self._wake.wait()
         except BaseException:
@@ -255,17 +249,17 @@ class Exchange:
 
     def _first_tick(self, receive: Receive) -> None:
         if self._unwatch is None:
-            self._unwatch = self._tasks.start(self._watch(receive))
-        settings = self._settings
+            self._unwatch = self.flight.tasks.start(self._watch(receive))
+        settings = self.flight.settings
         rest = settings.stream_after - _WATCH_AFTER
-        self._stop_timer = self._tasks.later(max(rest, 0), self._second_tick)
+        self._stop_timer = self.flight.tasks.later(max(rest, 0), self._second_tick)
         self._limit(_WATCH_AFTER)
 
     def _limit(self, elapsed: float = 0) -> None:
         """Let the request run no longer than it may."""
-        limit = self._settings.request_timeout
+        limit = self.flight.settings.request_timeout
         if limit is not None and self._stop_deadline is None and not self.done:
-            self._stop_deadline = self._tasks.later(
+            self._stop_deadline = self.flight.tasks.later(
                 max(limit - elapsed, 0),
                 lambda: self.expire(f"The request took longer than {limit:g} seconds"),
             )
@@ -284,8 +278,8 @@ class Exchange:
     def lose(self) -> None:
         """The client has gone away (CANC-5, HTTPL-20)."""
         self.gone = True
-        if self._connection is not None:
-            self._connection.lose()
+        if self._response is not None:
+            self._response.lose()
         elif self.stream is not None:
             self.stream.expected = False
             self.stream.relieve()
@@ -306,24 +300,24 @@ class Exchange:
     async def write_stream(self, send: Send, receive: Receive) -> None:
         """Answer with the stream."""
         assert self.stream is not None
-        connection = self._connection = Connection(
+        response = self._response = StreamResponse(
             self.stream,
-            self._tasks,
-            keep_alive=self._settings.keep_alive,
-            write_timeout=self._settings.write_timeout,
+            self.flight.tasks,
+            keep_alive=self.flight.settings.keep_alive,
+            write_timeout=self.flight.settings.write_timeout,
         )
         if self.gone:
-            connection.let_go()
+            response.let_go()
         if self._unwatch is None:
-            self._unwatch = self._tasks.start(self._watch(receive))
+            self._unwatch = self.flight.tasks.start(self._watch(receive))
         self._limit()
         try:
-            await connection.serve(send, list(self.headers))
+            await response.serve(send, list(self.headers))
         except BaseException:
             self.lose()
             raise
         finally:
-            self._connection = None
+            self._response = None
             self._stop()
 
     async def write_json(self, send: Send) -> None:
@@ -341,7 +335,12 @@ class Exchange:
             part = body[start : start + _PART]
             more = start + _PART < len(body)
             message = {"type": "http.response.body", "body": part, "more_body": more}
-            await write(send, message, self._settings.write_timeout)
+            await write(send, message, self.flight.settings.write_timeout)
+
+    def close(self) -> None:
+        """End the part of the client, who has the answer or has left."""
+        if self.on_close is not None:
+            self.on_close()
 
     def expire(self, why: str) -> None:
         """Stop the work, and say why."""

@@ -11,13 +11,13 @@ from mcpkit.protocol.messages import Id, error_text
 from mcpkit.transports.http.streams import Send
 from mcpkit.types import UNSET, Unset
 
-__all__ = ["Pairs", "Refusal", "refuse", "retry_after"]
+__all__ = ["HttpError", "Pairs", "retry_after", "send_error"]
 
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
 """Headers of a response."""
 
 
-class Refusal(Exception):
+class HttpError(Exception):
     """A request that is answered with a status and an error, and not served.
 
     Args:
@@ -48,15 +48,15 @@ class Refusal(Exception):
         return error_text(self.id, self.error)
 
 
-async def refuse(send: Send, refusal: Refusal) -> None:
-    """Answer with a refusal."""
-    body = refusal.body
+async def send_error(send: Send, error: HttpError) -> None:
+    """Answer a request with an error."""
+    body = error.body
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
-        *refusal.headers,
+        *error.headers,
     ]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 

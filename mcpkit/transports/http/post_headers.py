@@ -7,16 +7,16 @@ some are secrets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from mcpkit.engine.registry import Catalog
 from mcpkit.errors import HeaderMismatch, InvalidRequest
 from mcpkit.protocol import headers
 from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
-from mcpkit.protocol.headers import HeaderParameter
-from mcpkit.protocol.messages import check_envelope
+from mcpkit.protocol.messages import check_envelope, readable_id
 from mcpkit.protocol.revisions import BY_VERSION
-from mcpkit.transports.http.http_error import Refusal
+from mcpkit.transports.http.http_error import HttpError
 from mcpkit.types import is_object
 
 __all__ = [
@@ -95,16 +95,16 @@ def check_head(raw: Mapping[bytes, bytes], max_body: int) -> None:
         max_body: The limit of a body, in bytes.
 
     Raises:
-        Refusal: It is no JSON, the client does not accept what it would be answered with, or the
+        HttpError: It is no JSON, the client does not accept what it would be answered with, or the
             body is too long.
     """
     if not IS_JSON[raw.get(b"content-type", b"")]:
-        raise Refusal(415, "The Content-Type must be application/json")
+        raise HttpError(415, "The Content-Type must be application/json")
     accept = raw.get(b"accept")
     if accept is not None and not ACCEPTS_BOTH[accept]:
-        raise Refusal(406, "The Accept header must list application/json and text/event-stream")
+        raise HttpError(406, "The Accept header must list application/json and text/event-stream")
     if is_too_long(raw, max_body):
-        raise Refusal(413, TOO_LONG % max_body)
+        raise HttpError(413, TOO_LONG % max_body)
 
 
 def is_too_long(raw: Mapping[bytes, bytes], limit: int) -> bool:
@@ -119,9 +119,7 @@ def session_token(raw: Mapping[bytes, bytes]) -> str:
 
 
 def check_repeated(
-    raw: Mapping[bytes, bytes],
-    message: Mapping[str, Any],
-    declared_by: Callable[[str], Sequence[HeaderParameter]],
+    raw: Mapping[bytes, bytes], message: Mapping[str, Any], catalog: Catalog
 ) -> None:
     """Hold the headers of a request of 2026-07-28 against its body (HTTPM-2, SEC-14).
 
@@ -131,31 +129,31 @@ def check_repeated(
     Args:
         raw: The headers by lower-case name.
         message: The request.
-        declared_by: The headers that the schema of the tool of this name declares.
+        catalog: Has the tools, whose schemas declare headers.
 
     Raises:
-        HeaderMismatch: They disagree, or a header is missing.
+        HttpError: They disagree, or a header is missing.
     """
     method: Any = message.get("method")
     if type(method) is not str or "id" not in message:
         return
     try:
-        _compare(raw, message, method, declared_by)
-    except HeaderMismatch:
+        _compare(raw, message, method, catalog)
+    except HeaderMismatch as error:
         try:
             # A broken envelope is told before headers that differ. Whoever serves the message
             # looks at the envelope anyway, so here that is done for the few that do not agree.
             check_envelope(message)
         except InvalidRequest:
             return
-        raise
+        raise HttpError(400, error, readable_id(message)) from None
 
 
 def _compare(
     raw: Mapping[bytes, bytes],
     message: Mapping[str, Any],
     method: str,
-    declared_by: Callable[[str], Sequence[HeaderParameter]],
+    catalog: Catalog,
 ) -> None:
     params: dict[str, Any] | None = message.get("params")
     meta: dict[str, Any] | None = params.get("_meta") if type(params) is dict else None
@@ -178,7 +176,8 @@ def _compare(
     if known is None or type(name) is not str:
         return
     headers.check_name(raw, name)
-    if known.operation == "call_tool" and (declared := declared_by(name)):
+    tool = catalog.tools.get(name) if known.operation == "call_tool" else None
+    if tool is not None and tool.headers:
         arguments: Any = params.get("arguments", {})
         if is_object(arguments):
-            headers.check_parameters(raw, declared, arguments)
+            headers.check_parameters(raw, tool.headers, arguments)

@@ -1,8 +1,6 @@
-"""Where the changing state of sessions lives: log level, subscriptions, questions, streams, ends.
+"""The sessions that this process holds: those in use, and those that have state here.
 
-A session has an entry here only while it needs one. This hub is one process's own; one that workers
-share has the same methods. What is asked for each request must be at hand: such a hub hears of ends
-before it is asked.
+All others are held by nobody; their ids say what is known of them.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import count
-from typing import Final, Protocol
+from typing import Final
 
 from mcpkit.engine.loop import Tasks
 from mcpkit.engine.server import Server, log
@@ -21,17 +19,17 @@ from mcpkit.engine.session import Session
 from mcpkit.engine.threads import Threads
 from mcpkit.protocol.connection import Connection, Request
 from mcpkit.protocol.messages import Id
-from mcpkit.transports.http.exchange import Lanes
+from mcpkit.transports.http.exchange import ExchangeChannel
 from mcpkit.transports.http.session_ids import SessionId
-from mcpkit.transports.http.streams import Keeper, Stream
+from mcpkit.transports.http.session_store import SessionStore
+from mcpkit.transports.http.streams import ReplayBuffer, Stream
 from mcpkit.web import HttpSettings
 
-__all__ = ["Conversation", "Hub", "LocalHub", "Unknown"]
+__all__ = ["LiveSession", "SessionTable", "Unknown"]
 
 _MOST_AT_HAND: Final = 128
 """Sessions without state that are kept at hand, since the next request often comes soon."""
 
-_MOST_ENDED: Final = 10_000
 _FINE: Final = 0.25
 """Seconds up to which it does not matter which session was used last."""
 
@@ -46,17 +44,19 @@ class Unknown(Exception):
     """What a client refers to is not known in this process; the message says what to do."""
 
 
-class Conversation(Lanes):
+class LiveSession(ExchangeChannel):
     """A session that is in use or has state.
 
     Args:
         id: What its id says.
         token: The id itself.
         settings: Of the endpoint.
-        hub: Keeps it.
+        table: Keeps it.
     """
 
-    def __init__(self, id: SessionId, token: str, settings: HttpSettings, hub: LocalHub) -> None:
+    def __init__(
+        self, id: SessionId, token: str, settings: HttpSettings, table: SessionTable
+    ) -> None:
         self.id = id
         self.token = token
         self.session: Session
@@ -66,7 +66,7 @@ class Conversation(Lanes):
         """When it was put behind all that were used before it."""
         self._streams: dict[int, Stream] = {}
         self._settings = settings
-        self._hub = hub
+        self._table = table
 
     @property
     def is_needed(self) -> bool:
@@ -82,7 +82,7 @@ class Conversation(Lanes):
     def in_use(self) -> bool:
         """Whether somebody waits for something in it."""
         standalone = self.standalone
-        return self.session.busy or (standalone is not None and standalone.connection is not None)
+        return self.session.busy or (standalone is not None and standalone.response is not None)
 
     def send(self, text: bytes, about: Request | None = None) -> None:
         """Put a message on the stream of its request, else on the one that a GET opens."""
@@ -95,8 +95,8 @@ class Conversation(Lanes):
 
     def open_stream(self) -> Stream:
         """A stream for the answer to a request, which the client may come back to."""
-        number = next(self._hub.numbers)
-        stream = Stream(f"{self._hub.tag}.{number}", self._hub.keeper)
+        number = next(self._table.numbers)
+        stream = Stream(f"{self._table.tag}.{number}", self._table.buffer)
         self._streams[number] = stream
         if self.id.revision.polling:
             stream.prime(self._settings.retry)
@@ -105,8 +105,8 @@ class Conversation(Lanes):
     def open_standalone(self) -> Stream:
         """The stream of what belongs to no request (HTTPL-10)."""
         if self.standalone is None:
-            number = next(self._hub.numbers)
-            self.standalone = Stream(f"{self._hub.tag}.s{number}", self._hub.keeper)
+            number = next(self._table.numbers)
+            self.standalone = Stream(f"{self._table.tag}.s{number}", self._table.buffer)
             self.session.attach()
         return self.standalone
 
@@ -128,8 +128,8 @@ class Conversation(Lanes):
                 standalone.rewind(int(number))
             return standalone  # what another process held is lost, what comes is not
         stream = self._streams.get(int(name)) if name.isdecimal() and len(name) < 16 else None
-        if tag != self._hub.tag or stream is None:
-            where = "is no longer kept" if tag == self._hub.tag else "is held by another worker"
+        if tag != self._table.tag or stream is None:
+            where = "is no longer kept" if tag == self._table.tag else "is held by another worker"
             raise Unknown(
                 f"The stream of event {last!r} {where}: send the request again, "
                 f"or route sessions to workers by Mcp-Session-Id"
@@ -143,34 +143,40 @@ class Conversation(Lanes):
         patience = self._settings.replay_time
         if not stream.has_more:
             patience = min(_DELIVERED, patience)
-        self._hub.tasks.later(patience, lambda: self._drop(stream))
+        self._table.tasks.later(patience, lambda: self._drop(stream))
 
     def _drop(self, stream: Stream) -> None:
-        if stream.connection is not None:
+        if stream.response is not None:
             self.retire(stream)  # somebody is reading it
             return
         for number, each in list(self._streams.items()):
             if each is stream:
                 del self._streams[number]
         stream.discard()
-        self._hub.settle(self)
+        self.settle()
 
     def leave_standalone(self) -> None:
         """The client's GET has ended: what happens from now on is kept for a while."""
         stream = self.standalone
-        if stream is None or stream.connection is not None:
+        if stream is None or stream.response is not None:
             return
         if not stream.number and not self.session.has_state:
             self._drop_standalone(stream)
         else:
-            self._hub.tasks.later(self._settings.replay_time, lambda: self._drop_standalone(stream))
+            self._table.tasks.later(
+                self._settings.replay_time, lambda: self._drop_standalone(stream)
+            )
 
     def _drop_standalone(self, stream: Stream) -> None:
-        if stream.connection is None and self.standalone is stream:
+        if stream.response is None and self.standalone is stream:
             stream.discard()
             self.standalone = None
             self.session.detach()
-            self._hub.settle(self)
+            self.settle()
+
+    def settle(self) -> None:
+        """Note that nobody uses the session for now."""
+        self._table.settle(self)
 
     def discard(self) -> None:
         """Keep nothing."""
@@ -182,56 +188,7 @@ class Conversation(Lanes):
         self.standalone = None
 
 
-class Hub(Protocol):
-    """Keeps the state of sessions."""
-
-    def is_ended(self, id: SessionId) -> bool:
-        """Whether the client has ended the session (HTTPL-17)."""
-        ...
-
-    async def end(self, id: SessionId) -> None:
-        """End a session, everywhere: what it runs is cancelled, its id is unknown from now on."""
-        ...
-
-    def find(self, token: str) -> Conversation | None:
-        """The session of an id, if it is in use or has state in this process."""
-        ...
-
-    def open(self, id: SessionId, token: str) -> Conversation:
-        """Begin to use a session.
-
-        Raises:
-            Unknown: There is no room for one more.
-        """
-        ...
-
-    def settle(self, conversation: Conversation) -> None:
-        """A session is used no more for now."""
-        ...
-
-    def pass_on(self, id: SessionId, answer: Id, text: bytes) -> None:
-        """Give an answer to whoever waits for it, when that is nobody in this process.
-
-        Args:
-            id: The session.
-            answer: The id of the question.
-            text: The answer as it arrived.
-
-        Raises:
-            Unknown: The question was put elsewhere, and there is no way to get it there.
-        """
-        ...
-
-    def conversations(self) -> Iterator[Conversation]:
-        """Those that are in use or have state in this process."""
-        ...
-
-    async def aclose(self) -> None:
-        """End what is in use in this process."""
-        ...
-
-
-class LocalHub:
+class SessionTable:
     """The state of sessions, in this process only.
 
     Args:
@@ -239,6 +196,7 @@ class LocalHub:
         settings: Of the endpoint.
         tasks: Of the event loop.
         threads: Shared by all sessions.
+        store: Has the state of those that are put away.
     """
 
     def __init__(
@@ -247,50 +205,44 @@ class LocalHub:
         settings: HttpSettings,
         tasks: Tasks,
         threads: Threads,
+        store: SessionStore,
     ) -> None:
         self.tasks = tasks
         self.tag = os.urandom(4).hex()
         """Names this process in the ids of events and questions."""
         self.numbers = count(1)
-        self.keeper = Keeper(settings.replay_buffer)
+        self.buffer = ReplayBuffer(settings.replay_buffer)
         self._server = server
         self._settings = settings
         self._threads = threads
-        self._known: OrderedDict[str, Conversation] = OrderedDict()
+        self._store = store
+        self._known: OrderedDict[str, LiveSession] = OrderedDict()
         self._tokens: dict[str, str] = {}
         """The ids of those that are known, by their keys."""
         self._spare: OrderedDict[str, None] = OrderedDict()
         """The ids of those that hold nothing, or have begun to only now."""
-        self._ended: OrderedDict[str, float] = OrderedDict()
         self._stop_sweeping = tasks.later(_SWEEP, self._sweep)
         self._ids: Iterator[Id] = (f"{self.tag}.{number}" for number in count(1))
 
-    def is_ended(self, id: SessionId) -> bool:
-        """Whether the client has ended the session."""
-        return id.key in self._ended
-
-    async def end(self, id: SessionId) -> None:
-        """End a session: what it runs is cancelled, its id is unknown from now on."""
-        self._ended[id.key] = id.expires
-        if len(self._ended) > _MOST_ENDED:
-            self._ended.popitem(last=False)
+    async def close(self, id: SessionId) -> None:
+        """Give a session up that has ended: what it runs is cancelled."""
         token = self._tokens.get(id.key)
         if token is not None:
             await self._close(self._remove(token))
 
-    async def _close(self, conversation: Conversation) -> None:
-        conversation.discard()
-        await conversation.session.aclose()
+    async def _close(self, live: LiveSession) -> None:
+        live.discard()
+        await live.session.aclose()
 
-    def find(self, token: str) -> Conversation | None:
+    def find(self, token: str) -> LiveSession | None:
         """The session of an id, if it is in use or has state."""
         return self._known.get(token)
 
-    def open(self, id: SessionId, token: str) -> Conversation:
+    def open(self, id: SessionId, token: str) -> LiveSession:
         """Begin to use a session."""
         if len(self._known) >= self._settings.max_sessions and not self._drop_spare():
             self._drop_unused()
-        made = Conversation(id, token, self._settings, self)
+        made = LiveSession(id, token, self._settings, self)
         made.session = Session(
             self._server,
             made,
@@ -299,12 +251,13 @@ class LocalHub:
             threads=self._threads,
             attached=False,
         )
+        made.session.take_up(self._store.take(id.key))
         self._known[token] = made
         self._tokens[id.key] = token
         self._keep_at_hand(token)
         return made
 
-    def _remove(self, token: str) -> Conversation:
+    def _remove(self, token: str) -> LiveSession:
         found = self._known.pop(token)
         self._tokens.pop(found.id.key, None)
         self._spare.pop(token, None)
@@ -328,7 +281,11 @@ class LocalHub:
         return False
 
     def _drop_unused(self) -> None:
-        """Give up the state of the session that nobody has used for the longest time."""
+        """Put away the session that nobody has used for the longest time.
+
+        Raises:
+            Unknown: All are in use.
+        """
         unused = (token for token, each in self._known.items() if not each.in_use)
         longest = next(unused, None)
         if longest is None:
@@ -336,22 +293,27 @@ class LocalHub:
                 f"{self._settings.max_sessions} sessions are in use; come back later "
                 f"(the server's setting is max_sessions)"
             )
-        self._forget(self._remove(longest))
+        live = self._remove(longest)
+        idle = time.monotonic() - live.used
+        state = live.session.state
+        if state:
+            self._store.put(live.id.key, state, time.time() + self._settings.session_idle - idle)
+        self._forget(live)
 
-    def _forget(self, conversation: Conversation) -> None:
+    def _forget(self, live: LiveSession) -> None:
         log.debug("the state of an idle session is given up")
-        conversation.discard()
-        self.tasks.start(conversation.session.aclose())
+        live.discard()
+        self.tasks.start(live.session.aclose())
 
-    def settle(self, conversation: Conversation) -> None:
+    def settle(self, live: LiveSession) -> None:
         """A session is used no more for now: those that nobody has used for long come first."""
-        now = conversation.used = time.monotonic()
-        token = conversation.token
-        if now - conversation.ordered < _FINE or self._known.get(token) is not conversation:
+        now = live.used = time.monotonic()
+        token = live.token
+        if now - live.ordered < _FINE or self._known.get(token) is not live:
             return  # it stands where it should, more or less
-        conversation.ordered = now
+        live.ordered = now
         self._known.move_to_end(token)
-        if conversation.is_needed:
+        if live.is_needed:
             self._spare.pop(token, None)
         else:
             self._keep_at_hand(token)
@@ -359,14 +321,12 @@ class LocalHub:
     def _sweep(self) -> None:
         now = time.monotonic()
         for token, each in list(self._known.items()):
-            if each.in_use:
-                continue
-            if not each.is_needed or now - each.used > self._settings.session_idle:
+            idle = not each.in_use and (
+                not each.is_needed or now - each.used > self._settings.session_idle
+            )
+            if idle or self._store.ended(each.id.key):
                 self._forget(self._remove(token))
-        wall = time.time()
-        for key, expires in list(self._ended.items()):
-            if expires < wall:
-                del self._ended[key]
+        self._store.drop_expired()
         self._stop_sweeping = self.tasks.later(_SWEEP, self._sweep)
 
     def pass_on(self, id: SessionId, answer: Id, text: bytes) -> None:
@@ -378,15 +338,15 @@ class LocalHub:
                 f"route sessions to workers by Mcp-Session-Id, or run one worker"
             )
 
-    def conversations(self) -> Iterator[Conversation]:
+    def sessions(self) -> Iterator[LiveSession]:
         """Those that are in use or have state."""
         return iter(list(self._known.values()))
 
     async def aclose(self) -> None:
         """End what is in use."""
         self._stop_sweeping()
-        for conversation in self.conversations():
-            await self._close(conversation)
+        for live in self.sessions():
+            await self._close(live)
         self._known.clear()
         self._tokens.clear()
         self._spare.clear()

@@ -18,13 +18,14 @@ from mcpkit.errors import InternalError, ProtocolError
 from mcpkit.protocol.connection import Request
 from mcpkit.transports import Served
 from mcpkit.transports.http.bodies import parse_body
-from mcpkit.transports.http.endpoint import Endpoint, Serving, accept
-from mcpkit.transports.http.http_error import Refusal, refuse
+from mcpkit.transports.http.endpoint import Endpoint
+from mcpkit.transports.http.http_error import HttpError, send_error
+from mcpkit.transports.http.in_flight import InFlight
 from mcpkit.transports.http.post_headers import TOO_LONG, is_too_long
 from mcpkit.transports.http.streams import Receive, Send, Stream, Unread
 from mcpkit.web import HttpOptions, HttpRequest, Scope
 
-__all__ = ["OldEndpoints", "run"]
+__all__ = ["SseEndpoints", "run"]
 
 _PARAMETER: Final = "session_id"
 
@@ -43,7 +44,7 @@ def run(
     serve(served, host, port, {**options, "sse": True})
 
 
-class _Lane(Channel):
+class _StreamChannel(Channel):
     """The one stream of a session."""
 
     def __init__(self, stream: Stream) -> None:
@@ -69,7 +70,7 @@ class _Lane(Channel):
         await self._stream.drain()
 
 
-class _Old:
+class _SseSession:
     """A session over the two endpoints."""
 
     def __init__(self, session: Session, principal: str | None) -> None:
@@ -82,13 +83,13 @@ class _Posted:
 
     Args:
         http: The POST.
-        serving: Counts it among its requests.
+        flight: Counts it among its requests.
         session: Serves it.
     """
 
-    def __init__(self, http: HttpRequest, serving: Serving, session: Session) -> None:
+    def __init__(self, http: HttpRequest, flight: InFlight, session: Session) -> None:
         self.http = http
-        self._serving = serving
+        self._flight = flight
         self._session = session
         self._stop_deadline: Callable[[], object] | None = None
 
@@ -96,16 +97,16 @@ class _Posted:
         """What it asks for has been begun, and may be answered already."""
         if not self._session.requests_in(self):
             return
-        self._serving.posted.add(self)
-        limit = self._serving.settings.request_timeout
+        self._flight.posted.add(self)
+        limit = self._flight.settings.request_timeout
         if limit is not None:
             why = f"The request took longer than {limit:g} seconds"
-            self._stop_deadline = self._serving.life.tasks.later(limit, lambda: self.expire(why))
+            self._stop_deadline = self._flight.tasks.later(limit, lambda: self.expire(why))
 
     def settle(self) -> None:
         """Something that it asked for is over."""
         if not self._session.requests_in(self):
-            self._serving.posted.discard(self)
+            self._flight.posted.discard(self)
             if self._stop_deadline is not None:
                 self._stop_deadline()
 
@@ -115,7 +116,7 @@ class _Posted:
             self._session.end(request, InternalError(why))
 
 
-class OldEndpoints:
+class SseEndpoints:
     """The two endpoints.
 
     Args:
@@ -126,38 +127,40 @@ class OldEndpoints:
     def __init__(self, endpoint: Endpoint, messages: str) -> None:
         self._endpoint = endpoint
         self._messages = messages
-        self._sessions: dict[str, _Old] = {}
+        self._sessions: dict[str, _SseSession] = {}
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Open a session: the first event says where to send messages (SSE-2)."""
         http = HttpRequest(scope)
         try:
             if scope["method"] != "GET":
-                raise Refusal(405, "Only GET is answered here", headers=((b"allow", b"GET"),))
+                raise HttpError(405, "Only GET is answered here", headers=((b"allow", b"GET"),))
             self._endpoint.admit(http)
-            serving = await self._endpoint.serving()
-            serving.check_streams()
-            await self._hold(http, serving, receive, send)
-        except Refusal as refusal:
-            await refuse(send, refusal)
+            flight = (await self._endpoint.state()).flight
+            flight.check_streams()
+            await self._hold(http, flight, receive, send)
+        except HttpError as error:
+            await send_error(send, error)
         except Unread:
             log.debug("a client does not read its stream")
 
     async def _hold(
-        self, http: HttpRequest, serving: Serving, receive: Receive, send: Send
+        self, http: HttpRequest, flight: InFlight, receive: Receive, send: Send
     ) -> None:
         stream = Stream(kind="message")
-        life = serving.life
-        session = Session(life.server, _Lane(stream), life.tasks, threads=life.threads)
+        lifespan = flight.lifespan
+        session = Session(
+            lifespan.server, _StreamChannel(stream), lifespan.tasks, threads=lifespan.threads
+        )
         id = secrets.token_urlsafe(24)
         root: str = http.scope.get("root_path", "")
         stream.put_address(f"{quote(root)}{self._messages}?{_PARAMETER}={id}")
-        connection = serving.hold(stream)
-        self._sessions[id] = _Old(session, http.principal)
+        response = flight.open_response(stream)
+        self._sessions[id] = _SseSession(session, http.principal)
         try:
-            await connection.serve(send, [], receive)
+            await response.serve(send, [], receive)
         finally:
-            serving.streams.discard(connection)
+            flight.streams.discard(response)
             del self._sessions[id]
             await session.aclose()
 
@@ -166,24 +169,31 @@ class OldEndpoints:
         http = HttpRequest(scope)
         try:
             if scope["method"] != "POST":
-                raise Refusal(405, "Only POST is answered here", headers=((b"allow", b"POST"),))
+                raise HttpError(405, "Only POST is answered here", headers=((b"allow", b"POST"),))
             self._endpoint.admit(http)
-            serving = await self._endpoint.serving()
+            flight = (await self._endpoint.state()).flight
             [id, *_] = parse_qs(scope["query_string"].decode("latin-1")).get(_PARAMETER, [""])
             old = self._sessions.get(id)
             if old is None or old.principal != http.principal:  # SSE-6
-                raise Refusal(404, "Session not found: open the stream first")
-            if is_too_long(http.raw, serving.settings.max_body):
-                raise Refusal(413, TOO_LONG % serving.settings.max_body)
-            serving.check_room()
-            body = await serving.bodies.read(receive)
+                raise HttpError(404, "Session not found: open the stream first")
+            if is_too_long(http.raw, flight.settings.max_body):
+                raise HttpError(413, TOO_LONG % flight.settings.max_body)
+            flight.check_room()
+            body = await flight.bodies.read(receive)
             if body is None:
                 return
             message = parse_body(body)
-            serving.check_batch(message)
-            posted = _Posted(http, serving, old.session)
+            flight.check_batch(message)
+            posted = _Posted(http, flight, old.session)
             old.session.take(message, posted)
             posted.begin()
-            await accept(send)
-        except Refusal as refusal:
-            await refuse(send, refusal)
+            await _accept(send)
+        except HttpError as error:
+            await send_error(send, error)
+
+
+async def _accept(send: Send) -> None:
+    """Answer that a message has been taken."""
+    headers = [(b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 202, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})

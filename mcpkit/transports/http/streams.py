@@ -14,7 +14,7 @@ import anyio
 
 from mcpkit.engine.loop import Tasks
 
-__all__ = ["HEADERS", "Connection", "Keeper", "Stream", "Unread", "write"]
+__all__ = ["HEADERS", "ReplayBuffer", "Stream", "StreamResponse", "Unread", "write"]
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -53,7 +53,7 @@ async def write(send: Send, message: MutableMapping[str, Any], patience: float) 
         raise Unread from None
 
 
-class Keeper:
+class ReplayBuffer:
     """Bounds what all streams together keep for clients that come back.
 
     Args:
@@ -92,28 +92,32 @@ class Stream:
 
     Args:
         name: The beginning of its event ids; None for a stream that nobody comes back to.
-        keeper: Bounds what it keeps; None if it keeps nothing.
+        buffer: Bounds what it keeps; None if it keeps nothing.
         kind: The name of its events; None for the unnamed ones that mean the same to a browser.
     """
 
     __slots__ = (
         "__weakref__",
+        "_buffer",
         "_events",
         "_first",
         "_head",
-        "_keeper",
         "_relieved",
         "_unsent",
-        "connection",
         "cursor",
         "ended",
         "expected",
         "name",
         "number",
+        "response",
     )
 
     def __init__(
-        self, name: str | None = None, keeper: Keeper | None = None, *, kind: str | None = None
+        self,
+        name: str | None = None,
+        buffer: ReplayBuffer | None = None,
+        *,
+        kind: str | None = None,
     ) -> None:
         self.name = name
         self.number = 0
@@ -121,10 +125,10 @@ class Stream:
         self.cursor = 0
         """The number of the last event that was written."""
         self.ended = False
-        self.connection: Connection | None = None
+        self.response: StreamResponse | None = None
         self.expected = False
         """Whether its first connection is about to be made."""
-        self._keeper = keeper
+        self._buffer = buffer
         self._head = b"" if kind is None else b"event: %b\n" % kind.encode()
         self._events: deque[tuple[int, bytes]] = deque()
         self._unsent = 0
@@ -158,18 +162,18 @@ class Stream:
             event = b"id: %b.%d\n%b" % (self.name.encode(), self.number, event)
         self._events.append((self.number, event))
         self._unsent += len(event)
-        if self._keeper is not None:
-            self._keeper.add(self, len(event))
-        if self.connection is not None:
+        if self._buffer is not None:
+            self._buffer.add(self, len(event))
+        if self.response is not None:
             if self._unsent > _MOST_WAITING:
-                self.connection.let_go()
-            self.connection.wake()
+                self.response.let_go()
+            self.response.wake()
 
     def end(self) -> None:
         """Nothing follows."""
         self.ended = True
-        if self.connection is not None:
-            self.connection.wake()
+        if self.response is not None:
+            self.response.wake()
 
     # --- what comes out ---------------------------------------------------------------------------
 
@@ -191,10 +195,10 @@ class Stream:
         parts = [events[place][1] for place in range(-waiting, 0)]
         self.cursor = self.number
         self._unsent = 0
-        if self._keeper is None:
+        if self._buffer is None:
             self._events.clear()
         else:
-            self._keeper.trim(self)
+            self._buffer.trim(self)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     @property
@@ -204,7 +208,7 @@ class Stream:
 
     def forget_first(self) -> bool:
         """Keep one event less; False if none can be spared."""
-        if not self._events or self._keeper is None:
+        if not self._events or self._buffer is None:
             return False
         number, event = self._events[0]
         if number > self.cursor:
@@ -212,15 +216,15 @@ class Stream:
                 return False  # it is about to be written
             self._unsent -= len(event)
         self._events.popleft()
-        self._keeper.remove(self, len(event))
+        self._buffer.remove(self, len(event))
         return True
 
     def discard(self) -> None:
         """Keep nothing."""
-        if self._keeper is not None:
-            self._keeper.remove(self, sum(len(event) for _, event in self._events))
-            self._keeper.forget(self)
-            self._keeper = None
+        if self._buffer is not None:
+            self._buffer.remove(self, sum(len(event) for _, event in self._events))
+            self._buffer.forget(self)
+            self._buffer = None
         self._events.clear()
         self._unsent = 0
         self.relieve()
@@ -235,7 +239,7 @@ class Stream:
     @property
     def is_read(self) -> bool:
         """Whether somebody reads, or is about to."""
-        return self.connection is not None or self.expected
+        return self.response is not None or self.expected
 
     async def drain(self) -> None:
         """Wait until it is not congested, or nobody reads."""
@@ -251,7 +255,7 @@ class Stream:
             self._relieved = None
 
 
-class Connection:
+class StreamResponse:
     """A response that a stream is written to.
 
     Args:
@@ -274,9 +278,9 @@ class Connection:
         self._leaving = False
         self._event = anyio.Event()
         self._written = False
-        if stream.connection is not None:
-            stream.connection.let_go()  # HTTPL-22: the client has come back, whatever became of it
-        stream.connection = self
+        if stream.response is not None:
+            stream.response.let_go()  # HTTPL-22: the client has come back, whatever became of it
+        stream.response = self
         stream.expected = False
 
     def wake(self) -> None:
@@ -333,15 +337,15 @@ class Connection:
             self._stop_ticking()
             if watching is not None:
                 watching()
-            if self.stream.connection is self:
-                self.stream.connection = None
+            if self.stream.response is self:
+                self.stream.response = None
                 self.stream.relieve()
 
     async def _write_events(self, send: Send) -> None:
         while True:
             self._event = anyio.Event()
             # Once another connection has the stream, what is left is for that one to write.
-            mine = self.stream.connection is self
+            mine = self.stream.response is self
             text = self.stream.take() if mine and self.stream.has_more else b""
             if self.comment and not text:
                 text = _COMMENT

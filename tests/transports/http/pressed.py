@@ -19,16 +19,17 @@ import anyio
 from mcpkit import Context, MCPKit, SyncContext, ToolError
 from mcpkit.engine.session import Session
 from mcpkit.protocol.connection import Request
-from mcpkit.transports.http.endpoint import Serving
 from mcpkit.transports.http.exchange import Exchange
-from mcpkit.transports.http.sessions import Conversation, LocalHub
-from mcpkit.transports.http.sse import OldEndpoints
-from mcpkit.transports.http.streams import Connection, Stream
+from mcpkit.transports.http.in_flight import InFlight
+from mcpkit.transports.http.session_store import LocalStore
+from mcpkit.transports.http.sessions import LiveSession, SessionTable
+from mcpkit.transports.http.sse import SseEndpoints
+from mcpkit.transports.http.streams import Stream, StreamResponse
 
 settings = json.loads(os.environ.get("PRESSED", "{}"))
 app = MCPKit("pressed", ask_timeout=settings.pop("ask_timeout", 5), http=settings)
 
-_COUNTED: Final = (Exchange, Conversation, Stream, Connection, Session, Request)
+_COUNTED: Final = (Exchange, LiveSession, Stream, StreamResponse, Session, Request)
 
 
 @app.tool
@@ -141,23 +142,24 @@ async def state(objects: bool = False) -> dict[str, int]:
         counts = Counter(type(each) for each in everything)
         found |= {kind.__qualname__: counts[kind] for kind in _COUNTED}
     for each in everything:
-        if type(each) is LocalHub:
+        if type(each) is SessionTable:
             found |= {
-                "hub": len(each._known),
+                "live": len(each._known),
                 "spare": len(each._spare),
-                "ended": len(each._ended),
-                "kept": each.keeper.size,
-                "kept streams": len(each.keeper._streams),
+                "kept": each.buffer.size,
+                "kept streams": len(each.buffer._streams),
             }
-        elif type(each) is Serving:
+        elif type(each) is LocalStore:
+            found |= {"ended": len(each._ended), "put away": len(each._states)}
+        elif type(each) is InFlight:
             found |= {
                 "exchanges": len(each.exchanges),
                 "streams": len(each.streams),
                 "posted": len(each.posted),
                 "arriving": each.bodies.arriving,
-                "listening": each._listening,
+                "listening": each.listening,
                 "body bytes": each.bodies.size,
             }
-        elif type(each) is OldEndpoints:
+        elif type(each) is SseEndpoints:
             found["old sessions"] = len(each._sessions)
     return found

@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 
 from mcpkit import MCPKit
-from mcpkit.transports.http import Runtime, make_application, serve
+from mcpkit.transports.http import Lifespans, make_application, serve
 from tests.messages import (
     MODERN,
     Message,
@@ -304,10 +304,10 @@ def test_told_to_stop_while_it_starts_a_server_still_leaves_the_lifespan() -> No
 @pytest.mark.parametrize("method", ["POST", "GET"])
 async def test_what_arrives_while_it_ends_is_turned_away(anyio_backend: str, method: str) -> None:
     app: MCPKit[None] = MCPKit("ending")
-    application = make_application(Runtime(app.running), [], {})
+    application = make_application(Lifespans(app.running), [], {})
     transport = httpx2.ASGITransport(application)
     async with (
-        application.runtime.hold() as life,
+        application.lifespans.hold() as lifespan,
         httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
     ):
         headers = {"Accept": "application/json, text/event-stream"}
@@ -318,7 +318,7 @@ async def test_what_arrives_while_it_ends_is_turned_away(anyio_backend: str, met
         message = request(2, "initialize", **begin)
         begun = await client.post("/mcp", json=message, headers=headers)
         headers["Mcp-Session-Id"] = begun.headers["mcp-session-id"]
-        life.drain()
+        lifespan.drain()
         ping = request(3, "ping") if method == "POST" else None
         refused = await client.request(method, "/mcp", json=ping, headers=headers)
         assert refused.status_code == 503

@@ -461,7 +461,7 @@ def is_quiet(talk: Talk) -> bool:
     return talk.call("tell", texts=["one"]).kind == JSON
 
 
-def test_the_session_that_was_used_longest_ago_loses_its_state_and_goes_on(
+def test_the_session_that_was_used_longest_ago_makes_room(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DESIGN §7: state is bounded."""
@@ -470,9 +470,8 @@ def test_the_session_that_was_used_longest_ago_loses_its_state_and_goes_on(
     first, second = quiet(site.begin()), quiet(site.begin())
     assert is_quiet(first)
     third = quiet(site.begin())
-    assert is_quiet(third)
-    assert is_quiet(first)
-    assert not is_quiet(second)
+    assert {each.token for each in table_of(site).sessions()} == {first.token, third.token}
+    assert is_quiet(second), "its log level was put away"
 
 
 def test_if_all_sessions_are_in_use_one_more_is_503(serve: Serve) -> None:
@@ -507,16 +506,16 @@ def test_state_that_nobody_uses_is_given_up(serve: Serve, monkeypatch: pytest.Mo
     talk = quiet(site.begin())
     assert is_quiet(talk)
     site.stage.signal("idle", "session")
-    held = find_hub(site)
-    assert eventually(lambda: not list(held.conversations()))
+    held = table_of(site)
+    assert eventually(lambda: not list(held.sessions()))
     assert not is_quiet(talk)
 
 
-def find_hub(site: Site) -> sessions.LocalHub:
+def table_of(site: Site) -> sessions.SessionTable:
     """Where the sessions of a site are."""
-    serving = site.host.application(site)._endpoint._serving
-    assert serving is not None
-    found: sessions.LocalHub = serving.hub
+    state = site.host.application(site)._endpoint._state
+    assert state is not None
+    found: sessions.SessionTable = state.legacy.table
     return found
 
 
@@ -524,17 +523,17 @@ def test_thousands_of_sessions_are_not_looked_through_for_each_request(serve: Se
     """A flood of sessions must not make every other request slow."""
     site = serve(max_sessions=3000)
     assert site.begin().get().status == 200
-    held = find_hub(site)
+    held = table_of(site)
     looked = 0
 
-    class Spied(sessions.Conversation):
+    class Spied(sessions.LiveSession):
         @property
         def is_needed(self) -> bool:
             nonlocal looked
             looked += 1
             return True
 
-    [known] = held.conversations()
+    [known] = held.sessions()
     for number in range(2000):
         spied = Spied(known.id, str(number), known._settings, held)
         spied.session = known.session
@@ -578,9 +577,9 @@ def test_nothing_is_kept_for_a_session_that_has_ended(serve: Serve) -> None:
     talk = site.begin()
     answer = talk.call("chat", name="ended", before=["x" * 1000], after=[])
     answer.event()
-    assert find_hub(site).keeper.size > 1000
+    assert table_of(site).buffer.size > 1000
     assert talk.delete().status == 204
-    assert eventually(lambda: find_hub(site).keeper.size == 0)
+    assert eventually(lambda: table_of(site).buffer.size == 0)
 
 
 # --- what a message may be ------------------------------------------------------------------------

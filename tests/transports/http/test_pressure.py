@@ -186,7 +186,7 @@ def attacked(server: Victim) -> Iterator[None]:
     """Whatever is done to a server, it has forgotten soon after."""
     before, descriptors = server.holds(), server.descriptors()
     yield
-    kept = {"spare", "ended", "hub", "Conversation", "Session", "threads", "passed"}
+    kept = {"spare", "ended", "live", "LiveSession", "Session", "threads", "passed"}
     more: dict[str, tuple[int, int]] = {}
 
     def forgotten() -> bool:
@@ -197,8 +197,8 @@ def attacked(server: Victim) -> Iterator[None]:
             for name in before.keys() - kept
             if after[name] > before[name]
         }
-        if after["hub"] > 256 or after["Session"] > 260:
-            more["hub"] = (256, after["hub"])
+        if after["live"] > 256 or after["Session"] > 260:
+            more["live"] = (256, after["live"])
         if server.descriptors() > descriptors:
             more["descriptors"] = (descriptors, server.descriptors())
         return not more

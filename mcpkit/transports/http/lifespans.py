@@ -12,6 +12,7 @@ import contextvars
 import signal
 import sys
 import threading
+from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
@@ -22,7 +23,7 @@ from mcpkit.engine.loop import Tasks, open_tasks
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.threads import Threads
 
-__all__ = ["Life", "Runtime"]
+__all__ = ["Lifespan", "Lifespans"]
 
 Running = Callable[[], AbstractAsyncContextManager[Server]]
 
@@ -30,7 +31,7 @@ _GLANCE: Final = 0.02
 """Seconds between two looks at whether calls still run, while the server stops."""
 
 
-class Life:
+class Lifespan:
     """An app that is being served, from entering its lifespan until leaving it.
 
     Args:
@@ -62,7 +63,7 @@ class Life:
     def is_here(self) -> bool:
         """Whether it has begun, is not over, and belongs to the running event loop."""
         try:
-            return self.loop is asyncio.get_running_loop() and self.begun and not self.over
+            return self.begun and not self.over and self.loop is get_running_loop()
         except RuntimeError:
             return False  # trio's is found the longer way
 
@@ -77,7 +78,7 @@ class Life:
             raise RuntimeError("the app's lifespan failed") from self.failure
 
     @asynccontextmanager
-    async def lived(self, running: Running) -> AsyncGenerator[Life, None]:
+    async def entered(self, running: Running) -> AsyncGenerator[Lifespan, None]:
         """Enter the app's lifespan."""
         try:
             async with running() as server, open_tasks() as tasks:
@@ -128,7 +129,7 @@ class Life:
         return False
 
 
-class Runtime:
+class Lifespans:
     """Serves an app in whatever event loops ask for it: usually one.
 
     Args:
@@ -137,85 +138,85 @@ class Runtime:
 
     def __init__(self, running: Running) -> None:
         self._running = running
-        self._lives: dict[int, Life] = {}
-        self._last: Life | None = None
+        self._by_loop: dict[int, Lifespan] = {}
+        self._last: Lifespan | None = None
 
-    async def life(self) -> Life:
+    async def current(self) -> Lifespan:
         """The app as it is served in this event loop; begins to serve it if it is not yet.
 
         Raises:
             RuntimeError: The app's lifespan failed; the next request tries again.
         """
         loop = _current_loop()
-        life = self._last
-        if life is None or life.loop is not loop:
-            life = self._lives.get(id(loop))
-            if life is None or life.loop is not loop:
-                life = self._begin(loop)
-            self._last = life
-        if not life.begun:
-            await life.wait()
-        return life
+        lifespan = self._last
+        if lifespan is None or lifespan.loop is not loop:
+            lifespan = self._by_loop.get(id(loop))
+            if lifespan is None or lifespan.loop is not loop:
+                lifespan = self._begin(loop)
+            self._last = lifespan
+        if not lifespan.begun:
+            await lifespan.wait()
+        return lifespan
 
-    def _begin(self, loop: object) -> Life:
-        life = self._add(loop)
+    def _begin(self, loop: object) -> Lifespan:
+        lifespan = self._add(loop)
 
         async def live() -> None:
             loop_ended = True
             try:
                 with anyio.CancelScope() as scope:
-                    async with life.lived(self._running):
-                        loop_ended = await life.until_over()
+                    async with lifespan.entered(self._running):
+                        loop_ended = await lifespan.until_over()
                         # What follows is as with lifespan events, and may take as long.
                         scope.shield = True
-                        life.drain()
+                        lifespan.drain()
             except Exception:
                 # Whoever waits for it is told; this is for the log.
                 log.exception("the app's lifespan failed")
             finally:
                 if loop_ended:
-                    self._remove(life)
+                    self._remove(lifespan)
                 # Else it stays, and refuses what still comes: nothing begins again now.
 
         # What serves everybody must not have the context of the first who asked.
         if isinstance(loop, asyncio.AbstractEventLoop):
-            life.task = contextvars.Context().run(loop.create_task, live())
+            lifespan.task = contextvars.Context().run(loop.create_task, live())
         else:
             import trio
 
             trio.lowlevel.spawn_system_task(live, context=contextvars.Context())
-        return life
+        return lifespan
 
     @asynccontextmanager
-    async def hold(self) -> AsyncGenerator[Life, None]:
+    async def hold(self) -> AsyncGenerator[Lifespan, None]:
         """Serve the app inside the ``async with``, as lifespan events have it."""
         loop = _current_loop()
-        found = self._lives.get(id(loop))
+        found = self._by_loop.get(id(loop))
         if found is not None and found.loop is loop:
             await found.wait()
             yield found
             return
-        life = self._add(loop)
+        lifespan = self._add(loop)
         try:
-            async with life.lived(self._running):
-                yield life
+            async with lifespan.entered(self._running):
+                yield lifespan
         finally:
-            self._remove(life)
+            self._remove(lifespan)
 
-    def _add(self, loop: object) -> Life:
-        life = self._lives[id(loop)] = self._last = Life(loop)
-        return life
+    def _add(self, loop: object) -> Lifespan:
+        lifespan = self._by_loop[id(loop)] = self._last = Lifespan(loop)
+        return lifespan
 
-    def _remove(self, life: Life) -> None:
-        if self._lives.get(id(life.loop)) is life:
-            del self._lives[id(life.loop)]
-        if self._last is life:
+    def _remove(self, lifespan: Lifespan) -> None:
+        if self._by_loop.get(id(lifespan.loop)) is lifespan:
+            del self._by_loop[id(lifespan.loop)]
+        if self._last is lifespan:
             self._last = None
 
 
 def _current_loop() -> object:
     try:
-        return asyncio.get_running_loop()
+        return get_running_loop()
     except RuntimeError:
         import trio
 
@@ -229,8 +230,8 @@ class _Signals:
     too late for streams that nobody but the app can end.
     """
 
-    def __init__(self, life: Life) -> None:
-        self._life = life
+    def __init__(self, lifespan: Lifespan) -> None:
+        self._lifespan = lifespan
         self._previous: dict[int, Any] = {}
 
     def chain(self) -> None:
@@ -244,7 +245,7 @@ class _Signals:
                 signal.signal(number, self._heard)
 
     def _heard(self, number: int, frame: Any) -> None:
-        self._life.tasks.soon(self._life.drain)
+        self._lifespan.tasks.soon(self._lifespan.drain)
         self._previous[number](number, frame)
 
     def unchain(self) -> None:

@@ -1,0 +1,270 @@
+"""Requests of revisions with sessions: the handshake, POSTs in a session, its stream, its end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mcpkit.asking.sealing import SealBroken
+from mcpkit.engine.session import Session
+from mcpkit.errors import InvalidRequest
+from mcpkit.protocol.connection import Connection, wants_answer
+from mcpkit.protocol.messages import check_envelope, encode, readable_id
+from mcpkit.protocol.revisions import HANDSHAKE
+from mcpkit.transports.http.access import owner_of
+from mcpkit.transports.http.era import has_session_version, is_announced
+from mcpkit.transports.http.exchange import Exchange, ExchangeChannel
+from mcpkit.transports.http.http_error import HttpError, retry_after
+from mcpkit.transports.http.in_flight import InFlight
+from mcpkit.transports.http.modern import sessionless
+from mcpkit.transports.http.post_headers import accepts, check_repeated, session_token
+from mcpkit.transports.http.session_ids import SessionId, SessionIds
+from mcpkit.transports.http.session_store import SessionStore, TooManyEnds
+from mcpkit.transports.http.sessions import LiveSession, SessionTable, Unknown
+from mcpkit.transports.http.streams import Receive, Send, Stream
+from mcpkit.types import Unset, is_object
+from mcpkit.web import HttpRequest
+
+__all__ = ["LegacySessions"]
+
+_CHANNEL: Final = ExchangeChannel()
+_NOBODY: Final = SessionId("", HANDSHAKE[0], Connection().client, None, 0)
+_WORKERS: Final = "MCPKIT_WORKERS"
+"""The number of processes that serve the app, if more than one: set by whoever starts them."""
+
+
+class SessionExchange(Exchange):
+    """A POST in a session. It goes on when its client leaves, who may come back for the answer."""
+
+    live: LiveSession
+
+    def close(self) -> None:
+        """Give the exchange up, or keep it for the return of its client."""
+        if self.done:
+            self._settle()
+        else:
+            self.flight.exchanges.add(self)
+            self.on_done = self._end_late
+
+    def _end_late(self) -> None:
+        self.flight.exchanges.discard(self)
+        self._settle()
+
+    def _settle(self) -> None:
+        if self.stream is not None:
+            self.live.retire(self.stream)
+        self.live.settle()
+
+
+class LegacySessions:
+    """Serves sessions.
+
+    Args:
+        flight: The requests of the endpoint.
+        store: Has what is known of sessions that are not held here.
+    """
+
+    def __init__(self, flight: InFlight, store: SessionStore) -> None:
+        server, settings = flight.server, flight.settings
+        self.table = SessionTable(server, settings, flight.tasks, flight.lifespan.threads, store)
+        self._store = store
+        self._flight = flight
+        self._server = server
+        self._ids = SessionIds(server.sealer("session"), settings.session_lifetime)
+        self._workers = int(os.environ.get(_WORKERS) or 1)
+        self._nobody = sessionless(flight)
+        """The session of messages that are accepted, and nothing else."""
+        self._unsubscribe = (
+            server.changes.subscribe(store.publish),
+            store.subscribe(server.changes.tell),
+        )
+
+    # --- POST -------------------------------------------------------------------------------------
+
+    def begin(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
+        """Begin a message, or a batch.
+
+        Raises:
+            HttpError: It is not served; nothing was done.
+        """
+        raw = http.raw
+        if b"mcp-session-id" not in raw and isinstance(message, dict):
+            return self._begin_handshake(message, http)
+        token = session_token(raw)
+        id, live = self._session_of(http, token, message)
+        if isinstance(message, list):
+            count = self._check_batch(message, id, raw)
+        else:
+            count = 1 if "method" in message and "id" in message else 0
+            if count == 0 and self._is_taken(message, id, live):
+                return Exchange(http, self._nobody, self._flight, 0, Stream, modern=True)
+        if live is None:
+            live = self._open(id, token, message)
+        if self._workers > 1 and isinstance(message, dict):
+            self._check_worker(message, live)
+        exchange = SessionExchange(
+            http, live.session, self._flight, count, live.open_stream, modern=False
+        )
+        exchange.live = live
+        live.session.take(message, exchange)
+        return exchange
+
+    def _begin_handshake(self, message: dict[str, Any], http: HttpRequest) -> Exchange:
+        """Begin a session, unless the client has only forgotten its id."""
+        if message.get("method") != "initialize":
+            raise HttpError(
+                400,
+                "The header Mcp-Session-Id is missing: begin with initialize, or send a request "
+                "that carries its own _meta",
+                readable_id(message),
+            )
+        session = Session(
+            self._server,
+            _CHANNEL,
+            self._flight.tasks,
+            threads=self._flight.lifespan.threads,
+            attached=False,
+        )
+        exchange = Exchange(http, session, self._flight, 1, Stream, modern=False)
+        session.take(message, exchange)
+        revision = session.revision
+        if revision is not None and exchange.error is None and exchange.status == 200:
+            token = self._ids.mint(revision, session.client, http.principal)
+            exchange.headers = ((b"mcp-session-id", token.encode("ascii")),)
+        return exchange
+
+    def _check_batch(self, batch: list[Any], id: SessionId, raw: Mapping[bytes, bytes]) -> int:
+        """Return the number of answers that a batch wants."""
+        if not id.revision.batching:
+            raise HttpError(400, "Batches do not exist in this revision")  # MSG-11
+        for part in batch:
+            if is_object(part) and is_announced(part):
+                # HTTPM-1: a batch has no headers of its own.
+                check_repeated(raw, part, self._server.registry)
+        return sum(map(wants_answer, batch))
+
+    def _is_taken(
+        self, message: Mapping[str, Any], id: SessionId, live: LiveSession | None
+    ) -> bool:
+        """Take an answer or a notification that no session here waits for; False if one does."""
+        if "method" not in message:
+            about = readable_id(message)
+            if live is not None and not isinstance(about, Unset) and live.session.awaits(about):
+                return False
+            self._pass_on(message, id)
+            return True
+        if live is not None:
+            return False
+        # Nothing is kept of the session that a notification could change.
+        try:
+            check_envelope(message)
+        except InvalidRequest as error:
+            raise HttpError(400, error) from None
+        return True
+
+    def _pass_on(self, message: Mapping[str, Any], id: SessionId) -> None:
+        """Take an answer to a question that nobody has put here."""
+        try:
+            check_envelope(message)
+            answer = message.get("id")
+            if answer is None:
+                raise InvalidRequest("An answer without an id")
+            self.table.pass_on(id, answer, encode(message))
+        except InvalidRequest as error:
+            raise HttpError(400, error) from None
+        except Unknown as why:
+            raise HttpError(409, str(why)) from None
+
+    def _check_worker(self, message: Mapping[str, Any], live: LiveSession) -> None:
+        """Refuse to subscribe where no stream could tell of changes."""
+        standalone = live.standalone
+        here = standalone is not None and standalone.response is not None
+        if message.get("method") == "resources/subscribe" and not here:
+            raise HttpError(
+                409,
+                f"This is one of {self._workers} workers, and not the one that holds the session's "
+                f"stream: route sessions to workers by Mcp-Session-Id, or run one worker",
+                readable_id(message),
+            )
+
+    # --- sessions ---------------------------------------------------------------------------------
+
+    def _session_of(
+        self, http: HttpRequest, token: str, message: Any
+    ) -> tuple[SessionId, LiveSession | None]:
+        """Return what the session id of a request says, and the session if it is held here."""
+        live = self.table.find(token)
+        id = self._read(token, message) if live is None else live.id
+        # One answer for every cause (SEC-6): nobody is to learn which ids exist.
+        if id.expires <= time.time() or self._store.ended(id.key) or id.principal != http.principal:
+            raise HttpError(
+                404, "Session not found: begin again with initialize", readable_id(message)
+            )
+        return id, live
+
+    def _read(self, token: str, message: Any) -> SessionId:
+        if not token:
+            raise HttpError(400, "The header Mcp-Session-Id is missing", readable_id(message))
+        try:
+            return self._ids.read(token)
+        except SealBroken:
+            return _NOBODY
+
+    def _open(self, id: SessionId, token: str, message: Any) -> LiveSession:
+        try:
+            return self.table.open(id, token)
+        except Unknown as why:
+            raise HttpError(503, str(why), readable_id(message), retry_after(10)) from None
+
+    # --- GET and DELETE ---------------------------------------------------------------------------
+
+    async def get(self, http: HttpRequest, receive: Receive, send: Send) -> None:
+        """Open the stream of a session, or go on with one that was lost (HTTPL-8, HTTPL-13)."""
+        raw = http.raw
+        if not has_session_version(raw):
+            raise HttpError(405, "This revision has no GET", headers=((b"allow", b"POST"),))
+        if not accepts(raw.get(b"accept"), b"text/event-stream"):
+            raise HttpError(406, "The Accept header must list text/event-stream")
+        token = session_token(raw)
+        id, live = self._session_of(http, token, None)
+        self._flight.check_streams()
+        if live is None:
+            live = self._open(id, token, None)
+        last = raw.get(b"last-event-id")
+        try:
+            stream = live.open_standalone() if last is None else live.resume(last.decode("latin-1"))
+        except Unknown as why:
+            raise HttpError(400, str(why)) from None
+        response = self._flight.open_response(stream)
+        try:
+            await response.serve(send, [], receive)
+        finally:
+            self._flight.streams.discard(response)
+            if stream is live.standalone:
+                live.leave_standalone()
+            live.settle()
+
+    async def delete(self, http: HttpRequest, send: Send) -> None:
+        """End a session (HTTPL-17)."""
+        if not has_session_version(http.raw):
+            raise HttpError(405, "This revision has no DELETE", headers=((b"allow", b"POST"),))
+        id, _ = self._session_of(http, session_token(http.raw), None)
+        try:
+            await self._store.end(id.key, id.expires, owner_of(http))
+        except TooManyEnds as error:
+            raise HttpError(
+                429 if error.own else 503,
+                "The session has not ended: the server remembers as many that have as it can",
+                headers=retry_after(error.retry),
+            ) from None
+        await self.table.close(id)
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def aclose(self) -> None:
+        """End what is in use."""
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        await self.table.aclose()

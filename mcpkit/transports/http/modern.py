@@ -1,0 +1,80 @@
+"""Requests of revisions without sessions: each announces itself, and is served by itself."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from mcpkit.engine.session import Session
+from mcpkit.protocol.connection import Connection
+from mcpkit.protocol.messages import readable_id
+from mcpkit.transports.http.exchange import Exchange, ExchangeChannel
+from mcpkit.transports.http.http_error import HttpError
+from mcpkit.transports.http.in_flight import InFlight
+from mcpkit.transports.http.post_headers import check_repeated
+from mcpkit.transports.http.streams import Stream
+from mcpkit.web import HttpRequest
+
+__all__ = ["ModernRequests", "sessionless"]
+
+_CHANNEL: Final = ExchangeChannel()
+
+
+def sessionless(flight: InFlight) -> Session:
+    """Return a session for requests that announce themselves, which knows nothing of any client."""
+    return Session(
+        flight.server,
+        _CHANNEL,
+        flight.tasks,
+        connection=Connection(announced=True),
+        threads=flight.lifespan.threads,
+        attached=False,
+    )
+
+
+class ModernRequests:
+    """Serves requests that announce themselves.
+
+    Args:
+        flight: The requests of the endpoint.
+    """
+
+    def __init__(self, flight: InFlight) -> None:
+        self._flight = flight
+        self._registry = flight.server.registry
+        self._spare: Session | None = None
+        """The session of a request that is over: the next one can have it."""
+
+    def begin(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
+        """Begin a request.
+
+        Raises:
+            HttpError: It is not served; nothing was done.
+        """
+        if isinstance(message, list):
+            raise HttpError(400, "A single message is expected, not a batch")  # HTTPM-1
+        if "method" not in message and ("result" in message or "error" in message):
+            raise HttpError(400, "There is no question that this could answer")
+        check_repeated(http.raw, message, self._registry)
+        session, self._spare = self._spare or sessionless(self._flight), None
+        wants_answer = "id" in message
+        exchange = Exchange(
+            http, session, self._flight, 1 if wants_answer else 0, Stream, modern=True
+        )
+        if message.get("method") == "subscriptions/listen":
+            self._listen(message, exchange)
+        session.take(message, exchange)
+        if wants_answer and exchange.done and not (session.busy or session.has_state):
+            self._spare = session  # nothing of the request is left in it
+        return exchange
+
+    def _listen(self, message: dict[str, Any], exchange: Exchange) -> None:
+        """Count a stream of changes for as long as its client listens."""
+        flight = self._flight
+        flight.check_streams(readable_id(message))
+        flight.listening += 1
+
+        def stop() -> None:
+            flight.listening -= 1
+            exchange.session.detach()
+
+        exchange.on_close = stop

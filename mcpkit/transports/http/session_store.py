@@ -1,0 +1,170 @@
+"""Facts of sessions that their ids do not say: which have ended, and the state of those put away.
+
+Processes that serve the same sessions could share these. There is no store yet that does.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from mcpkit.engine.changes import Change
+from mcpkit.engine.session_state import NO_STATE, SessionState
+from mcpkit.web import HttpSettings
+
+__all__ = ["LocalStore", "SessionStore", "TooManyEnds"]
+
+_MOST_OF_ONE: Final = 10_000
+"""Ends that are remembered of one owner: about 2 MB."""
+
+_MOST_OF_ALL: Final = 100_000
+"""Ends that are remembered of all owners together: about 20 MB."""
+
+
+_LATER: Final = 60.0
+"""Seconds after which it is worth asking again, where the right time would take long to find."""
+
+
+class TooManyEnds(Exception):
+    """No further end can be remembered.
+
+    Args:
+        own: True if the owner has ended too many sessions, not all owners together.
+        retry: Seconds after which one can be.
+    """
+
+    def __init__(self, own: bool, retry: float) -> None:
+        super().__init__("too many sessions have been ended")
+        self.own = own
+        self.retry = retry
+
+
+class SessionStore(Protocol):
+    """What processes that serve the same sessions could share.
+
+    `ended` and `take` are asked while a request waits and answer at once. A store that spans
+    processes keeps at hand what it has heard from the others. All methods but `publish` are called
+    on the event loop's thread.
+    """
+
+    def ended(self, key: str) -> bool:
+        """Return True if the session of a key has been ended (HTTPL-17)."""
+        ...
+
+    async def end(self, key: str, expires: float, owner: str) -> None:
+        """Remember for as long as its id is valid that a session has ended, and drop its state.
+
+        Args:
+            key: Of the session.
+            expires: When its id ceases to be valid, in seconds since the epoch.
+            owner: Who ends it; how much is remembered for one owner is bounded.
+
+        Raises:
+            TooManyEnds: It cannot be remembered, and so has not ended.
+        """
+        ...
+
+    def put(self, key: str, state: SessionState, until: float) -> None:
+        """Put the state of a session away until a time, in seconds since the epoch."""
+        ...
+
+    def take(self, key: str) -> SessionState:
+        """Take back the state of a session that was put away; `NO_STATE` if there is none."""
+        ...
+
+    def publish(self, change: Change) -> None:
+        """Tell the other processes of a change in this one. From any thread."""
+        ...
+
+    def subscribe(self, heard: Callable[[Change], object]) -> Callable[[], None]:
+        """Call a function with every change in the other processes; the result ends that."""
+        ...
+
+    def drop_expired(self) -> None:
+        """Forget what is of no use any more."""
+        ...
+
+
+class LocalStore:
+    """The store of one process.
+
+    Args:
+        settings: Of the endpoint.
+    """
+
+    def __init__(self, settings: HttpSettings) -> None:
+        self._most_states = settings.max_sessions
+        self._ended: set[str] = set()
+        self._by_owner: dict[str, list[tuple[float, str]]] = {}
+        """The ends of each owner, as a heap: the first expires first."""
+        self._states: OrderedDict[str, tuple[SessionState, float]] = OrderedDict()
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    def ended(self, key: str) -> bool:
+        """Return True if the session of a key has been ended."""
+        return key in self._ended
+
+    async def end(self, key: str, expires: float, owner: str) -> None:
+        """Remember for as long as its id is valid that a session has ended, and drop its state."""
+        if key in self._ended:
+            return
+        ends = self._by_owner.get(owner, [])
+        now = time.time()
+        self._drop_ends(ends, now)
+        if len(ends) >= _MOST_OF_ONE:
+            # To forget an end before its id expires would make an ended session valid again.
+            raise TooManyEnds(True, ends[0][0] - now)
+        if len(self._ended) >= _MOST_OF_ALL:
+            raise TooManyEnds(False, _LATER)
+        heapq.heappush(ends, (expires, key))
+        self._by_owner[owner] = ends
+        self._ended.add(key)
+        self._states.pop(key, None)
+
+    def _drop_ends(self, ends: list[tuple[float, str]], now: float) -> None:
+        while ends and ends[0][0] < now:
+            self._ended.discard(heapq.heappop(ends)[1])
+
+    # --- states -----------------------------------------------------------------------------------
+
+    def put(self, key: str, state: SessionState, until: float) -> None:
+        """Put the state of a session away; the one that was put away first makes room for it."""
+        self._states[key] = state, until
+        self._states.move_to_end(key)
+        if len(self._states) > self._most_states:
+            self._states.popitem(last=False)
+
+    def take(self, key: str) -> SessionState:
+        """Take back the state of a session that was put away; `NO_STATE` if there is none."""
+        state, until = self._states.pop(key, (NO_STATE, 0.0))
+        return state if until > time.time() else NO_STATE
+
+    # --- changes ----------------------------------------------------------------------------------
+
+    def publish(self, change: Change) -> None:
+        """Tell nobody: `Changes` has told this process, and there is no other."""
+
+    def subscribe(self, heard: Callable[[Change], object]) -> Callable[[], None]:
+        """Never call the function: there is no other process."""
+        return _nothing_to_end
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def drop_expired(self) -> None:
+        """Forget ends whose ids are not valid any more, and states that were kept long enough."""
+        now = time.time()
+        for owner, ends in list(self._by_owner.items()):
+            self._drop_ends(ends, now)
+            if not ends:
+                del self._by_owner[owner]
+        for key, (_, until) in list(self._states.items()):
+            if until < now:
+                del self._states[key]
+
+
+def _nothing_to_end() -> None:
+    """End nothing: no function is called."""

@@ -1,0 +1,378 @@
+"""What is known of sessions that nobody holds: their ends for good, their state for a while."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import pytest
+
+from mcpkit.engine.changes import Change
+from mcpkit.engine.session_state import NO_STATE, SessionState
+from mcpkit.transports.http import endpoint, sessions
+from mcpkit.transports.http.access import owner_of
+from mcpkit.transports.http.session_store import LocalStore, TooManyEnds
+from mcpkit.web import HttpRequest, HttpSettings
+from tests.messages import request
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import JSON, Site, Talk
+
+STORE: Final = "mcpkit.transports.http.session_store"
+SECRET: Final = {"secret": "the secret of all workers"}
+QUIET: Final = SessionState("error", frozenset({"wire://a"}))
+
+
+def by_header(http: HttpRequest) -> str | None:
+    return http.headers.get("x-user")
+
+
+def table_of(site: Site) -> sessions.SessionTable:
+    """Where the sessions of a site are."""
+    table: sessions.SessionTable = site.host.application(site)._endpoint._state.legacy.table
+    return table
+
+
+def is_over(talk: Talk, **headers: str) -> bool:
+    return talk.post(request(1, "ping"), headers).status == 404
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+def test_an_ended_session_stays_ended_however_many_others_end(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HTTPL-17, SEC-17: what is bounded is how many can be ended, not how many are remembered."""
+    monkeypatch.setattr(f"{STORE}._MOST_OF_ONE", 3)
+    site = serve()
+    talks = [site.begin() for _ in range(8)]
+    statuses = [talk.delete().status for talk in talks]
+    assert statuses == [204] * 3 + [429] * 5
+    assert [is_over(talk) for talk in talks] == [True] * 3 + [False] * 5
+
+
+def test_who_cannot_end_a_session_is_told_when_and_keeps_it(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{STORE}._MOST_OF_ONE", 1)
+    site = serve(session_lifetime=600)
+    assert site.begin().delete().status == 204
+    talk = site.begin()
+    stream = talk.get()
+    refused = talk.delete()
+    assert refused.refusal == (429, -32600)
+    assert 500 < int(refused.header("retry-after") or 0) <= 600
+    assert "has not ended" in refused.json["error"]["message"]
+    site.call("touch", uri="wire://a")
+    assert talk.request("resources/subscribe", uri="wire://a").status == 200
+    site.call("touch", uri="wire://a")
+    assert stream.message()["method"] == "notifications/resources/updated"
+
+
+def test_one_principal_does_not_use_up_the_room_of_another(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{STORE}._MOST_OF_ONE", 1)
+    site = serve(principal=by_header)
+    for user, status in (("ann", 204), ("ann", 429), ("bob", 204), ("bob", 429)):
+        who = {"X-User": user}
+        talk = site.begin(headers=who)
+        assert (user, site.send("DELETE", {**talk.headers, **who}).status) == (user, status)
+
+
+def test_all_principals_together_do_not_fill_the_memory(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEC-17."""
+    monkeypatch.setattr(f"{STORE}._MOST_OF_ALL", 2)
+    site = serve(principal=by_header)
+    answers = []
+    for user in ("ann", "bob", "eve"):
+        who = {"X-User": user}
+        talk = site.begin(headers=who)
+        answers.append(site.send("DELETE", {**talk.headers, **who}))
+    assert [each.status for each in answers] == [204, 204, 503]
+    assert int(answers[-1].header("retry-after") or 0) >= 1
+
+
+def client(host: str | None, principal: str | None = None) -> HttpRequest:
+    scope: dict[str, Any] = {"headers": [], "client": None if host is None else (host, 1)}
+    return HttpRequest(scope, principal)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (client("2001:db8:1:2::1"), client("2001:db8:1:2:ffff::9")),
+        (client("::ffff:192.0.2.1"), client("192.0.2.1")),
+        (client("192.0.2.1", "ann"), client("192.0.2.2", "ann")),
+        (client(None), client(None)),
+    ],
+    ids=["network", "mapped address", "principal", "unknown"],
+)
+def test_what_one_client_can_change_does_not_make_it_another(
+    one: HttpRequest, other: HttpRequest
+) -> None:
+    assert owner_of(one) == owner_of(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (client("2001:db8:1:2::1"), client("2001:db8:1:3::1")),
+        (client("192.0.2.1"), client("192.0.2.2")),
+        (client("192.0.2.1", "ann"), client("192.0.2.1", "bob")),
+        (client("192.0.2.1", "192.0.2.1"), client("192.0.2.1")),
+        (client("/run/a.sock"), client("192.0.2.1")),
+    ],
+    ids=["networks", "addresses", "principals", "a name like an address", "a socket"],
+)
+def test_others_are_counted_apart(one: HttpRequest, other: HttpRequest) -> None:
+    assert owner_of(one) != owner_of(other)
+
+
+class Clock:
+    """Time as a test has it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(f"{STORE}.time.time", lambda: self.now)
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run what never waits."""
+    with pytest.raises(StopIteration):
+        work.send(None)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+@pytest.fixture
+def store() -> LocalStore:
+    return LocalStore(HttpSettings(max_sessions=3))
+
+
+def test_an_end_is_remembered_for_as_long_as_the_id_is_valid(
+    store: LocalStore, clock: Clock
+) -> None:
+    """HTTPL-17, HTTPL-24."""
+    run(store.end("a", 1100, "ann"))
+    run(store.end("b", 1200, "ann"))
+    clock.now = 1100
+    store.drop_expired()
+    assert [store.ended(key) for key in "abc"] == [True, True, False]
+    clock.now = 1101
+    store.drop_expired()
+    assert [store.ended(key) for key in "abc"] == [False, True, False]
+
+
+def test_an_end_that_expires_makes_room(
+    store: LocalStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{STORE}._MOST_OF_ONE", 2)
+    run(store.end("late", 1500, "ann"))
+    run(store.end("soon", 1100, "ann"))
+    run(store.end("soon", 1100, "ann"))
+    with pytest.raises(TooManyEnds) as caught:
+        store.end("more", 1900, "ann").send(None)
+    assert (caught.value.own, caught.value.retry) == (True, 100)
+    clock.now += caught.value.retry + 1
+    run(store.end("more", 1900, "ann"))
+    assert [store.ended(key) for key in ("late", "soon", "more")] == [True, False, True]
+
+
+def test_owners_are_forgotten_with_their_ends(store: LocalStore, clock: Clock) -> None:
+    """SEC-17."""
+    for number in range(100):
+        run(store.end(str(number), 1100, f"client {number}"))
+    clock.now = 1101
+    store.drop_expired()
+    assert (len(store._by_owner), len(store._ended)) == (0, 0)
+
+
+# --- state that is put away -----------------------------------------------------------------------
+
+
+def test_state_is_taken_up_once(store: LocalStore, clock: Clock) -> None:
+    store.put("a", QUIET, 1100)
+    assert store.take("a") == QUIET
+    assert store.take("a") is NO_STATE
+
+
+def test_state_is_kept_for_a_limited_time(store: LocalStore, clock: Clock) -> None:
+    store.put("a", QUIET, 1100)
+    store.put("b", QUIET, 1200)
+    clock.now = 1101
+    assert store.take("a") is NO_STATE
+    store.put("a", QUIET, 1100)
+    store.drop_expired()
+    assert len(store._states) == 1
+    assert store.take("b") == QUIET
+
+
+def test_the_state_that_was_put_away_first_makes_room(store: LocalStore, clock: Clock) -> None:
+    """SEC-17."""
+    for key in "abcd":
+        store.put(key, QUIET, 1100)
+    assert [bool(store.take(key)) for key in "abcd"] == [False, True, True, True]
+
+
+def test_the_state_of_an_ended_session_is_dropped(store: LocalStore, clock: Clock) -> None:
+    store.put("a", QUIET, 1100)
+    run(store.end("a", 1100, "ann"))
+    assert store.take("a") is NO_STATE
+
+
+def is_quiet(talk: Talk) -> bool:
+    """Whether its log level is that which `put_away` has set."""
+    return talk.call("tell", texts=["one"]).kind == JSON
+
+
+def put_away(site: Site) -> Talk:
+    """A session with state that had to make room for others."""
+    talk = site.begin()
+    assert talk.request("logging/setLevel", level="error").status == 200
+    assert talk.request("resources/subscribe", uri="wire://a").status == 200
+    others = [site.begin() for _ in range(2)]
+    for other in others:
+        assert other.request("logging/setLevel", level="error").status == 200
+    assert table_of(site).find(talk.token) is None
+    return talk
+
+
+@pytest.fixture
+def ordered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions are ordered exactly by when they were used."""
+    monkeypatch.setattr(sessions, "_FINE", 0)
+
+
+@pytest.mark.usefixtures("ordered")
+def test_a_session_that_made_room_goes_on_with_its_log_level_and_subscriptions(
+    serve: Serve,
+) -> None:
+    """DESIGN §7: state is bounded."""
+    site = serve(max_sessions=2)
+    talk = put_away(site)
+    assert is_quiet(talk)
+    stream = talk.get()
+    assert stream.status == 200
+    site.call("touch", uri="wire://b")
+    site.call("touch", uri="wire://a")
+    told = stream.message()
+    assert (told["method"], told["params"]["uri"]) == (
+        "notifications/resources/updated",
+        "wire://a",
+    )
+
+
+@pytest.mark.usefixtures("ordered")
+def test_what_was_put_away_is_given_up_when_nobody_has_used_it_for_long(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early, late = (put_away(serve(max_sessions=2, session_idle=600)) for _ in range(2))
+    now = time.time()
+    monkeypatch.setattr(f"{STORE}.time.time", lambda: now + 590)
+    assert is_quiet(early)
+    monkeypatch.setattr(f"{STORE}.time.time", lambda: now + 601)
+    assert not is_quiet(late)
+
+
+@pytest.mark.usefixtures("ordered")
+def test_a_session_that_made_room_and_ends_has_ended(serve: Serve) -> None:
+    """HTTPL-17."""
+    site = serve(max_sessions=2)
+    talk = put_away(site)
+    assert talk.delete().status == 204
+    assert is_over(talk)
+
+
+# --- several processes ----------------------------------------------------------------------------
+
+
+class SharedStore(LocalStore):
+    """The part of a store that is in one process; the parts of all know each other."""
+
+    parts: list[SharedStore]
+
+    def __init__(self, settings: HttpSettings) -> None:
+        super().__init__(settings)
+        self.parts.append(self)
+        first = self.parts[0]
+        self._ended, self._by_owner, self._states = first._ended, first._by_owner, first._states
+        self.heard: list[Callable[[Change], object]] = []
+
+    def publish(self, change: Change) -> None:
+        for part in self.parts:
+            for heard in part.heard if part is not self else ():
+                heard(change)
+
+    def subscribe(self, heard: Callable[[Change], object]) -> Callable[[], None]:
+        self.heard.append(heard)
+        return lambda: self.heard.remove(heard)
+
+
+@pytest.fixture
+def workers(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> tuple[Site, Site]:
+    """Two processes of one server, as far as that can be had in one."""
+    monkeypatch.setattr(SharedStore, "parts", [], raising=False)
+    monkeypatch.setattr(endpoint, "LocalStore", SharedStore)
+    monkeypatch.setattr(sessions, "_FINE", 0)
+    one, other = (serve(app=SECRET, max_sessions=2) for _ in range(2))
+    for site in (one, other):
+        assert site.call("add", a=1, b=2).status == 200
+    return one, other
+
+
+def at(site: Site, talk: Talk) -> Talk:
+    """The same session, spoken to elsewhere."""
+    return Talk(site, talk.version, talk.token)
+
+
+def test_an_end_counts_wherever_the_store_is_shared(workers: tuple[Site, Site]) -> None:
+    """HTTPL-17: also where the session is in use."""
+    one, other = workers
+    talk = one.begin()
+    held = at(other, talk).call("hold", name="elsewhere")
+    other.stage.expect("begun", "elsewhere")
+    assert talk.delete().status == 204
+    assert is_over(at(other, talk))
+    other.stage.release("elsewhere")
+    held.finish()
+
+
+def test_a_session_that_ended_elsewhere_is_let_go(
+    workers: tuple[Site, Site], serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HTTPL-17."""
+    monkeypatch.setattr(sessions, "_SWEEP", 0.05)
+    one, other = (serve(app=SECRET) for _ in range(2))
+    talk = one.begin()
+    stream = at(other, talk).get()
+    assert stream.status == 200
+    assert talk.delete().status == 204
+    assert stream.events() == []
+
+
+def test_state_that_one_has_put_away_another_takes_up(workers: tuple[Site, Site]) -> None:
+    one, other = workers
+    talk = put_away(one)
+    assert is_quiet(at(other, talk))
+
+
+def test_a_change_in_one_is_told_to_clients_of_the_other_once(
+    workers: tuple[Site, Site],
+) -> None:
+    one, other = workers
+    talk = other.begin()
+    stream = talk.get()
+    assert talk.request("resources/subscribe", uri="wire://a").status == 200
+    one.call("touch", uri="wire://a")
+    assert stream.message()["params"]["uri"] == "wire://a"
+    one.call("offer", name="added")
+    assert stream.message()["method"] == "notifications/tools/list_changed"
+    other.call("touch", uri="wire://a/b")
+    assert stream.message()["params"]["uri"] == "wire://a/b"
