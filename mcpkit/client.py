@@ -10,7 +10,6 @@ import inspect
 import logging
 import os
 import shlex
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard, Ty
 import anyio
 from typing_extensions import Self
 
+from mcpkit._target import names_file, run_command
 from mcpkit.engine.loop import Tasks, open_tasks
 from mcpkit.errors import (
     ConnectionClosed,
@@ -100,20 +100,20 @@ class _Pending:
         self.on_told = on_told
 
 
-_SHOWN: Final = 80
+_MAX_BYTES_SHOWN: Final = 80
 """Bytes that are shown of what cannot be read."""
 
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
-_RECOGNISED: Final = (-32020, -32021, -32022)
+_MODERN_ERRORS: Final = (-32020, -32021, -32022)
 """Errors that only a server without handshake gives (ERA-10)."""
 
-_DENIED: Final = (401, 403, 407, 429)
+_DENIED_STATUSES: Final = (401, 403, 407, 429)
 """HTTP statuses that say nothing about what a server speaks."""
 
-_REFUSED: Final = frozenset(range(400, 500)) - {*_DENIED}
+_REFUSED_STATUSES: Final = frozenset(range(400, 500)) - {*_DENIED_STATUSES}
 """HTTP statuses of a server that may not know what it is asked (ERA-11)."""
 
-_NOT_HERE: Final = (400, 404, 405)
+_NOT_HERE_STATUSES: Final = (400, 404, 405)
 """HTTP statuses of a server that may want GET instead (ERA-12)."""
 
 
@@ -289,7 +289,7 @@ class Client:
         except (ConnectionClosed, ProtocolError, TimeoutError, ValueError) as error:
             if wanted is not None or not self._speaks_otherwise(error):
                 raise
-            recognised = isinstance(error, ProtocolError) and error.code in _RECOGNISED
+            recognised = isinstance(error, ProtocolError) and error.code in _MODERN_ERRORS
             supported = _supported(error) if recognised else ()
             shared = next(
                 (each for each in reversed(PER_REQUEST) if each.version in supported), None
@@ -309,8 +309,8 @@ class Client:
         if self._http is None:
             return not isinstance(error, ConnectionClosed)
         if isinstance(error, ConnectionClosed):
-            return self._http.status in _REFUSED
-        return self._http.status not in _DENIED
+            return self._http.status in _REFUSED_STATUSES
+        return self._http.status not in _DENIED_STATUSES
 
     async def _shake_hands(self, wanted: Revision, refused: Exception | None = None) -> None:
         """Shake hands, with a server over HTTP in either of two ways (ERA-12).
@@ -325,7 +325,7 @@ class Client:
                 await self._initialize(wanted)
                 return
             except (ConnectionClosed, ProtocolError) as error:
-                if http is None or http.status not in _NOT_HERE:
+                if http is None or http.status not in _NOT_HERE_STATUSES:
                     raise
                 refused = error
         if not await http.look_for_endpoint(self._probe_timeout):  # ERA-12
@@ -420,7 +420,9 @@ class Client:
             self._tasks.start(self._answer(event))
 
     def _unreadable(self, event: Unreadable, text: bytes) -> None:
-        shown = text[:_SHOWN].decode("utf-8", "replace") + "…" * (len(text) > _SHOWN)
+        shown = text[:_MAX_BYTES_SHOWN].decode("utf-8", "replace") + "…" * (
+            len(text) > _MAX_BYTES_SHOWN
+        )
         log.warning("the server sent %r, which is no message: %s", shown, event.error)
 
     def _told(self, event: Told) -> None:
@@ -915,8 +917,4 @@ def command_of(target: str | os.PathLike[str] | Sequence[str]) -> list[str]:
     if not isinstance(target, (str, os.PathLike)):
         return list(target)
     text = os.fspath(target)
-    file = text.rpartition(":")[0] if not os.path.exists(text) and ":" in text else text
-    # A command line may end like a file: python server.py
-    if file.endswith(".py") and (len(file.split()) == 1 or os.path.isfile(file)):
-        return [sys.executable, "-m", "mcpkit", "run", text]
-    return shlex.split(text)
+    return run_command(text) if names_file(text) else shlex.split(text)

@@ -716,6 +716,8 @@ async def test_a_client_must_be_entered_first() -> None:
         ("server.py", [sys.executable, "-m", "mcpkit", "run", "server.py"]),
         (Path("server.py"), [sys.executable, "-m", "mcpkit", "run", "server.py"]),
         ("server.py:app", [sys.executable, "-m", "mcpkit", "run", "server.py:app"]),
+        (r"C:\a\server.py", [sys.executable, "-m", "mcpkit", "run", r"C:\a\server.py"]),
+        ("python server.py", ["python", "server.py"]),
     ],
 )
 async def test_targets_and_their_commands(target: Any, command: list[str]) -> None:

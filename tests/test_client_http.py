@@ -227,7 +227,7 @@ async def test_what_denies_access_in_json_is_raised_as_it_is(site: FakeSite) -> 
 async def test_a_refusal_that_never_ends_is_still_one(
     site: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_client, "_FOREIGN_PATIENCE", 0.1)
+    monkeypatch.setattr(http_client, "_FOREIGN_S", 0.1)
 
     @site.on("server/discover")
     async def drip(incoming: Incoming) -> None:
@@ -478,10 +478,10 @@ async def test_a_stream_that_stays_open_after_the_answer_does_not_hold_it_up(
         await incoming.gone()
 
     async with Client(modern.url) as client:
-        monkeypatch.setattr(http_client, "_ENDING", 2 * PATIENCE)
+        monkeypatch.setattr(http_client, "_COURTESY_S", 2 * PATIENCE)
         with anyio.fail_after(PATIENCE):
             await client.call_tool("t")
-        monkeypatch.setattr(http_client, "_ENDING", 0.05)
+        monkeypatch.setattr(http_client, "_COURTESY_S", 0.05)
         await client.call_tool("t")
         await until(modern.seen[-1].over)
 
@@ -564,7 +564,7 @@ async def test_large_answers_arrive_whole(modern: FakeSite) -> None:
 async def test_larger_ones_are_refused(
     modern: FakeSite, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_client, "LIMIT", 1000)
+    monkeypatch.setattr(http_client, "MAX_EVENT_BYTES", 1000)
 
     @modern.on("tools/call")
     async def call(incoming: Incoming) -> None:
@@ -831,7 +831,7 @@ async def test_what_is_sent_after_leaving_is_refused(legacy: FakeSite) -> None:
 
 async def test_leaving_waits_for_nobody(legacy: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for the end of the session, nor for the server's own stream."""
-    monkeypatch.setattr(http_client, "_ENDING", 0.1)
+    monkeypatch.setattr(http_client, "_COURTESY_S", 0.1)
 
     @legacy.on("DELETE", "GET")
     async def wait(incoming: Incoming) -> None:
@@ -1085,13 +1085,13 @@ async def test_a_server_needs_no_stream_of_its_own(legacy: FakeSite, status: int
 async def test_a_stream_that_is_slow_to_open_is_not_waited_for(
     legacy: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_client, "_OPENING", 0.05)
+    monkeypatch.setattr(http_client, "_OPEN_STREAM_S", 0.05)
 
     @legacy.on("GET")
     async def get(incoming: Incoming) -> None:
         await incoming.gone()
 
-    with anyio.fail_after(http_client._OPENING + 2):
+    with anyio.fail_after(http_client._OPEN_STREAM_S + 2):
         async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
             await client.call_tool("t")
     await until(legacy.of("GET")[0].over)
@@ -1242,7 +1242,7 @@ async def test_what_brings_nothing_is_given_up(broken: FakeSite, status: int) ->
     async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
         with pytest.raises(ConnectionClosed, match="tools/call without the answer"):
             await client.call_tool("t")
-    assert len(broken.of("GET")) == 1 + http_client._RESUMPTIONS
+    assert len(broken.of("GET")) == 1 + http_client._MAX_RESUMPTIONS
 
 
 # --- HTTP+SSE (2024-11-05) ------------------------------------------------------------------------

@@ -20,6 +20,7 @@ PACKAGE: Final = ROOT / "mcpkit"
 FLOORS: Final[dict[str, int]] = {
     # 1: values that everybody may know
     "_json_schema": 1,
+    "_target": 1,
     "errors": 1,
     "types": 1,
     "web": 1,

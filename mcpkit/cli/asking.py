@@ -27,7 +27,7 @@ from mcpkit.cli.forms import Field, fields_of
 from mcpkit.cli.options import Refused
 from mcpkit.cli.schemas import compact
 from mcpkit.cli.show import clean, one_line
-from mcpkit.cli.telling import Patience, Telling
+from mcpkit.cli.telling import Telling, TimeLimit
 from mcpkit.cli.terminal import fail, is_interactive, on_stderr
 from mcpkit.types import is_array, is_object
 
@@ -59,7 +59,7 @@ class Asking:
             several questions, the last one all that follow.
         command: Of ``--sampling-command``.
         telling: Cleared from the terminal while the user is asked.
-        patience: The limit that stands still while the user is asked.
+        limit: The limit that stands still while the user is asked.
 
     Raises:
         typer.Exit: An answer is malformed, or there is no such command; a message has said so.
@@ -70,7 +70,7 @@ class Asking:
         answers: Sequence[str] | None,
         command: str | None,
         telling: Telling,
-        patience: Patience,
+        limit: TimeLimit,
     ) -> None:
         self._answers: dict[str, list[Given]] = {}
         self._action: str | None = None
@@ -84,7 +84,7 @@ class Asking:
                 self._answers.setdefault(each.name, []).append(each)
         self._command = None if command is None else _program(command)
         self._telling = telling
-        self._patience = patience
+        self._limit = limit
         self._console = on_stderr()
         self._one_at_a_time = anyio.Lock()
 
@@ -106,7 +106,7 @@ class Asking:
 
     @contextmanager
     def _in_turn(self) -> Generator[None, None, None]:
-        with self._telling.paused(), self._patience.standing_still():
+        with self._telling.paused(), self._limit.paused_for_user():
             yield
 
     def _say(self, *parts: str | tuple[str, str], end: str = "\n") -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from mcpkit._target import split
 from mcpkit.cli.checks.facts import with_facts
 from mcpkit.cli.checks.findings import SEVERITIES, Finding, Rule
 from mcpkit.cli.checks.gather import gather
@@ -19,7 +20,6 @@ from mcpkit.cli.checks.table import check as apply
 from mcpkit.cli.checks.table import chosen, unknown
 from mcpkit.cli.connect import is_python, run_async
 from mcpkit.cli.options import Env, Headers, Reach, Revision, Timeout
-from mcpkit.cli.target import split
 from mcpkit.cli.terminal import BAD_NEWS, fail, on_stderr, on_stdout
 
 __all__ = ["check"]

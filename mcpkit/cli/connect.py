@@ -19,18 +19,27 @@ from typing import Any, Final, TypeVar
 import anyio
 import typer
 
-from mcpkit.cli.target import split
+from mcpkit._target import names_file, run_command, split
 from mcpkit.cli.terminal import fail
 from mcpkit.client import Client, is_url
 from mcpkit.errors import ConnectionClosed, MCPKitError
 
-__all__ = ["command_for", "connected", "headers_from", "is_python", "run_async"]
+__all__ = [
+    "command_for",
+    "connected",
+    "headers_from",
+    "is_python",
+    "run_async",
+    "variables_from",
+]
 
 T = TypeVar("T")
 
-_PROBE: Final = 5
-_PATIENCE: Final = 60
-"""Seconds to wait for a sign of life, of a server of any kind and of one that speaks everything."""
+_OTHERS_PROBE_S: Final = 5
+"""Seconds to wait for a sign of life of a server, before a handshake is tried."""
+
+_OWN_PROBE_S: Final = 60
+"""Seconds to wait for one that mcpkit serves, whose silence means that it is being imported."""
 
 
 def is_python(target: str) -> bool:
@@ -39,7 +48,7 @@ def is_python(target: str) -> bool:
         return False
     place, _ = split(target)
     if place.endswith(".py"):
-        return len(place.split()) == 1 or Path(place).is_file()  # not: python server.py
+        return names_file(target)
     if not all(part.isidentifier() for part in place.split(".")):
         return False
     return shutil.which(place) is None and _is_module(place)
@@ -68,7 +77,7 @@ def command_for(target: str) -> list[str]:
         place, _ = split(target)
         if place.endswith(".py") and not Path(place).is_file():
             fail(f"there is no file {place}")
-        return [sys.executable, "-m", "mcpkit", "run", target]
+        return run_command(target)
     try:
         command = shlex.split(target)
     except ValueError as error:
@@ -93,6 +102,25 @@ def headers_from(lines: Sequence[str] | None) -> dict[str, str]:
     return headers
 
 
+def variables_from(lines: Sequence[str] | None, form: str) -> dict[str, str]:
+    """Return the variables in ``--env NAME=VALUE``.
+
+    Args:
+        lines: As typed; the last one of a name counts.
+        form: The words for the two sides, as the help of the command has them.
+
+    Raises:
+        typer.Exit: A variable has no name or no value; a message has said so.
+    """
+    variables: dict[str, str] = {}
+    for line in lines or ():
+        name, equals, value = line.partition("=")
+        if not equals or not name:
+            fail(f"--env {line!r}: write it as {form}")
+        variables[name] = value
+    return variables
+
+
 @asynccontextmanager
 async def connected(target: str, **options: Any) -> AsyncGenerator[Client, None]:
     """Connect a client to a target.
@@ -110,7 +138,7 @@ async def connected(target: str, **options: Any) -> AsyncGenerator[Client, None]
     """
     where = target if is_url(target) else command_for(target)
     # If one of mcpkit's own says nothing yet, it is being imported.
-    longest = _PATIENCE if is_python(target) else _PROBE
+    longest = _OWN_PROBE_S if is_python(target) else _OTHERS_PROBE_S
     options["probe_timeout"] = min(options.get("timeout") or longest, longest)
     entered = False
     try:

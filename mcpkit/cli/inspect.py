@@ -35,19 +35,19 @@ from mcpkit.types import is_array, is_object
 
 __all__ = ["inspect"]
 
-_WIDTH: Final = 100
+_DEFAULT_COLUMNS: Final = 100
 """Columns of what is no terminal and does not say how wide it is."""
 
-_WIDEST: Final = 120
+_MAX_COLUMNS: Final = 120
 """Columns that are used of a terminal: longer lines of prose are hard to read."""
 
-_NARROW: Final = 24
+_MIN_COLUMNS_BESIDE: Final = 24
 """Columns that a description needs to stand beside what it describes."""
 
-_LONGEST_NAME: Final = 28
+_MAX_NAME_COLUMNS: Final = 28
 """Columns that the names of arguments have at most."""
 
-_SHORT: Final = 6
+_MAX_LINES_SHOWN: Final = 6
 """Lines of a description that are shown without being asked for."""
 
 
@@ -184,10 +184,10 @@ class _Page:
     def __init__(self) -> None:
         self._console = on_stdout()
         if on_terminal():
-            self.width = min(self._console.width, _WIDEST)
+            self.width = min(self._console.width, _MAX_COLUMNS)
         else:
             columns = os.environ.get("COLUMNS", "")
-            self.width = int(columns) if columns.isdigit() and int(columns) else _WIDTH
+            self.width = int(columns) if columns.isdigit() and int(columns) else _DEFAULT_COLUMNS
 
     def put(self, what: Text | str, indent: int = 0) -> None:
         """Write a text, wrapped, so many columns to the right."""
@@ -305,7 +305,7 @@ class _Page:
             return
         first, _, rest = shown.partition("\n\n")
         count = len(shown.splitlines())
-        if whole or not rest.strip() or count <= _SHORT:
+        if whole or not rest.strip() or count <= _MAX_LINES_SHOWN:
             self.text(shown, 4)
             return
         self.text(first, 4)
@@ -388,13 +388,13 @@ class _Page:
         if not shown:
             return
         names, types, abouts = (max(map(cell_len, column)) for column in zip(*shown, strict=True))
-        names = min(names, _LONGEST_NAME)
+        names = min(names, _MAX_NAME_COLUMNS)
         room = self.width - indent - names - 2
         types = min(types, max(28, room * 2 // 5, room - 2 - abouts))
         beside = room - 2 - types
         for name, kind, about in shown:
             dim = Text(kind, style="dim")
-            if beside >= _NARROW or not abouts:
+            if beside >= _MIN_COLUMNS_BESIDE or not abouts:
                 columns = [self._wrapped(dim, types), self._wrapped(about, beside)]
             else:
                 columns = [self._wrapped(dim, room), []]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from mcpkit.cli.connect import headers_from
+from mcpkit.cli.connect import headers_from, variables_from
 from mcpkit.cli.hosts import HOSTS
 from mcpkit.cli.hosts.config import ByHand, Change, Config, InFile, ThroughProgram
 from mcpkit.cli.hosts.host import Entry, Host, Machine, Unfit, merged
@@ -115,7 +114,7 @@ def install(
         if remove:
             _remove(place, target, name, dry_run=dry_run)
             return
-        variables, headers = _variables(env), headers_from(header)
+        variables, headers = variables_from(env, "KEY=VALUE"), headers_from(header)
         server = server_at(target, env=variables, headers=headers, uv=uv)
         entry = host.entry(server)
         called = _checked(host, name) if name else ""
@@ -199,16 +198,6 @@ def _list_hosts() -> None:
 
 
 # --- what -----------------------------------------------------------------------------------------
-
-
-def _variables(lines: Sequence[str] | None) -> dict[str, str]:
-    variables: dict[str, str] = {}
-    for line in lines or ():
-        key, equals, value = line.partition("=")
-        if not equals or not key:
-            raise Unfit(f"--env {line!r}: write it as KEY=VALUE")
-        variables[key] = value
-    return variables
 
 
 def _checked(host: Host, name: str) -> str:

@@ -30,10 +30,10 @@ __all__ = ["TEMPLATES", "new", "package_of", "problem_of_name", "project", "writ
 
 _WINDOWS: Final = sys.platform == "win32"
 _DEFAULT: Final = "minimal"
-_LONGEST_NAME: Final = 50
-_LONGEST_DESCRIPTION: Final = 200
+_MAX_NAME_CHARS: Final = 50
+_MAX_DESCRIPTION_CHARS: Final = 200
 _NO_DESCRIPTION: Final = "An MCP server."
-_INTERRUPTED: Final = 130
+_INTERRUPTED_CODE: Final = 130
 
 
 class Template(NamedTuple):
@@ -85,7 +85,7 @@ TEMPLATES: Final[dict[str, Template]] = {
 }
 """Name → template, in the order in which they are offered."""
 
-_WIDTH: Final = max(map(len, TEMPLATES))
+_NAME_COLUMNS: Final = max(map(len, TEMPLATES))
 
 _SHARED: Final = "shared"
 """The folder of what every template but minimal has."""
@@ -139,7 +139,7 @@ def new(
         _new(name, template, directory, description, asking=is_interactive() and not yes)
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("\nmcpkit: stopped, nothing was written", err=True)
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(_INTERRUPTED_CODE) from None
 
 
 def _new(
@@ -229,7 +229,7 @@ def problem_of_name(name: str) -> str | None:
         return None
     plain = normalize("NFKD", name.casefold()).encode("ascii", "ignore").decode()
     like_it = re.sub(r"^[^a-z]+|-$", "", re.sub(r"[^a-z0-9]+", "-", plain))
-    longer = f"{like_it[: _LONGEST_NAME - 10].rstrip('-')}-server"
+    longer = f"{like_it[: _MAX_NAME_CHARS - 10].rstrip('-')}-server"
     example = next(each for each in (like_it, longer, "my-server") if _problem(each) is None)
     return f"{problem}; for example {example}"
 
@@ -239,8 +239,8 @@ def _problem(name: str) -> str | None:
     if not _NAME.fullmatch(name):
         rule = "begin with a letter, then letters and digits, with - _ . between them"
         return f"{name!r} cannot be the name of a project: {rule}"
-    if len(name) > _LONGEST_NAME:
-        return f"{name!r} is too long: at most {_LONGEST_NAME} characters"
+    if len(name) > _MAX_NAME_CHARS:
+        return f"{name!r} is too long: at most {_MAX_NAME_CHARS} characters"
     if keyword.iskeyword(package):
         return f"{name!r} is a word of Python, and nothing of that name can be imported"
     if package in sys.stdlib_module_names:
@@ -256,8 +256,8 @@ def _problem_of_description(description: str) -> str | None:
     tidy = _tidy(description)
     if not tidy.isprintable():
         return "the description has characters that cannot be printed"
-    if len(tidy) > _LONGEST_DESCRIPTION:
-        return f"the description is too long: {len(tidy)} characters of {_LONGEST_DESCRIPTION}"
+    if len(tidy) > _MAX_DESCRIPTION_CHARS:
+        return f"the description is too long: {len(tidy)} characters of {_MAX_DESCRIPTION_CHARS}"
     return None
 
 
@@ -284,7 +284,7 @@ def _ask_template() -> str:
     names = list(TEMPLATES)
     typer.echo("Templates:", err=True)
     for number, (name, each) in enumerate(TEMPLATES.items(), 1):
-        typer.echo(f"  {number}  {name:{_WIDTH}}  {each.about}", err=True)
+        typer.echo(f"  {number}  {name:{_NAME_COLUMNS}}  {each.about}", err=True)
     while True:
         answer: str = typer.prompt("Which one, by number or name", default=_DEFAULT, err=True)
         answer = answer.strip().lower()

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mcpkit.cli.connect import connected, headers_from
+from mcpkit.cli.connect import connected, headers_from, variables_from
 from mcpkit.cli.show import one_line
 from mcpkit.cli.terminal import BAD_NEWS, FAILED, fail
 from mcpkit.client import Client, is_url
@@ -157,7 +157,7 @@ class Reach:
         if self.headers:
             self._options["headers"] = headers_from(self.headers)
         if self.env:
-            self._options["env"] = _environment(self.env)
+            self._options["env"] = variables_from(self.env, "NAME=VALUE")
         if self.timeout is not None:
             self._options["timeout"] = self.timeout
 
@@ -202,16 +202,6 @@ def _hint(error: ProtocolError) -> str:
     wanted = data.get("requiredCapabilities") if is_object(data) else None
     options = [_MISSING[each] for each in wanted if each in _MISSING] if is_object(wanted) else []
     return f"; add {' '.join(options)}" if options else ""
-
-
-def _environment(lines: Sequence[str]) -> dict[str, str]:
-    variables: dict[str, str] = {}
-    for line in lines:
-        name, equals, value = line.partition("=")
-        if not equals or not name:
-            fail(f"--env {line!r}: write it as NAME=VALUE")
-        variables[name] = value
-    return variables
 
 
 def roots_from(paths: Sequence[str] | None) -> list[str] | None:

@@ -13,13 +13,13 @@ __all__ = ["a_kind", "compact", "in_words", "kinds_of", "properties_of", "resolv
 
 Schema = Mapping[str, Any]
 
-_DEEP: Final = 8
+_MAX_DEPTH: Final = 8
 """Steps for which references are followed, and levels to which schemas are described."""
 
-_SHOWN: Final = 3
+_MAX_OBJECT_DEPTH: Final = 3
 """Levels of objects whose members are described."""
 
-_CHOICES: Final = 12
+_MAX_CHOICES_SHOWN: Final = 12
 """Values of a choice that are named."""
 
 _UNIONS: Final = ("anyOf", "oneOf", "allOf")
@@ -37,7 +37,7 @@ def resolved(schema: object, root: Schema) -> Schema:
         schema: Any value; one that is no schema is taken for one that allows everything.
         root: The whole document.
     """
-    for _ in range(_DEEP):
+    for _ in range(_MAX_DEPTH):
         if not is_object(schema):
             return {}
         reference = schema.get("$ref")
@@ -70,7 +70,7 @@ def kinds_of(schema: object, root: Schema, depth: int = 0) -> set[str]:
     found: set[str] = set()
     for union in _UNIONS:
         branches = shape.get(union)
-        if is_array(branches) and depth < _DEEP:
+        if is_array(branches) and depth < _MAX_DEPTH:
             each = [kinds_of(branch, root, depth + 1) for branch in branches]
             if union != "allOf" and not all(each):
                 return set()  # one of them allows anything
@@ -114,16 +114,16 @@ def in_words(schema: object, root: Schema, depth: int = 0) -> str:
     if "const" in shape:
         return compact(shape["const"])
     if is_array(values):
-        named = [compact(each) for each in values[:_CHOICES]]
-        rest = [f"… ({len(values) - _CHOICES} more)"] * (len(values) > _CHOICES)
+        named = [compact(each) for each in values[:_MAX_CHOICES_SHOWN]]
+        rest = [f"… ({len(values) - _MAX_CHOICES_SHOWN} more)"] * (len(values) > _MAX_CHOICES_SHOWN)
         return " | ".join([*named, *rest])
     for union in _UNIONS[:2]:
         branches = shape.get(union)
-        if is_array(branches) and depth < _DEEP:
+        if is_array(branches) and depth < _MAX_DEPTH:
             described = [in_words(branch, root, depth + 1) for branch in branches]
             return " | ".join(dict.fromkeys(described))
     parts = shape.get("allOf")
-    if is_array(parts) and parts and depth < _DEEP:
+    if is_array(parts) and parts and depth < _MAX_DEPTH:
         return " and ".join(in_words(part, root, depth + 1) for part in parts)
     kind = shape.get("type")
     if is_array(kind):
@@ -139,7 +139,7 @@ def in_words(schema: object, root: Schema, depth: int = 0) -> str:
 
 def _list_in_words(shape: Schema, root: Schema, depth: int) -> str:
     items = shape.get("items")
-    inner = in_words(items, root, depth + 1) if items and depth < _DEEP else "anything"
+    inner = in_words(items, root, depth + 1) if items and depth < _MAX_DEPTH else "anything"
     limits = _range(shape.get("minItems"), shape.get("maxItems"), " items")
     return ", ".join([f"list of {_several(inner)}", *limits])
 
@@ -152,9 +152,9 @@ def _several(inner: str) -> str:
 
 def _object_in_words(shape: Schema, root: Schema, depth: int) -> str:
     properties = properties_of(shape, root)
-    if depth >= _SHOWN or not properties:
+    if depth >= _MAX_OBJECT_DEPTH or not properties:
         more = shape.get("additionalProperties")
-        if is_object(more) and more and depth < _DEEP:
+        if is_object(more) and more and depth < _MAX_DEPTH:
             return f"object of {_several(in_words(more, root, depth + 1))}"
         return "object"
     required = shape.get("required")

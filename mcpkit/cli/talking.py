@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from mcpkit.cli.asking import Asking
 from mcpkit.cli.options import Reach, roots_from
-from mcpkit.cli.telling import Patience, Telling
+from mcpkit.cli.telling import Telling, TimeLimit
 from mcpkit.cli.terminal import fail
 from mcpkit.client import Client
 
@@ -35,8 +35,8 @@ class Talk:
     ) -> None:
         self._reach = reach
         self.telling = Telling(quiet)
-        self._patience = Patience(reach.timeout)
-        self._asking = Asking(answers, command, self.telling, self._patience)
+        self._limit = TimeLimit(reach.timeout)
+        self._asking = Asking(answers, command, self.telling, self._limit)
         self._roots = roots_from(roots)
 
     @asynccontextmanager
@@ -62,7 +62,7 @@ class Talk:
             typer.Exit: It takes longer than it may; it was cancelled, and a message has said so.
         """
         try:
-            with self.telling, self._patience.limited():
+            with self.telling, self._limit.limited():
                 yield
         except TimeoutError:
             if self._reach.timeout is None:

@@ -12,11 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeGuard
 
+from mcpkit._target import split
 from mcpkit.app import MCPKit
 from mcpkit.engine import from_functions
 from mcpkit.errors import RegistrationError
 
-__all__ = ["TargetError", "load_app", "split"]
+__all__ = ["TargetError", "load_app"]
 
 _NOT_THE_AUTHORS: Final = ("<frozen", str(Path(__file__).parents[1]))
 
@@ -59,15 +60,6 @@ def load_app(target: str) -> MCPKit[Any]:
     if apps:
         return next(iter(apps.values()))
     return _from_marks(module, place)
-
-
-def split(target: str) -> tuple[str, str | None]:
-    """Return the file or module that a target names, and the app in it; None if it names none."""
-    place, separator, name = target.rpartition(":")
-    # A colon may also belong to a Windows drive.
-    if not separator or not name.isidentifier() or Path(target).exists():
-        return target, None
-    return place, name
 
 
 def _is_app(value: object) -> TypeGuard[MCPKit[Any]]:

@@ -19,7 +19,7 @@ from mcpkit.cli.terminal import on_stderr
 if TYPE_CHECKING:
     from rich.progress import Progress, Task, TaskID
 
-__all__ = ["Patience", "Telling"]
+__all__ = ["Telling", "TimeLimit"]
 
 _STYLES: Final = {
     "debug": "dim",
@@ -32,7 +32,7 @@ _STYLES: Final = {
     "emergency": "bold red",
 }
 
-_LAST_WORDS: Final = 1.0
+_STDERR_END_S: Final = 1.0
 """Seconds to wait for what a server that has ended wrote to stderr."""
 
 
@@ -120,7 +120,7 @@ class Telling:
             yield theirs
         finally:
             os.close(theirs)
-            reader.join(_LAST_WORDS)
+            reader.join(_STDERR_END_S)
 
     def _relay(self, ours: int) -> None:
         with os.fdopen(ours, encoding="utf-8", errors="replace") as lines:
@@ -156,7 +156,7 @@ def _count(done: float, total: float | None) -> str:
     return f"{done:g}/{total:g}" if total else f"{done:g}"
 
 
-class Patience:
+class TimeLimit:
     """A limit on how long a server may take, which stands still while a user is asked.
 
     Args:
@@ -183,7 +183,7 @@ class Patience:
             raise TimeoutError
 
     @contextlib.contextmanager
-    def standing_still(self) -> Generator[None, None, None]:
+    def paused_for_user(self) -> Generator[None, None, None]:
         """Stop the clock in here, because it is the user's turn."""
         scope = self._scope
         if scope is None:

@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["LIMIT", "Event", "EventStream", "EventTooLarge"]
+__all__ = ["MAX_EVENT_BYTES", "Event", "EventStream", "EventTooLarge"]
 
-LIMIT: Final = 64 * 1024 * 1024
+MAX_EVENT_BYTES: Final = 64 * 1024 * 1024
 """Bytes that an event may have, its field names included."""
 
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_DIGITS: Final = 10
+_MAX_RETRY_DIGITS: Final = 10
 """A wait of as many digits, in milliseconds, is four months and a mistake."""
 
 
@@ -49,7 +49,7 @@ class EventStream:
         retry: Milliseconds to wait before connecting again.
     """
 
-    def __init__(self, retry: int = 1000, limit: int = LIMIT) -> None:
+    def __init__(self, retry: int = 1000, limit: int = MAX_EVENT_BYTES) -> None:
         self.last_id = b""
         self.retry = retry
         self._limit = limit
@@ -120,5 +120,5 @@ class EventStream:
         elif name == b"id":
             if b"\0" not in value:
                 self._id = value
-        elif name == b"retry" and value.isdigit() and len(value) < _DIGITS:
+        elif name == b"retry" and value.isdigit() and len(value) < _MAX_RETRY_DIGITS:
             self.retry = int(value)

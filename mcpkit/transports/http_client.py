@@ -25,7 +25,7 @@ from mcpkit.protocol.headers import (
     encode_value,
     parameter_headers,
 )
-from mcpkit.transports.event_stream import LIMIT, EventStream, EventTooLarge
+from mcpkit.transports.event_stream import MAX_EVENT_BYTES, EventStream, EventTooLarge
 from mcpkit.types import is_object
 
 __all__ = ["HttpLink"]
@@ -37,29 +37,31 @@ _EVENTS: Final = "text/event-stream"
 _SESSION: Final = "Mcp-Session-Id"
 _VERSION: Final = "MCP-Protocol-Version"
 
-_CONNECTING: Final = 10.0
+_CONNECT_S: Final = 10.0
 """Seconds until a server must have accepted a connection."""
 
-_RESUMPTIONS: Final = 5
+_MAX_RESUMPTIONS: Final = 5
 """Times that a stream which brings nothing new is resumed."""
 
-_DETOURS: Final = 5
+_MAX_REDIRECTS: Final = 5
 """Redirects of one request."""
 
-_SHOWN: Final = 200
+_MAX_CHARS_SHOWN: Final = 200
 """Characters of a foreign answer that an error repeats."""
 
-_FOREIGN_LIMIT: Final = 1024 * 1024
-_FOREIGN_PATIENCE: Final = 2.0
-"""Bytes of what is no answer that are read at most, and seconds that this may take."""
+_MAX_FOREIGN_BYTES: Final = 1024 * 1024
+"""Bytes that are read at most of a body that is no answer."""
 
-_ENDING: Final = 1.0
+_FOREIGN_S: Final = 2.0
+"""Seconds that the reading of such a body may take."""
+
+_COURTESY_S: Final = 1.0
 """Seconds for each step of leaving in order, such as the end of a stream or of the session."""
 
-_OPENING: Final = 0.5
+_OPEN_STREAM_S: Final = 0.5
 """Seconds to wait until the server's own stream is open, so that nothing it tells is missed."""
 
-_NEVER_AGAIN: Final = (
+_OF_ONE_SESSION: Final = (
     None,  # an answer
     "initialize",
     "notifications/initialized",
@@ -177,7 +179,7 @@ class HttpLink:
         raise ConnectionClosed("The client has left the server")
 
     async def _exchange(self, sent: Sent, answered: Answered | None) -> None:
-        if sent.method in _NEVER_AGAIN:
+        if sent.method in _OF_ONE_SESSION:
             await self._post(sent, answered)
             return
         if self._renewing.locked():
@@ -219,7 +221,9 @@ class HttpLink:
         is_answer = response.is_success and kind == _JSON
         try:
             body = await (
-                _read(response, LIMIT, self._shown) if is_answer else self._read_foreign(response)
+                _read(response, MAX_EVENT_BYTES, self._shown)
+                if is_answer
+                else self._read_foreign(response)
             )
         finally:
             await _close(response)
@@ -263,7 +267,7 @@ class HttpLink:
         self, response: httpx2.Response, sent: Sent, answered: Answered | None
     ) -> None:
         """Read a stream until it has the answer, over as many connections as that takes."""
-        stream = EventStream(limit=LIMIT)
+        stream = EventStream(limit=MAX_EVENT_BYTES)
         barren = 0
         found: httpx2.Response | None = response
         while True:
@@ -275,7 +279,7 @@ class HttpLink:
             if sent.version is not None or not stream.last_id:
                 break
             barren = barren + 1 if stream.last_id == before else 0
-            if barren >= _RESUMPTIONS:
+            if barren >= _MAX_RESUMPTIONS:
                 break
             # "The client MUST respect the retry field" (HTTPL-7).
             await anyio.sleep(stream.retry / 1000)
@@ -351,14 +355,14 @@ class HttpLink:
         self._stop_listening()
         opened = anyio.Event()
         self._stop_listening = self._start(self._listen(opened))
-        with anyio.move_on_after(_OPENING):
+        with anyio.move_on_after(_OPEN_STREAM_S):
             await opened.wait()
 
     async def _listen(self, opened: anyio.Event) -> None:
-        stream = EventStream(limit=LIMIT)
+        stream = EventStream(limit=MAX_EVENT_BYTES)
         failures = idle = 0
         try:
-            while failures <= _RESUMPTIONS:
+            while failures <= _MAX_RESUMPTIONS:
                 before = stream.last_id
                 try:
                     response = await self._get(stream)
@@ -372,7 +376,7 @@ class HttpLink:
                         return
                     await self._pump(response, stream, None)
                     failures = 0
-                    idle = 0 if stream.last_id != before else min(idle + 1, _RESUMPTIONS)
+                    idle = 0 if stream.last_id != before else min(idle + 1, _MAX_RESUMPTIONS)
                 await anyio.sleep(stream.retry / 1000 * 2 ** max(idle + failures - 1, 0))
         except ConnectionClosed as error:
             log.warning("the server's own stream has ended: %s", error)
@@ -428,7 +432,7 @@ class HttpLink:
         return self._endpoint is not None
 
     async def _read_old(self, take: Callable[[bytes], None], found: anyio.Event) -> None:
-        stream = EventStream(limit=LIMIT)
+        stream = EventStream(limit=MAX_EVENT_BYTES)
         try:
             response = await self._get(stream)
             chunks = response.aiter_bytes()
@@ -510,7 +514,7 @@ class HttpLink:
             raise ConnectionClosed("The client has left the server")
         merged = self._headers.copy()
         merged.update({_bytes(name): _bytes(value) for name, value in headers.items()})
-        for _ in range(_DETOURS):
+        for _ in range(_MAX_REDIRECTS):
             request = self._client.build_request(
                 method, url, headers=merged, content=content, timeout=self._timeout
             )
@@ -540,12 +544,12 @@ class HttpLink:
 
     def _foreign(self, response: httpx2.Response, body: bytes) -> ConnectionClosed:
         status = f"{response.status_code} {response.reason_phrase}".strip()
-        said = " ".join(body[: 8 * _SHOWN].decode(errors="replace").split())
+        said = " ".join(body[: 8 * _MAX_CHARS_SHOWN].decode(errors="replace").split())
         location = response.headers.get("Location")
         if response.is_redirect and location:
             said = f"a redirect to {location}, which is not followed"
-        elif len(said) > _SHOWN:
-            said = f"{said[:_SHOWN]}…"
+        elif len(said) > _MAX_CHARS_SHOWN:
+            said = f"{said[:_MAX_CHARS_SHOWN]}…"
         if response.is_success:
             status += f" with {_type_of(response) or 'no content'} instead of an answer"
         return ConnectionClosed(f"{self._shown} answered {status}" + (f": {said}" if said else ""))
@@ -555,8 +559,8 @@ class HttpLink:
         if _type_of(response) == _EVENTS:
             return b""
         try:
-            with anyio.move_on_after(_FOREIGN_PATIENCE):
-                return await _read(response, _FOREIGN_LIMIT, self._shown)
+            with anyio.move_on_after(_FOREIGN_S):
+                return await _read(response, _MAX_FOREIGN_BYTES, self._shown)
         except ConnectionClosed:
             pass
         return b""
@@ -569,10 +573,10 @@ class HttpLink:
         for scope in self._exchanges:
             scope.cancel()
         if self._session is not None:
-            with anyio.move_on_after(_ENDING):
+            with anyio.move_on_after(_COURTESY_S):
                 await self._end_session()
         if self._owned is not None:
-            with anyio.move_on_after(_ENDING):
+            with anyio.move_on_after(_COURTESY_S):
                 await self._owned.aclose()
 
     async def _end_session(self) -> None:
@@ -586,7 +590,7 @@ def _client_of_our_own() -> httpx2.AsyncClient:
     # Connections are given up before servers do so, which end idle ones after five seconds: a
     # request would cross the end on its way.
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=4)
-    return httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=_CONNECTING), limits=limits)
+    return httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=_CONNECT_S), limits=limits)
 
 
 def _nothing() -> None:
@@ -653,7 +657,7 @@ async def _close(
         return
     if chunks is not None:
         await _interrupt(chunks)
-    with anyio.move_on_after(_ENDING, shield=True):
+    with anyio.move_on_after(_COURTESY_S, shield=True):
         await response.aclose()
 
 
@@ -675,7 +679,7 @@ async def _interrupt(chunks: AsyncGenerator[bytes, None]) -> None:
 async def _let_end(response: httpx2.Response, chunks: AsyncGenerator[bytes, None]) -> None:
     """Wait for a stream that has told everything, so that its connection can be used again."""
     try:
-        with anyio.move_on_after(_ENDING):
+        with anyio.move_on_after(_COURTESY_S):
             async for _ in chunks:
                 pass
     except httpx2.HTTPError:

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 
 __all__ = ["leave_at_once"]
 
-_GOODBYE: Final = 0.5
+_EXIT_FUNCTIONS_S: Final = 0.5
 """Seconds that exit functions have."""
 
 
@@ -26,7 +26,7 @@ def leave_at_once(code: int) -> NoReturn:
     # In a thread of its own, since an exit function may wait for one that never ends.
     goodbye = threading.Thread(target=atexit._run_exitfuncs, name="mcpkit exit", daemon=True)
     goodbye.start()
-    goodbye.join(_GOODBYE)
+    goodbye.join(_EXIT_FUNCTIONS_S)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -23,7 +23,7 @@ _LIMITS: Final = "LIMITS"
 
 
 def limits(seconds: Mapping[str, float]) -> dict[str, str]:
-    """Variables that give values to constants, such as ``mcpkit.cli.reloading.reload._HOLD``."""
+    """Variables that give values to constants, such as ``mcpkit.cli.reloading.reload._HOLD_S``."""
     return {_LIMITS: json.dumps(dict(seconds))}
 
 

@@ -41,17 +41,17 @@ from tests.warm import python
 ARGUMENTS: Final = ["run", "server.py", "--reload"]
 SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 
-HOLD: Final = "mcpkit.cli.reloading.reload._HOLD"
-FINISH: Final = "mcpkit.cli.reloading.reload._FINISH"
+HOLD: Final = "mcpkit.cli.reloading.reload._HOLD_S"
+FINISH: Final = "mcpkit.cli.reloading.reload._FINISH_S"
 LIMITS: Final = {
     # What no test is about, and so never reached.
     HOLD: 60,
     FINISH: 60,
-    "mcpkit.cli.reloading.reload._END": 60,
-    "mcpkit.cli.reloading.reload._LISTING": 60,
+    "mcpkit.cli.reloading.reload._END_S": 60,
+    "mcpkit.cli.reloading.reload._LISTING_S": 60,
     # What is waited for again and again.
-    "mcpkit.cli.reloading.reload._PAUSE": 0.02,
-    "mcpkit.cli.reloading.supervise._LOOK": 0.02,
+    "mcpkit.cli.reloading.reload._START_PAUSE_S": 0.02,
+    "mcpkit.cli.reloading.supervise._LOOK_S": 0.02,
 }
 SOON: Final = 0.1
 """Seconds of a limit that is to be reached."""
@@ -709,7 +709,7 @@ class TestTheEnd:
         soon = f"""
 import os
 from mcpkit.cli.reloading import relayed
-relayed._PATIENCE = min(relayed._PATIENCE, {SOON})
+relayed._LEAVE_S = min(relayed._LEAVE_S, {SOON})
 print(os.getpid())
 """
         write(folder, soon + SLOW)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from mcpkit.cli.telling import Patience
+from mcpkit.cli.telling import TimeLimit
 from tests.transports.processes import (
     TIMEOUT,
 )
@@ -20,29 +20,29 @@ def anyio_backend() -> str:
 
 
 async def test_a_server_that_takes_too_long() -> None:
-    with pytest.raises(TimeoutError), Patience(0.01).limited():
+    with pytest.raises(TimeoutError), TimeLimit(0.01).limited():
         await anyio.sleep(TIMEOUT)
 
 
 async def test_time_to_think_does_not_count() -> None:
-    patience = Patience(0.05)
-    with patience.limited(), patience.standing_still():
+    limit = TimeLimit(0.05)
+    with limit.limited(), limit.paused_for_user():
         await anyio.sleep(0.1)
 
 
 async def test_after_it_the_limit_holds_again() -> None:
-    patience = Patience(0.05)
+    limit = TimeLimit(0.05)
 
     async def think_and_wait() -> None:
-        with patience.standing_still():
+        with limit.paused_for_user():
             await anyio.sleep(0.1)
         await anyio.sleep(TIMEOUT)
 
-    with pytest.raises(TimeoutError), patience.limited():
+    with pytest.raises(TimeoutError), limit.limited():
         await think_and_wait()
 
 
 async def test_no_limit() -> None:
-    patience = Patience(None)
-    with patience.limited(), patience.standing_still():
+    limit = TimeLimit(None)
+    with limit.limited(), limit.paused_for_user():
         await anyio.lowlevel.checkpoint()

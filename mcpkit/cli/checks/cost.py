@@ -20,10 +20,10 @@ __all__ = [
     "unused_definitions",
 ]
 
-_TOOL: Final = 1_500
-_SERVER: Final = 15_000
-_MANY: Final = 40
-_MOST: Final = 128
+_TOOL_TOKENS: Final = 1_500
+_SERVER_TOKENS: Final = 15_000
+_MANY_TOOLS: Final = 40
+_MAX_TOOLS: Final = 128
 
 
 @rule(
@@ -31,7 +31,8 @@ _MOST: Final = 128
     "warning",
     "tool definition that fills the context",
     reason="Name, description and schema are sent to the model with every request, whether the "
-    f"tool is used or not. Most tools need 50 to 500 tokens; reported is what needs over {_TOOL}.",
+    "tool is used or not. Most tools need 50 to 500 tokens; reported is what needs over "
+    f"{_TOOL_TOKENS}.",
     fix="shorten descriptions, leave out rarely used parameters, or split the tool",
     source="https://github.com/modelcontextprotocol/python-sdk/issues/3391",
 )
@@ -39,7 +40,7 @@ def heavy_tool(served: Served) -> Iterator[Found]:
     """One tool's definition needs very many tokens."""
     for tool in served.tools:
         tokens = tool_tokens(tool.raw)
-        if tokens > _TOOL:
+        if tokens > _TOOL_TOKENS:
             yield Found(tool, f"costs about {tokens:,} tokens in every request")
 
 
@@ -48,14 +49,14 @@ def heavy_tool(served: Served) -> Iterator[Found]:
     "warning",
     "all tool definitions together fill the context",
     reason="Hosts without a search for tools send all definitions with every request; hosts with "
-    f"one may load them up front if they are small. Reported is over {_SERVER:,} tokens.",
+    f"one may load them up front if they are small. Reported is over {_SERVER_TOKENS:,} tokens.",
     fix="offer fewer tools, or shorter descriptions and schemas",
     source="https://github.com/ericbuess/claude-code-docs/blob/main/docs/mcp.md",
 )
 def heavy_server(served: Served) -> Iterator[Found]:
     """All tools' definitions together need very many tokens."""
     tokens = sum(tool_tokens(tool.raw) for tool in served.tools)
-    if tokens > _SERVER:
+    if tokens > _SERVER_TOKENS:
         yield Found(
             served.itself,
             f"{len(served.tools)} tools cost about {tokens:,} tokens in every request",
@@ -73,8 +74,10 @@ def heavy_server(served: Served) -> Iterator[Found]:
 )
 def more_than_any(served: Served) -> Iterator[Found]:
     """There are more than 128 tools."""
-    if len(served.tools) > _MOST:
-        yield Found(served.itself, f"there are {len(served.tools)} tools; {_MOST} is the limit")
+    if len(served.tools) > _MAX_TOOLS:
+        yield Found(
+            served.itself, f"there are {len(served.tools)} tools; {_MAX_TOOLS} is the limit"
+        )
 
 
 @rule(
@@ -88,7 +91,7 @@ def more_than_any(served: Served) -> Iterator[Found]:
 )
 def many_tools(served: Served) -> Iterator[Found]:
     """There are more than 40 tools, but not so many that they are refused."""
-    if _MANY < len(served.tools) <= _MOST:
+    if _MANY_TOOLS < len(served.tools) <= _MAX_TOOLS:
         yield Found(served.itself, f"{len(served.tools)} tools leave little room for other servers")
 
 

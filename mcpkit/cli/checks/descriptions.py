@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _CLAUDE: Final = "https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools"
-_OPENAI_LONGEST: Final = 1024
+_OPENAI_MAX_CHARS: Final = 1024
 
 
 @rule(
@@ -149,9 +149,9 @@ def too_long(served: Served) -> Iterator[Found]:
     """A tool's description has more than 1024 characters."""
     for tool in served.tools:
         length = len(tool.description)
-        if length > _OPENAI_LONGEST:
+        if length > _OPENAI_MAX_CHARS:
             yield Found(
-                tool, f"the description has {length} characters; some APIs take {_OPENAI_LONGEST}"
+                tool, f"the description has {length} characters; some APIs take {_OPENAI_MAX_CHARS}"
             )
 
 

@@ -12,7 +12,7 @@ from mcpkit.types import is_array, is_object
 
 __all__ = ["gather"]
 
-_PAGES: Final = 1000
+_MAX_PAGES: Final = 1000
 
 
 async def gather(client: Client) -> Served:
@@ -63,7 +63,7 @@ async def _read(
     entries: list[Entry] = []
     params: Raw = {}
     seen: set[str] = set()
-    for _ in range(_PAGES):
+    for _ in range(_MAX_PAGES):
         try:
             page = await client.request(method, params)
         except MethodNotFound as error:

@@ -21,8 +21,8 @@ __all__ = [
     "unusable_characters",
 ]
 
-_LONGEST: Final = 64
-_CURSOR: Final = 60
+_MAX_NAME_CHARS: Final = 64
+_CURSOR_MAX_CHARS: Final = 60
 
 
 @rule(
@@ -72,8 +72,10 @@ def dotted(served: Served) -> Iterator[Found]:
 def too_long(served: Served) -> Iterator[Found]:
     """A tool's name has more than 64 characters."""
     for tool in served.tools:
-        if len(tool.name) > _LONGEST:
-            yield Found(tool, f"the name has {len(tool.name)} characters; {_LONGEST} is the limit")
+        if len(tool.name) > _MAX_NAME_CHARS:
+            yield Found(
+                tool, f"the name has {len(tool.name)} characters; {_MAX_NAME_CHARS} is the limit"
+            )
 
 
 @rule(
@@ -93,14 +95,16 @@ def long_with_prefix(served: Served) -> Iterator[Found]:
     for tool in served.tools:
         both = len(server) + len(tool.name)
         prefixed = len(f"mcp__{server}__{tool.name}")
-        if len(tool.name) > _LONGEST:
+        if len(tool.name) > _MAX_NAME_CHARS:
             continue
-        if both >= _CURSOR:
+        if both >= _CURSOR_MAX_CHARS:
             found.append(
                 Found(tool, f"with the server's name it has {both} characters; Cursor skips it")
             )
-        elif prefixed > _LONGEST:
-            said = f"as mcp__{server}__… it has {prefixed} characters; {_LONGEST} is the limit"
+        elif prefixed > _MAX_NAME_CHARS:
+            said = (
+                f"as mcp__{server}__… it has {prefixed} characters; {_MAX_NAME_CHARS} is the limit"
+            )
             found.append(Found(tool, said))
     if len(found) > 3:  # it is the server's name that is too long
         example = found[0].subject.name

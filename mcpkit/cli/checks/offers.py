@@ -30,7 +30,7 @@ __all__ = [
     "web_uri",
 ]
 
-_INSTRUCTIONS: Final = 2048
+_MAX_INSTRUCTION_CHARS: Final = 2048
 
 
 @rule(
@@ -211,7 +211,7 @@ def no_version(served: Served) -> Iterator[Found]:
 def long_instructions(served: Served) -> Iterator[Found]:
     """The instructions have more than 2048 characters."""
     length = len(served.instructions)
-    if length > _INSTRUCTIONS:
+    if length > _MAX_INSTRUCTION_CHARS:
         yield Found(served.itself, f"the instructions have {length} characters")
 
 

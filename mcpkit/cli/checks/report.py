@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from mcpkit.cli.checks.findings import SEVERITIES, Finding, Rule
+from mcpkit.cli.checks.schemas import enumerated
 from mcpkit.cli.checks.served import Served
 
 __all__ = ["as_json", "print_findings", "print_rules", "rules_as_json"]
 
 _STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "cyan"}
-_TOGETHER: Final = 4
+_MIN_ALIKE: Final = 4
 """Findings that say the same become one line if there are as many, or more."""
 
 
@@ -62,7 +63,7 @@ def _lines(findings: Sequence[Finding]) -> Iterator[_Line]:
     alike = Counter(keys)
     together: dict[tuple[str, ...], list[Finding]] = {}
     for key, each in zip(keys, findings, strict=True):
-        if each.rule.severity != "error" and alike[key] >= _TOGETHER:
+        if each.rule.severity != "error" and alike[key] >= _MIN_ALIKE:
             together.setdefault(key, []).append(each)
             continue
         at = each.subject.location
@@ -74,8 +75,8 @@ def _lines(findings: Sequence[Finding]) -> Iterator[_Line]:
     for members in together.values():
         first = members[0]
         same = len({each.message for each in members}) == 1
-        shown = [each.subject.name for each in members[:_TOGETHER]]
-        more = f" and {len(members) - _TOGETHER} more" if len(members) > _TOGETHER else ""
+        shown = [each.subject.name for each in members[:_MIN_ALIKE]]
+        more = f" and {len(members) - _MIN_ALIKE} more" if len(members) > _MIN_ALIKE else ""
         message = first.message if same else first.rule.title
         what = f"{len(members)} {first.subject.kind}s"
         yield _Line("", what, first.rule, f"{message}: {', '.join(shown)}{more}")
@@ -145,16 +146,12 @@ def _summary(served: Served, findings: Sequence[Finding], silenced: int) -> str:
     ]
     more = f" ({silenced} silenced)" if silenced else ""
     name = _printable(served.itself.name) or "the server"
-    said = _and(found) or "nothing found"
-    return f"{name}: {said} in {_and(looked) or 'an empty server'}{more}."
+    said = enumerated(found) or "nothing found"
+    return f"{name}: {said} in {enumerated(looked) or 'an empty server'}{more}."
 
 
 def _several(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _and(parts: Sequence[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def as_json(

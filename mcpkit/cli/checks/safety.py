@@ -18,7 +18,7 @@ from mcpkit.types import is_array, is_object
 __all__ = ["asks_for_secrets", "hidden_text", "orders", "secret", "secret_places"]
 
 _POISON: Final = "https://lbeurerkellner.github.io/jekyll/update/2025/04/01/mcp-tool-poisoning.html"
-_SHOWN: Final = 40
+_MAX_CHARS_SHOWN: Final = 40
 
 
 def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -203,4 +203,4 @@ def _is_text(schema: Mapping[str, Any]) -> bool:
 
 def _short(text: str) -> str:
     line = " ".join(text.split())
-    return repr(line if len(line) <= _SHOWN else line[:_SHOWN] + "…")
+    return repr(line if len(line) <= _MAX_CHARS_SHOWN else line[:_MAX_CHARS_SHOWN] + "…")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from mcpkit import _json_schema
 from mcpkit._json_schema import DEFINITIONS, Place, Step, resolve, unescaped
 from mcpkit.types import is_array, is_object
 
-__all__ = ["Node", "is_recursive", "listed", "resolve", "types_of", "unused", "walk"]
+__all__ = ["Node", "enumerated", "is_recursive", "listed", "resolve", "types_of", "unused", "walk"]
 
-_SHOWN: Final = {
+_KEYWORD_IN_PATH: Final = {
     "additionalItems": "[]",
     "additionalProperties": "{}",
     "contains": "[]",
@@ -27,7 +27,7 @@ _SHOWN: Final = {
 }
 """Keyword → its text in the path of a schema; the others are not shown."""
 
-_DEPTH: Final = 64
+_MAX_DEPTH: Final = 64
 """Levels of schemas that are walked; those below are passed over."""
 
 
@@ -100,14 +100,14 @@ _PARTS: Final = [[each] for each in DEFINITIONS]
 
 def _inner(name: str, top: Mapping[str, Any]) -> Iterator[Node]:
     """Yield a schema and those in it, without definitions and without following references."""
-    for place in _json_schema.walk(top, without=DEFINITIONS, deepest=_DEPTH):
+    for place in _json_schema.walk(top, without=DEFINITIONS, deepest=_MAX_DEPTH):
         yield _node(name, place)
 
 
 def _node(path: str, place: Place) -> Node:
     depth = 0
     for step in place.way:
-        path += _SHOWN.get(step.keyword, "")
+        path += _KEYWORD_IN_PATH.get(step.keyword, "")
         if isinstance(step.key, str):
             path = f"{path}.{step.key}" if path and step.key else path or step.key
         depth += _is_deeper(step)
@@ -157,4 +157,9 @@ def listed(names: list[str], limit: int = 3) -> str:
     shown = [repr(each) for each in names[:limit]]
     if len(names) > limit:
         return f"{', '.join(shown)} and {len(names) - limit} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    return enumerated(shown)
+
+
+def enumerated(parts: Sequence[str]) -> str:
+    """Return parts as a list in prose: ``a, b and c``."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

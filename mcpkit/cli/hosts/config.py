@@ -18,7 +18,7 @@ from mcpkit.types import is_object
 
 __all__ = ["ByHand", "Change", "Config", "InFile", "ThroughProgram"]
 
-_PATIENCE: Final = 60.0
+_PROGRAM_S: Final = 60.0
 """Seconds that a host's own program may take."""
 
 
@@ -177,7 +177,7 @@ class ThroughProgram:
                     stderr=subprocess.STDOUT,
                     encoding="utf-8",
                     errors="replace",
-                    timeout=_PATIENCE,
+                    timeout=_PROGRAM_S,
                 )
             except (OSError, subprocess.TimeoutExpired) as error:
                 raise Unfit(f"{what} failed: {error}") from None

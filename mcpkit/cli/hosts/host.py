@@ -154,10 +154,10 @@ class Host:
     def accepted(self, name: str) -> str:
         """Return the nearest name that the host takes: letters, digits, hyphens and underscores."""
         allowed = "A-Za-z0-9_-" if self.underscores else "A-Za-z0-9-"
-        return re.sub(f"[^{allowed}]+", "-", name).strip("-")[:_LONGEST].strip("-")
+        return re.sub(f"[^{allowed}]+", "-", name).strip("-")[:_MAX_NAME_CHARS].strip("-")
 
 
-_LONGEST: Final = 64
+_MAX_NAME_CHARS: Final = 64
 
 
 # --- usual shapes ---------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def reached(server: Remote, *, url: str = "url", headers: str = "headers", **bef
     return {**entry, headers: server.headers} if server.headers else entry
 
 
-_HOW: Final = {"type", "command", "args", "url", "httpUrl", "serverUrl"}
+_KEYS_OF_REACHING: Final = {"type", "command", "args", "url", "httpUrl", "serverUrl"}
 """Keys by which a server is reached; all others may have been added by somebody."""
 
 
@@ -188,7 +188,7 @@ def merged(old: object, new: Entry) -> Entry:
     if not is_object(old) or ("command" in old) != ("command" in new):
         return new
     # A host that needs no type may have written the one that it has understood.
-    gone = _HOW - set(new) - ({"type"} if old.get("type") == "stdio" else set[str]())
+    gone = _KEYS_OF_REACHING - set(new) - ({"type"} if old.get("type") == "stdio" else set[str]())
     kept = {key: value for key, value in old.items() if key not in gone}
     for key, value in new.items():
         before = kept.get(key)

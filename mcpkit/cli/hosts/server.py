@@ -17,14 +17,14 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import mcpkit
+from mcpkit._target import run_command, split
 from mcpkit.cli.connect import command_for, is_python
 from mcpkit.cli.hosts.host import Launch, Remote, Unfit
-from mcpkit.cli.target import split
 from mcpkit.client import is_url
 
 __all__ = ["named_by", "server_at"]
 
-_PATIENCE: Final = 30.0
+_IMPORT_S: Final = 30.0
 """Seconds that a server's file may take to be imported for its name."""
 
 _PASSING: Final = re.compile(r"(archive|builds|environments)-v\d+")
@@ -79,7 +79,8 @@ def server_at(
     if folders:
         given = [env["PYTHONPATH"]] if "PYTHONPATH" in env else []
         env = {**env, "PYTHONPATH": os.pathsep.join([*given, *folders])}
-    return Launch(command=sys.executable, args=["-m", "mcpkit", "run", served], env=env)
+    program, *args = run_command(served)
+    return Launch(command=program, args=args, env=env)
 
 
 def _program(name: str) -> str:
@@ -140,7 +141,7 @@ def _folders_needed(modules: Sequence[str]) -> list[str]:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",
-            timeout=_PATIENCE,
+            timeout=_IMPORT_S,
         )
     if found.returncode:
         return []
@@ -213,7 +214,7 @@ def _asked(target: str, env: dict[str, str]) -> dict[str, str]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=_PATIENCE,
+            timeout=_IMPORT_S,
         )
         answer: dict[str, str] = json.loads(found.stdout)
     except (subprocess.TimeoutExpired, ValueError):

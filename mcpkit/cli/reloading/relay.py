@@ -37,10 +37,10 @@ KINDS: Final = ("tools", "resources", "prompts")
 
 _FILTERS: Final = {f"{kind}ListChanged": kind for kind in KINDS}
 
-_MOST_HELD: Final = 1000
+_MAX_HELD_MESSAGES: Final = 1000
 """Messages that may wait for a version; further ones stay unread."""
 
-_MOST_BYTES: Final = 16 * 1024 * 1024
+_MAX_HELD_BYTES: Final = 16 * 1024 * 1024
 
 # The shapes that mcpkit itself writes, so that a large result need not be parsed to be passed on.
 _ANSWER: Final = re.compile(rb'\{"jsonrpc":"2\.0","id":(-?\d+|"(?:[^"\\]|\\.)*"),"(result|error)":')
@@ -237,7 +237,7 @@ class Relay:
     def wait_for_room(self) -> None:
         """Wait until few enough messages wait for a version."""
         with self._room:
-            while len(self._held) > _MOST_HELD or self._held_bytes > _MOST_BYTES:
+            while len(self._held) > _MAX_HELD_MESSAGES or self._held_bytes > _MAX_HELD_BYTES:
                 self._room.wait()
 
     def _one(self, message: Mapping[str, Any], line: bytes) -> bool:

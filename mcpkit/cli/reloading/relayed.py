@@ -12,7 +12,7 @@ __all__ = ["LIFELINE", "follow_relay"]
 LIFELINE: Final = "MCPKIT_LIFELINE"
 """The variable with the descriptor of a pipe that is at its end when the relay has ended."""
 
-_PATIENCE: Final = 5.0
+_LEAVE_S: Final = 5.0
 """Seconds that a server has to leave by itself, as it does at the end of its stdin."""
 
 
@@ -31,5 +31,5 @@ def follow_relay() -> None:
 
 def _follow(line: int) -> None:
     os.read(line, 1)
-    time.sleep(_PATIENCE)
+    time.sleep(_LEAVE_S)
     os._exit(1)

@@ -24,10 +24,11 @@ from typing import Any, Final, Literal, NamedTuple
 import typer
 from typing_extensions import ParamSpec
 
+from mcpkit._target import run_command
 from mcpkit.asking.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit.cli.reloading.relay import KINDS, Relay, Step, Version
 from mcpkit.cli.reloading.relayed import LIFELINE
-from mcpkit.cli.reloading.supervise import Watched, listed
+from mcpkit.cli.reloading.supervise import Watched
 from mcpkit.protocol.messages import notification_text, request_text
 from mcpkit.transports.stdio.guard import ProtocolStreams
 from mcpkit.transports.stdio.lines import MAX_LINE, LineSplitter
@@ -37,30 +38,30 @@ __all__ = ["Reloader", "serve_anew"]
 
 _P = ParamSpec("_P")
 
-_CHUNK: Final = 64 * 1024
-_HIGH_WATER: Final = 1024 * 1024
+_CHUNK_BYTES: Final = 64 * 1024
+_HIGH_WATER_BYTES: Final = 1024 * 1024
 """Bytes that may wait in an outlet before whoever fills it waits, too."""
 
-_HOLD: Final = 4.0
+_HOLD_S: Final = 4.0
 """Seconds for which a request waits for a version that is on its way, or for none at all. Some
 hosts give a server no more than five seconds to start."""
 
-_FINISH: Final = 3.0
+_FINISH_S: Final = 3.0
 """Seconds that calls have to finish on the version that began them."""
 
-_END: Final = 4.0
+_END_S: Final = 4.0
 """Seconds that a version has to end once its stdin is at its end; it takes fewer by itself."""
 
-_PAUSE: Final = 1.0
+_START_PAUSE_S: Final = 1.0
 """Seconds between two starts that no file has asked for."""
 
-_AGAIN: Final = 10.0
+_START_AGAIN_S: Final = 10.0
 """Seconds after which a request has a version started again that could not be started."""
 
-_LISTING: Final = 2.0
+_LISTING_S: Final = 2.0
 """Seconds that a version has to list what it offers; else all lists count as changed."""
 
-_PAGES: Final = 100
+_MAX_PAGES: Final = 100
 
 _LISTS: Final = {
     "tools": (("tools/list", "tools"),),
@@ -71,10 +72,10 @@ _LISTS: Final = {
     "prompts": (("prompts/list", "prompts"),),
 }
 
-_PATIENCE: Final = 0.5
+_STALL_S: Final = 0.5
 """Seconds within which the host has to take some of what is left, once everything has ended."""
 
-_NONE: Final = "The server could not be started; its stderr says why. Mend it and try again"
+_NOT_STARTED: Final = "The server could not be started; its stderr says why. Mend it and try again"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -97,8 +98,8 @@ def serve_anew(
         os.environ[SECRET] = new_secret()
     flags: list[str] = getattr(subprocess, "_args_from_interpreter_flags")()  # noqa: B009
     # -B: two versions of a file may have the same size and be of the same second.
-    command = [sys.executable, *flags, "-B", "-m", "mcpkit", "run", target]
-    return Reloader([*command, *["--debug"] * debug], streams, watched).run()
+    command = [*run_command(target, *flags, "-B"), *["--debug"] * debug]
+    return Reloader(command, streams, watched).run()
 
 
 class _Outlet:
@@ -137,7 +138,7 @@ class _Outlet:
         while True:
             with self._changed:
                 if self._writing:
-                    while self._writing and self._size > _HIGH_WATER:
+                    while self._writing and self._size > _HIGH_WATER_BYTES:
                         self._changed.wait()
                     return
                 if not self._lines:
@@ -279,7 +280,7 @@ class Reloader:
         self._children: list[_Child] = []
         self._current: _Child | None = None
         self._next: _Child | None = None
-        self._told: list[int] = []
+        self._received: list[int] = []
         self._left = False
         self._failed_at: float | None = None
         self._not_before = 0.0
@@ -295,15 +296,15 @@ class Reloader:
         Returns:
             The exit code.
         """
-        with self._hearing_signals():
+        with self._catching_signals():
             self._start("")
             self._in_thread(self._read_host)
             look = time.monotonic() + self._watched.pause
-            while not (self._left or self._told):
+            while not (self._left or self._received):
                 self._take(max(look - time.monotonic(), 0))
                 if time.monotonic() >= look:
                     if changes := self._watched.changes():
-                        self._renew(listed(list(map(self._watched.name, changes))))
+                        self._renew(self._watched.described(changes))
                     look = time.monotonic() + self._watched.pause
                 self._tend()
             return self._end()
@@ -335,7 +336,7 @@ class Reloader:
             what: The names of the files.
         """
         self._relay.hold()
-        self._held_until = time.monotonic() + _HOLD
+        self._held_until = time.monotonic() + _HOLD_S
         _say(f"{what} changed: starting anew")
         self._start(f"{what} changed")
 
@@ -344,7 +345,7 @@ class Reloader:
             self._next.unfinished = "The server is started anew; try again"
             self._next.popen.kill()
         self._failed_at = None
-        self._not_before = time.monotonic() + _PAUSE
+        self._not_before = time.monotonic() + _START_PAUSE_S
         self._next = child = _Child(self._spawn(), because)
         self._children.append(child)
         before = self._current
@@ -387,11 +388,11 @@ class Reloader:
         since = relay.waiting_since
         if self._current is not None or since is None:
             return
-        if self._failed_at is None or now - self._failed_at >= _AGAIN:
+        if self._failed_at is None or now - self._failed_at >= _START_AGAIN_S:
             if now >= self._not_before:
                 self._start("")
-        elif now - since >= _HOLD:
-            relay.refuse_held(_NONE, now - _HOLD)
+        elif now - since >= _HOLD_S:
+            relay.refuse_held(_NOT_STARTED, now - _HOLD_S)
             self._in_thread(self._drain)
 
     def _release(self) -> None:
@@ -417,7 +418,7 @@ class Reloader:
         """Note that a process is over and its output read."""
         self._children.remove(child)
         self._code = child.code
-        leaving = self._left or self._told
+        leaving = self._left or self._received
         if child is self._next:
             self._next = None
             self._code = self._code or (0 if leaving else 1)
@@ -442,30 +443,30 @@ class Reloader:
     def _end(self) -> int:
         """Let the version that serves finish, as it would without a relay; return the exit code."""
         relay = self._relay
-        while not self._told and self._next is not None and relay.waiting_since is not None:
+        while not self._received and self._next is not None and relay.waiting_since is not None:
             self._take(0.1)
         last = self._current or self._next
         deadline = float("inf")
-        if not self._told:
+        if not self._received:
             relay.release()
-            relay.refuse_held(_NONE, time.monotonic())
+            relay.refuse_held(_NOT_STARTED, time.monotonic())
             self._in_thread(self._drain)
             for child in self._children:
                 if child is self._next and child is not last:
                     child.popen.kill()
                 child.pipe.close()
         while self._children and any(child.popen.poll() is None for child in self._children):
-            if self._told and deadline == float("inf"):
-                self._signal_children(self._told[0])
-                deadline = time.monotonic() + _END
-            again = len(self._told) > 1 and self._told[-1] == signal.SIGINT
+            if self._received and deadline == float("inf"):
+                self._signal_children(self._received[0])
+                deadline = time.monotonic() + _END_S
+            again = len(self._received) > 1 and self._received[-1] == signal.SIGINT
             if again or time.monotonic() >= deadline:
                 for child in self._children:
                     child.popen.kill()
             self._take(0.1)
         self._pass_on_the_rest()
-        if self._told:
-            return 130 if signal.SIGINT in self._told else 0
+        if self._received:
+            return 130 if signal.SIGINT in self._received else 0
         return self._code if last is None else last.code
 
     def _signal_children(self, number: int) -> None:
@@ -482,21 +483,21 @@ class Reloader:
         before = -1
         while (self._children or self._host.is_busy) and self._host.written != before:
             before = self._host.written
-            self._take(_PATIENCE)
+            self._take(_STALL_S)
 
     # --- signals ----------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _hearing_signals(self) -> Generator[None, None, None]:
-        before = [signal.signal(number, self._hear) for number in _SIGNALS]
+    def _catching_signals(self) -> Generator[None, None, None]:
+        before = [signal.signal(number, self._on_signal) for number in _SIGNALS]
         try:
             yield
         finally:
             for number, found in zip(_SIGNALS, before, strict=True):
                 signal.signal(number, found)
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        self._told.append(number)
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._received.append(number)
         self._events.put(_Event("signal"))
 
     # --- other threads ----------------------------------------------------------------------------
@@ -540,12 +541,12 @@ class Reloader:
                     self._relay.from_version(child, line)
                 self._host.drain()
         finally:
-            self._bury(child)
+            self._answer_for_ended(child)
 
-    def _bury(self, child: _Child) -> None:
+    def _answer_for_ended(self, child: _Child) -> None:
         """End a version that writes no more, and answer in its place."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.popen.wait(_END)
+            child.popen.wait(_END_S)
         child.popen.kill()
         child.popen.wait()
         child.pipe.close()
@@ -559,13 +560,13 @@ class Reloader:
 
     def _retire(self, child: _Child) -> None:
         """End a version that another has taken over from."""
-        if not child.idle.wait(_FINISH):
+        if not child.idle.wait(_FINISH_S):
             self._relay.give_up(child, child.unfinished)
             self._in_thread(self._host.drain)
         child.pipe.close()
         for end in (child.popen.terminate, child.popen.kill):
             try:
-                child.popen.wait(_END)
+                child.popen.wait(_END_S)
                 return
             except subprocess.TimeoutExpired:
                 end()
@@ -582,7 +583,7 @@ class Reloader:
             if relay.has_audience:
                 self._list(child)
                 if before is not None:
-                    before.listed.wait(_LISTING)
+                    before.listed.wait(_LISTING_S)
                     changed = _differences(before.lists, child.lists)
             while steps := relay.switch(child, changed):
                 self._tell(child, steps)
@@ -613,7 +614,7 @@ class Reloader:
     def _list(self, child: _Child) -> None:
         """Ask a version for all its lists, and keep them."""
         child.lists = None
-        deadline = time.monotonic() + _LISTING
+        deadline = time.monotonic() + _LISTING_S
         with contextlib.suppress(_Ended, TimeoutError):
             child.lists = {
                 kind: [
@@ -629,7 +630,7 @@ class Reloader:
         """Return the entries of a list, from all its pages; none if there is no such list."""
         found: list[Any] = []
         cursor: object = None
-        for _ in range(_PAGES):
+        for _ in range(_MAX_PAGES):
             id, text = self._relay.list_request(method, cursor)
             answer = child.ask(id, text, max(deadline - time.monotonic(), 0.01))
             result = answer.get("result")
@@ -655,7 +656,7 @@ def _read(fd: int) -> bytes:
     """Read a chunk; empty at the end."""
     while True:
         try:
-            return os.read(fd, _CHUNK)
+            return os.read(fd, _CHUNK_BYTES)
         except BlockingIOError:  # whoever shares the pipe has made it so
             select.select([fd], [], [])
         except OSError:

@@ -22,16 +22,16 @@ from typing import Any, Final
 
 import typer
 
-__all__ = ["Supervisor", "Watched", "listed"]
+__all__ = ["Supervisor", "Watched"]
 
-_NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
-_PAUSE: Final = 1.0
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_START_PAUSE_S: Final = 1.0
 """Seconds after which a worker is started again that could not be started."""
 
-_LOOK: Final = 0.3
+_LOOK_S: Final = 0.3
 """Seconds between looks at files."""
 
-_SHARE: Final = 10
+_MIN_PAUSE_RATIO: Final = 10
 """The time between two looks at the files is at least as many times as long as one look."""
 
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
@@ -47,21 +47,24 @@ class Watched:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known = self._look()
-        self.pause = _LOOK
+        self.pause = _LOOK_S
         """Seconds until the next look."""
 
     def changes(self) -> list[Path]:
         """Return the files that were changed, added or removed since the last look."""
         before, began = self._known, time.monotonic()
         self._known = now = self._look()
-        self.pause = max(_LOOK, _SHARE * (time.monotonic() - began))
+        self.pause = max(_LOOK_S, _MIN_PAUSE_RATIO * (time.monotonic() - began))
         return sorted(
             path for path in before.keys() | now.keys() if before.get(path) != now.get(path)
         )
 
-    def name(self, path: Path) -> str:
-        """Return a path for a message: relative to the folder."""
-        return str(path.relative_to(self._folder))
+    def described(self, paths: Sequence[Path]) -> str:
+        """Return paths for a message: relative to the folder, and not all if they are many."""
+        names = [str(path.relative_to(self._folder)) for path in paths]
+        if len(names) <= 3:
+            return ", ".join(names)
+        return f"{names[0]}, {names[1]} and {len(names) - 2} other files"
 
     def _look(self) -> Mapping[Path, tuple[int, int]]:
         found: dict[Path, tuple[int, int]] = {}
@@ -103,7 +106,7 @@ class _Child:
         code = self.process.exitcode or 0
         return f"by signal {-code}" if code < 0 else f"with exit code {code}"
 
-    def hear(self) -> None:
+    def receive_ready(self) -> None:
         """Receive the byte of a process that serves; if the pipe ends without, it never will."""
         try:
             self.ready.recv_bytes()
@@ -136,9 +139,9 @@ class Supervisor:
         self._arguments = tuple(arguments)
         self._end_limit = end_limit
         self._announce: Callable[[], object] | None = announce
-        self._told: list[int] = []
-        self._heard, self._hearing = socket.socketpair()
-        for end in (self._heard, self._hearing):
+        self._received: list[int] = []
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        for end in (self._wake_reader, self._wake_writer):
             end.setblocking(False)
 
     # --- what it does -----------------------------------------------------------------------------
@@ -158,26 +161,26 @@ class Supervisor:
         """
         children: list[_Child] = []
         not_before = 0.0
-        with self._hearing_signals():
+        with self._catching_signals():
             try:
-                while not self._told:
+                while not self._received:
                     serving = any(child.serving for child in children)
                     wanted = count if serving else 1
                     now = time.monotonic()
                     if now >= not_before:
-                        while len(children) < wanted and not self._told:
+                        while len(children) < wanted and not self._received:
                             children.append(self._start())
                     short = len(children) < wanted
                     self._wait(children, max(not_before - now, 0) if short else None)
                     for child in [each for each in children if each.ended]:
                         children.remove(child)
-                        if self._told:
+                        if self._received:
                             continue
                         if child.serving:
                             _say(f"a worker has ended {child.how}; another takes its place")
                         elif any(each.serving for each in children):
                             _say(f"a worker could not be started, and ended {child.how}; once more")
-                            not_before = time.monotonic() + _PAUSE
+                            not_before = time.monotonic() + _START_PAUSE_S
                         else:
                             return child.process.exitcode or 1
             finally:
@@ -194,26 +197,26 @@ class Supervisor:
             The exit code: 130 after SIGINT, 0 after SIGTERM.
         """
         child: _Child | None = self._start()
-        with self._hearing_signals():
+        with self._catching_signals():
             try:
-                while not self._told:
+                while not self._received:
                     self._wait([] if child is None else [child], watched.pause)
                     if child is not None and child.ended:
-                        if not self._told:
+                        if not self._received:
                             _say(
                                 f"the server has ended {child.how}; "
                                 f"it starts anew when a file changes"
                             )
                         child = None
-                    changes = [] if self._told else watched.changes()
+                    changes = [] if self._received else watched.changes()
                     if not changes:
                         continue
                     if child is not None:
                         self._stop([child])
                         child = None
-                    if not self._told:
+                    if not self._received:
                         # Not earlier: whoever connects from now on reaches the new one.
-                        _say(f"{listed(list(map(watched.name, changes)))} changed: starting anew")
+                        _say(f"{watched.described(changes)} changed: starting anew")
                         child = self._start()
             finally:
                 if child is not None:
@@ -222,23 +225,23 @@ class Supervisor:
 
     @property
     def _code(self) -> int:
-        return 130 if signal.SIGINT in self._told else 0
+        return 130 if signal.SIGINT in self._received else 0
 
     # --- signals ----------------------------------------------------------------------------------
 
     @contextmanager
-    def _hearing_signals(self) -> Generator[None, None, None]:
-        before = [signal.signal(number, self._hear) for number in _NUMBERS]
+    def _catching_signals(self) -> Generator[None, None, None]:
+        before = [signal.signal(number, self._on_signal) for number in _SIGNALS]
         try:
             yield
         finally:
-            for number, found in zip(_NUMBERS, before, strict=True):
+            for number, found in zip(_SIGNALS, before, strict=True):
                 signal.signal(number, found)
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        self._told.append(number)
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._received.append(number)
         try:
-            self._hearing.send(b"!")
+            self._wake_writer.send(b"!")
         except OSError:  # it has been told often enough
             return
 
@@ -260,15 +263,15 @@ class Supervisor:
             [
                 *(child.process.sentinel for child in children),
                 *(child.ready for child in starting),
-                self._heard,
+                self._wake_reader,
             ],
             timeout,
         ):
-            if each is self._heard:
-                self._heard.recv(4096)
+            if each is self._wake_reader:
+                self._wake_reader.recv(4096)
         for child in starting:
             if child.ready.poll():
-                child.hear()
+                child.receive_ready()
         if self._announce is not None and any(child.serving for child in children):
             self._announce()
             self._announce = None
@@ -281,7 +284,7 @@ class Supervisor:
             child.process.terminate()
         while left:
             rest = deadline - time.monotonic()
-            if rest <= 0 or (len(self._told) > 1 and self._told[-1] == signal.SIGINT):
+            if rest <= 0 or (len(self._received) > 1 and self._received[-1] == signal.SIGINT):
                 for child in left:
                     child.process.kill()
                     child.process.join()
@@ -301,13 +304,6 @@ def _held_back() -> Generator[None, None, None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return file names for a message, not all of them if they are many."""
-    if len(names) <= 3:
-        return ", ".join(names)
-    return f"{names[0]}, {names[1]} and {len(names) - 2} other files"
 
 
 def _say(message: str) -> None:

@@ -62,29 +62,29 @@ def run(
         RuntimeError: stdout is closed.
     """
     streams = take_over()
-    told: list[int] = []
-    busy = anyio.run(_main, served.running, streams, max_line, grace, told, backend=backend)
+    signals: list[int] = []
+    busy = anyio.run(_main, served.running, streams, max_line, grace, signals, backend=backend)
     if busy:
         # A thread cannot be stopped, and the interpreter would wait for it.
-        _leave_at_once(f"{busy} handlers still run in threads", told)
-    if code := _exit_code(told):
+        _leave_at_once(f"{busy} handlers still run in threads", signals)
+    if code := _exit_code(signals):
         raise SystemExit(code)
 
 
-def _exit_code(told: list[int]) -> int:
-    return 130 if signal.SIGINT in told else 0
+def _exit_code(signals: list[int]) -> int:
+    return 130 if signal.SIGINT in signals else 0
 
 
-def _leave_at_once(reason: str, told: list[int]) -> NoReturn:
+def _leave_at_once(reason: str, signals: list[int]) -> NoReturn:
     log.warning("leaving, although %s", reason)
-    leave_at_once(_exit_code(told))
+    leave_at_once(_exit_code(signals))
 
 
 async def _main(
-    running: Running, streams: ProtocolStreams, max_line: int, grace: float, told: list[int]
+    running: Running, streams: ProtocolStreams, max_line: int, grace: float, signals: list[int]
 ) -> int:
     async with running() as server:
-        return await serve(server, streams, max_line=max_line, grace=grace, told=told)
+        return await serve(server, streams, max_line=max_line, grace=grace, signals=signals)
 
 
 async def serve(
@@ -93,7 +93,7 @@ async def serve(
     *,
     max_line: int = MAX_LINE,
     grace: float = 0.25,
-    told: list[int] | None = None,
+    signals: list[int] | None = None,
 ) -> int:
     """Serve one client on a pair of descriptors until it closes its side or a signal arrives.
 
@@ -102,8 +102,8 @@ async def serve(
         streams: The descriptors to read from and to write to.
         max_line: Bytes a line may have.
         grace: Seconds that running calls have after the end of input.
-        told: SIGTERM or SIGINT is appended when it ended the service. To be given by the owner of
-            the process: the process is left at once if a handler does not let itself be cancelled.
+        signals: SIGTERM or SIGINT is appended when it ended the service. For the owner of the
+            process only, which is left at once if a handler does not let itself be cancelled.
             None: signals are not looked at.
 
     Returns:
@@ -140,19 +140,19 @@ async def serve(
 
         output.on_relief = session.on_relief = relieved
         reader.start(take)
-        tasks.start(_watch_signals(ended, told))
+        tasks.start(_watch_signals(ended, signals))
         await ended.wait()
         reader.stop()
         session.lose_client()
-        if session.busy and not output.broken and signal.SIGINT not in (told or ()):
+        if session.busy and not output.broken and signal.SIGINT not in (signals or ()):
             with anyio.move_on_after(grace):
                 await session.wait_idle()
         session.end_listens(announce=True)
         with anyio.move_on_after(_CLEAN_UP_S):
             await session.aclose()
         await output.finish(_STALL_S)
-        if session.busy and told is not None:
-            _leave_at_once("a handler does not let itself be cancelled", told)
+        if session.busy and signals is not None:
+            _leave_at_once("a handler does not let itself be cancelled", signals)
         with anyio.move_on_after(_THREADS_END_S):
             while session.threads.busy:
                 await anyio.sleep(_THREADS_END_S / 20)
@@ -160,13 +160,13 @@ async def serve(
     return session.threads.busy
 
 
-async def _watch_signals(ended: anyio.Event, told: list[int] | None) -> None:
-    if told is None or threading.current_thread() is not threading.main_thread():
+async def _watch_signals(ended: anyio.Event, signals: list[int] | None) -> None:
+    if signals is None or threading.current_thread() is not threading.main_thread():
         return
     if sys.platform == "win32":
         return  # Ctrl-C arrives as KeyboardInterrupt there
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
         async for number in received:
-            told.append(number)
+            signals.append(number)
             ended.set()
             return

@@ -57,7 +57,7 @@ class Output(Channel):
         self._size = 0
         self._scheduled = False
         self._waiting = False
-        self._relieved = anyio.Event()
+        self._uncongested = anyio.Event()
         self._empty = anyio.Event()
         self.broken = False
         self.congested = False
@@ -78,7 +78,7 @@ class Output(Channel):
         self._size += len(text) + 1
         if self._size > _HIGH_WATER_BYTES and not self.congested:
             self.congested = True
-            self._relieved = anyio.Event()
+            self._uncongested = anyio.Event()
         if not self._scheduled and not self._waiting:
             self._scheduled = True
             self._tasks.soon(self.flush)
@@ -91,7 +91,7 @@ class Output(Channel):
             if rest:
                 self._waiting = True
                 self._tasks.start(self._finish_later(rest))
-        self._relieve()
+        self._update_congestion()
 
     def _batch(self) -> bytes:
         """Return messages to write together: all, or if that were a large copy, the first few."""
@@ -133,22 +133,22 @@ class Output(Channel):
         while rest:
             await self._sink.wait()
             rest = self._write(rest)
-            self._relieve()
+            self._update_congestion()
         self._waiting = False
         self.flush()
 
-    def _relieve(self) -> None:
+    def _update_congestion(self) -> None:
         if self._size == 0:
             self._empty.set()
         if self.congested and self._size < _LOW_WATER_BYTES:
             self.congested = False
-            self._relieved.set()
+            self._uncongested.set()
             self.on_relief()
 
     async def drain(self, about: Request | None = None) -> None:
         """Wait until the output is no longer congested."""
         if self.congested:
-            await self._relieved.wait()
+            await self._uncongested.wait()
 
     async def finish(self, stall: float) -> None:
         """Wait until everything has left, or nobody reads any more.

@@ -1,0 +1,37 @@
+"""Targets as people write them: a Python file or module, with or without the name of an app."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["names_file", "run_command", "split"]
+
+
+def split(target: str) -> tuple[str, str | None]:
+    """Return the file or module that a target names, and the app in it; None if it names none."""
+    place, separator, name = target.rpartition(":")
+    # A colon may also belong to a Windows drive.
+    if not separator or not name.isidentifier() or os.path.exists(target):
+        return target, None
+    return place, name
+
+
+def names_file(target: str) -> bool:
+    """Return True if a target is a Python file, which need not exist, with or without an app.
+
+    A command line may end like a file, as ``python server.py`` does: with blanks in it, a target is
+    a file only if there is one of that name.
+    """
+    place, _ = split(target)
+    return place.endswith(".py") and (len(place.split()) == 1 or os.path.isfile(place))
+
+
+def run_command(target: str, *options: str) -> list[str]:
+    """Return the command that serves a Python file or module on stdio, with this interpreter.
+
+    Args:
+        target: A file or module, with or without an app.
+        options: Of the interpreter.
+    """
+    return [sys.executable, *options, "-m", "mcpkit", "run", target]
