@@ -314,7 +314,7 @@ def _ask(name: str, file: Path, difference: list[str]) -> None:
 def _show(lines: list[str], *, err: bool = False) -> None:
     colours = {"+": typer.colors.GREEN, "-": typer.colors.RED, "@": typer.colors.CYAN}
     for line in lines:
-        # What would command a terminal is left out.
+        # Characters that would steer a terminal are left out.
         plain = "".join(each for each in line if each.isprintable() or each == "\t")
         colour = None if line.startswith(("+++ ", "--- ")) else colours.get(line[:1])
         typer.secho(plain, fg=colour, err=err)

@@ -93,7 +93,7 @@ def put(text: str) -> None:
 def put_json(value: Any) -> None:
     """Write a JSON document to stdout."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
-    # What steers a terminal is escaped in JSON, but for the second half of it.
+    # JSON escapes the first half of the control characters only.
     put_bytes(re.sub(r"[\x7f-\x9f]", _escaped, text).encode("utf-8", "replace") + b"\n")
 
 

@@ -148,7 +148,7 @@ def _import_file(path: Path) -> ModuleType:
     sys.path.insert(0, str(folder))
     if len(parts) > 1:
         return importlib.import_module(".".join(parts))
-    # A server may be called json.py; whoever imports json still wants the other one.
+    # A server may be called json.py; imports of json still want the other one.
     name = path.stem if path.stem not in sys.modules else f"served.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

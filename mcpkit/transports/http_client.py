@@ -1,6 +1,6 @@
 """A client's way to a server over HTTP: Streamable HTTP of every revision, and HTTP+SSE.
 
-A request is one exchange: whoever asks sends the POST, reads what comes back, and passes on what
+A request is one exchange: the task that asks sends the POST, reads the response, and passes on what
 stands before the answer. So a request that is cancelled closes its response, and a client that
 leaves has nothing to look for. Beside the exchanges there is at most one stream that the server
 may use at any time (handshake revisions).
@@ -652,7 +652,7 @@ async def _read(response: httpx2.Response, limit: int, shown: str) -> bytes:
 async def _close(
     response: httpx2.Response, chunks: AsyncGenerator[bytes, None] | None = None
 ) -> None:
-    # Also when whoever reads is cancelled: the server must see that nobody does any more.
+    # Also when the reading task is cancelled: the server must see that nobody reads any more.
     if response.is_closed:
         return
     if chunks is not None:

@@ -1,6 +1,6 @@
 """Text that turns a model against its user, hides something, or gives a secret away.
 
-Descriptions go into the model's context as they are, so whoever writes them speaks to the model.
+Descriptions go into the model's context as they are, so their author speaks to the model.
 The author of a server reads here what a cautious host would refuse.
 """
 

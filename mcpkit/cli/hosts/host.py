@@ -183,7 +183,7 @@ def merged(old: object, new: Entry) -> Entry:
     """Return an entry that reaches the server as the new one does, with additions to the old.
 
     Variables, headers, timeouts, permissions and the like stay, unless the new entry has others or
-    the server is reached in quite another way than before.
+    the server is reached in another way than before: by a command or at a URL.
     """
     if not is_object(old) or ("command" in old) != ("command" in new):
         return new

@@ -123,5 +123,5 @@ def _written(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    # What JSON escapes, it escapes as TOML does; DEL is TOML's own.
+    # JSON's escapes are TOML's too; TOML escapes DEL as well.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")

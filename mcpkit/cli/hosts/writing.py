@@ -76,7 +76,7 @@ def _copy(path: Path) -> Path:
         more = f"-{number}" if number else ""
         backup = path.with_name(f"{path.name}.{now}{more}.bak")
         try:
-            # Nobody else reads it before it has the rights of the original.
+            # For the owner only, until it has the rights of the original.
             os.close(os.open(backup, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
             continue

@@ -165,7 +165,7 @@ class Relay:
         self._on_need = on_need
         self._lock = threading.RLock()
         self._room = threading.Condition(self._lock)
-        # Nobody else can guess it, so that no id of the host's begins with it.
+        # Random, so that no id of the host begins with it.
         self._prefix = f"mcpkit-{secrets.token_hex(8)}-"
         self._count = 0
         self._current: Version | None = None
@@ -285,7 +285,7 @@ class Relay:
             return False
         found = self._asked.pop(id, None)
         if found is None:
-            # Who asked is gone.
+            # The version that asked is gone.
             return isinstance(id, str) and id.startswith(self._prefix)
         version, own = found
         version.asked.pop(own, None)

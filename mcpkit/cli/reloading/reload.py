@@ -40,7 +40,7 @@ _P = ParamSpec("_P")
 
 _CHUNK_BYTES: Final = 64 * 1024
 _HIGH_WATER_BYTES: Final = 1024 * 1024
-"""Bytes that may wait in an outlet before whoever fills it waits, too."""
+"""Bytes that may wait in an outlet before the threads that fill it have to wait."""
 
 _HOLD_S: Final = 4.0
 """Seconds for which a request waits for a version that is on its way, or for none at all. Some
@@ -166,7 +166,7 @@ class _Outlet:
             while data:
                 try:
                     count = os.write(self._fd, data)
-                except BlockingIOError:  # whoever shares the pipe has made it so
+                except BlockingIOError:  # another process that shares the pipe has made it so
                     select.select([], [self._fd], [])
                     continue
                 self.written += count
@@ -657,7 +657,7 @@ def _read(fd: int) -> bytes:
     while True:
         try:
             return os.read(fd, _CHUNK_BYTES)
-        except BlockingIOError:  # whoever shares the pipe has made it so
+        except BlockingIOError:  # another process that shares the pipe has made it so
             select.select([fd], [], [])
         except OSError:
             return b""

@@ -215,7 +215,7 @@ class Supervisor:
                         self._stop([child])
                         child = None
                     if not self._received:
-                        # Not earlier: whoever connects from now on reaches the new one.
+                        # Not earlier: clients that connect from now on reach the new one.
                         _say(f"{watched.described(changes)} changed: starting anew")
                         child = self._start()
             finally:

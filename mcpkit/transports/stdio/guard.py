@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 GUARDS_STDOUT = True
-"""Marks modules that stand between whoever prints and the descriptor; none is an offender."""
+"""Marks modules between the code that prints and the descriptor; none is an offender."""
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
@@ -91,7 +91,7 @@ _taken: ProtocolStreams | None = None
 # A wrapper that is collected closes the buffer below it, which somebody else may still hold.
 _retired: list[TextIO | None] = []
 
-# Whoever locks it first writes the note, and it stays locked. Unlike a flag under a lock, this
+# The thread that locks it writes the note, and it stays locked. Unlike a flag under a lock, this
 # cannot block a signal handler that prints in the middle of the first print.
 _note_taken = threading.Lock()
 

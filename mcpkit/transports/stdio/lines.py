@@ -35,14 +35,14 @@ class LineSplitter:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the lines that a chunk completes, without newlines and without blank lines."""
-        first, *rest = chunk.split(b"\n")
-        self._keep(first)
-        if not rest:
-            return []
-        lines = [self.take_rest()]
-        lines.extend(rest[:-1])
-        self._keep(rest[-1])
-        return [line for line in lines if line and not line.isspace()]
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        if lines and self._parts:
+            self._keep(lines[0])
+            lines[0] = self.take_rest()
+        if rest:
+            self._keep(rest)
+        return [line[: self._max_kept] for line in lines if line and not line.isspace()]
 
     def take_rest(self) -> bytes:
         """Return what has arrived of an incomplete line, and forget it."""

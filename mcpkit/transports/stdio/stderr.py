@@ -1,6 +1,6 @@
 """Keeps a host that does not read stderr from holding up a server.
 
-A pipe takes 64 KiB, and then whoever writes to it waits. For a server on stdio this means that a
+A pipe takes 64 KiB, and then a write to it waits. For a server on stdio this means that a
 few hundred log records, or one traceback too many, stop its event loop for good. So what Python
 writes to stderr goes through here: it leaves at once as long as there is room, waits in memory when
 there is none, and is left out and counted when too much waits.
