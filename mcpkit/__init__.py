@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcpkit.asking.roots import Root, Roots
     from mcpkit.asking.sampling import Sample, SampleMessage, SampleResult
     from mcpkit.client import Client
-    from mcpkit.context import Context, SyncContext
+    from mcpkit.context import CallNext, Context, SyncContext
     from mcpkit.errors import (
         AskError,
         AskRefused,
@@ -76,6 +76,7 @@ __all__ = [
     "Audio",
     "AudioContent",
     "BlobResourceContents",
+    "CallNext",
     "Choices",
     "Client",
     "Complete",
@@ -139,7 +140,7 @@ _HOMES = {
     "mcpkit.asking.roots": ["Root", "Roots"],
     "mcpkit.asking.sampling": ["Sample", "SampleMessage", "SampleResult"],
     "mcpkit.client": ["Client"],
-    "mcpkit.context": ["Context", "SyncContext"],
+    "mcpkit.context": ["CallNext", "Context", "SyncContext"],
     "mcpkit.errors": [
         "AskError",
         "AskRefused",

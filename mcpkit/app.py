@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -13,6 +14,7 @@ from mcpkit.asking.sealing import secrets_from_environment
 from mcpkit.context import ListKind
 from mcpkit.engine import from_functions
 from mcpkit.engine.from_functions import PromptOptions, ResourceOptions, ToolOptions
+from mcpkit.engine.middleware import Middleware
 from mcpkit.engine.registry import Registry
 from mcpkit.engine.server import Server, Settings
 from mcpkit.errors import RegistrationError
@@ -27,6 +29,7 @@ __all__ = ["MCPKit", "prompt", "resource", "tool"]
 F = TypeVar("F", bound=Callable[..., Any])
 StateT = TypeVar("StateT", default=Any)
 
+MiddlewareT = TypeVar("MiddlewareT", bound=Middleware)
 Lifespan = Callable[["MCPKit[Any]"], AbstractAsyncContextManager[StateT]]
 
 
@@ -229,6 +232,28 @@ class MCPKit(Generic[StateT]):
             return fn
 
         return register
+
+    def middleware(self, fn: MiddlewareT, /) -> MiddlewareT:
+        """Put a function around every request: ``@app.middleware``.
+
+        The first one registered is the outermost. Register it before the app is served.
+
+        Args:
+            fn: An ``async def`` that takes the context of a request and ``call_next``. It returns
+                what ``await call_next()`` returns, the value to answer with, or raises.
+
+        Returns:
+            The function itself, unchanged.
+
+        Raises:
+            RegistrationError: The function is not async.
+        """
+        if not inspect.iscoroutinefunction(inspect.unwrap(fn)):
+            call = getattr(fn, "__call__", None)  # noqa: B004
+            if not inspect.iscoroutinefunction(call):
+                raise RegistrationError(f"{fn!r} is no async def, so it cannot be middleware")
+        self._server.middleware.append(fn)
+        return fn
 
     # --- adding and removing, also while running --------------------------------------------------
 

@@ -36,11 +36,14 @@ from mcpkit.types import LOG_RANK, Implementation, LogLevel, ResourceContents, i
 if TYPE_CHECKING:
     from mcpkit.web import HttpRequest
 
-__all__ = ["Client", "Context", "Delivery", "ListKind", "Peer", "SyncContext"]
+__all__ = ["CallNext", "Client", "Context", "Delivery", "ListKind", "Peer", "SyncContext"]
 
 StateT = TypeVar("StateT", default=Any)
 P = ParamSpec("P")
 T = TypeVar("T")
+
+CallNext: TypeAlias = Callable[[], Awaitable[Any]]
+"""Goes on with a request, and returns the value to answer it with; given to middleware."""
 
 ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 

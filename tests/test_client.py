@@ -668,7 +668,7 @@ async def test_a_server_that_stays_is_terminated_and_then_killed(
     fake: Fake, tmp_path: Path, heeds: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """STDIO-4."""
-    monkeypatch.setattr("mcpkit.transports.process._PATIENCE", 0.3)
+    monkeypatch.setattr("mcpkit.transports.process._END_STEP_S", 0.3)
     notes = tmp_path / "notes"
     env = {"NOTES": str(notes), "HEEDS": heeds}
     async with Client(fake(STUBBORN), env=env) as client:

@@ -65,10 +65,6 @@ DEFERRED: Final = {
 """Imports inside functions that point upwards or sideways on purpose."""
 
 STRAIGHT: Final = {
-    (
-        "cli.reloading.reload",
-        "transports.stdio.serve",
-    ): "a relay takes lines as long as those of the server behind",
     ("cli.run", "transports.http.serve"): "whoever starts several processes binds their socket",
     ("cli.reloading.worker", "transports.http.serve"): "and each of those serves on it",
 }

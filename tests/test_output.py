@@ -122,7 +122,7 @@ class TestStructured:
 
     def test_its_text_is_the_content(self, annotation: Any, value: Any, text: str) -> None:
         shown = json.loads(text) if text.startswith('"') else text
-        assert output_of(annotation).render(value).content == shown
+        assert output_of(annotation).render(value).blocks() == [TextContent(shown)]
 
     def test_the_schema_fits_it(self, annotation: Any, value: Any, text: str) -> None:
         schema = output_of(annotation).schema
@@ -290,7 +290,8 @@ class TestOptions:
 
     def test_text_may_be_structured(self) -> None:
         rendered = output_of(str, structured=True).render("hi")
-        assert (rendered.content, rendered.structured) == ("hi", b'"hi"')
+        assert rendered.structured == b'"hi"'
+        assert rendered.blocks() == [TextContent("hi")]
 
 
 PICTURE = ImageContent(PNG, "image/png")

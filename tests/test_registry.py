@@ -538,8 +538,8 @@ class TestViews:
     def test_hide_tools(self) -> None:
         view = self.view()
         assert [each.name for each in page_of(view, "tools").entries] == ["tool0", "tool2"]
-        assert view.tool("tool1") is None
-        assert view.tool("tool2") is not None
+        assert "tool1" not in view.tools
+        assert set(view.tools) == {"tool0", "tool2"}
 
     def test_page_by_what_is_seen(self) -> None:
         view = self.view()
@@ -554,8 +554,8 @@ class TestViews:
 
     def test_hide_prompts_and_resources(self) -> None:
         view = self.view()
-        assert view.prompt("prompt") is None
-        assert view.template("r://{x}") is None
+        assert not view.prompts
+        assert list(view.templates) == ["{+x}://any"]
         assert view.resource("r://one") is None
         assert view.resource("r://two") is None
         found = view.resource("r://any")

@@ -4,9 +4,10 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
-from mcpkit import Context, MCPKit, SyncContext
+from mcpkit import CallNext, Context, MCPKit, SyncContext
 
 
 @dataclass
@@ -78,5 +79,21 @@ async def shout(ctx: Context) -> str:
 
 
 # --8<-- [end:read]
+# --8<-- [start:around]
+slowest: dict[str, float] = {}
+
+
+@app.middleware
+async def measure(ctx: Context, call_next: CallNext) -> Any:
+    """Keep the longest time that each method took, in seconds."""
+    began = perf_counter()
+    try:
+        return await call_next()
+    finally:
+        took = perf_counter() - began
+        slowest[ctx.method] = max(slowest.get(ctx.method, 0), took)
+
+
+# --8<-- [end:around]
 if __name__ == "__main__":
     app.run()

@@ -1,4 +1,4 @@
-"""Changes of lists and resources: from those who change something to the sessions.
+"""The bus on which changes of lists and resources are announced to sessions.
 
 Changes are announced from any thread, while sessions come and go on an event loop.
 """
@@ -28,7 +28,7 @@ class Change(NamedTuple):
 
 
 class Listener(Protocol):
-    """Whoever passes changes on to clients."""
+    """A listener, which passes changes on to clients."""
 
     def list_changed(self, kind: ListKind) -> None:
         """A list has changed. From any thread."""

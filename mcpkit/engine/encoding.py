@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from pydantic_core import to_json
+
 from mcpkit.engine.registry import Page
 from mcpkit.engine.server import Server
 from mcpkit.functions.output import Rendered, block_of
@@ -62,6 +64,7 @@ it may be kept, and who may keep it, or None for the server's settings; the ``re
 """
 
 _COMPLETE: Final = b"complete"
+_QUOTE: Final = ord('"')
 
 
 def encode_result(
@@ -103,11 +106,20 @@ def encode_result(
 
 def _tool(value: Rendered, revision: Revision) -> _Encoded:
     content = value.content
-    if isinstance(content, str):
-        text = b'"content":[{"type":"text","text":' + encode(content) + b"}]"
-    else:
-        text = b'"content":' + encode([wire.block_to_wire(each, revision) for each in content])
     structured = value.structured
+    if content is None and structured is not None:
+        quoted = structured
+        if b'"' not in structured:  # numbers, literals and lists of them need no escapes
+            quoted = b'"%b"' % structured
+        elif structured[0] != _QUOTE:  # a text that is a JSON string stands for itself
+            quoted = to_json(structured.decode())
+        text = b'"content":[{"type":"text","text":%b}]' % quoted
+    elif isinstance(content, str):
+        text = b'"content":[{"type":"text","text":%b}]' % to_json(content)
+    else:
+        text = b'"content":' + encode(
+            [wire.block_to_wire(each, revision) for each in content or ()]
+        )
     if structured is not None and revision.structured_output != "none":
         if revision.structured_output == "object" and not value.is_object:
             structured = b'{"result":' + structured + b"}"  # TOOL-11

@@ -75,18 +75,15 @@ class AsyncioTasks:
                 task = self._loop.create_task(_Steps(work))
             elif not spare.take_first_step(work):
                 task = spare.task
-            else:
-                self._put_back(spare)
+            elif self._spare is None:
+                self._spare = spare
+                return _nothing_to_cancel
+            else:  # the work itself has started work
+                self._keep(spare.task)()
                 return _nothing_to_cancel
         else:
             task = self._loop.create_task(_Steps(work))
         return self._keep(task)
-
-    def _put_back(self, spare: _SpareTask) -> None:
-        if self._spare is None:
-            self._spare = spare
-        else:  # the work itself has started work
-            self._keep(spare.task)()
 
     def _keep(self, task: asyncio.Task[None]) -> Callable[[], object]:
         # The loop itself holds tasks only weakly.
@@ -278,6 +275,8 @@ def _same(one: contextvars.Context, other: contextvars.Context) -> bool:
     """Whether two contexts hold the same objects; equal ones are not enough."""
     if len(one) != len(other):
         return False
+    if not one:
+        return True
     for variable in one:  # noqa: SIM110 - for every call, and a generator costs as much as the rest
         if other.get(variable, _NOT_TAKEN) is not one[variable]:
             return False

@@ -123,7 +123,7 @@ def call_tool(server: Server, params: Params, context: Context[Any]) -> Awaitabl
     elif type(arguments) is not dict:
         raise InvalidParams('"arguments" must be an object')
     catalog = server.catalog
-    tool = catalog.tool(name)
+    tool = catalog.tools.get(name)
     if tool is not None:
         return use_tool(tool, cast("dict[str, Any]", arguments), context)
     provided = catalog.provided("tools", name, context)
@@ -314,7 +314,7 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> P
 
 
 async def _prompt(catalog: Catalog, name: Any, context: Context[Any]) -> Prompt:
-    prompt = catalog.prompt(name) if isinstance(name, str) else None
+    prompt = catalog.prompts.get(name) if isinstance(name, str) else None
     if prompt is None and isinstance(name, str):
         provided = catalog.provided("prompts", name, context)
         prompt = None if provided is None else await provided
@@ -368,7 +368,7 @@ async def _referred(
     if kind == "ref/resource":
         uri = ref.get("uri")
         if isinstance(uri, str):
-            template = catalog.template(uri)
+            template = catalog.templates.get(uri)
             if template is not None:
                 return template
             found = catalog.resource(uri)  # COMP-5

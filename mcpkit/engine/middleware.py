@@ -6,16 +6,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from mcpkit.context import Context
+from mcpkit.context import CallNext, Context
 from mcpkit.engine.methods import Operation
 from mcpkit.engine.server import Server
 
-__all__ = ["Middleware", "Next", "compose"]
+__all__ = ["Middleware", "compose"]
 
-Next: TypeAlias = Callable[[], Awaitable[Any]]
-"""Goes on with the operation, and returns what it returns."""
-
-Middleware: TypeAlias = Callable[[Context[Any], Next], Awaitable[Any]]
+Middleware: TypeAlias = Callable[[Context[Any], CallNext], Awaitable[Any]]
 """Given the context of a request and the way to go on, returns the value to answer with."""
 
 
@@ -28,10 +25,10 @@ def compose(operation: Operation, middleware: Sequence[Middleware]) -> Operation
 
 def _around(operation: Operation, middleware: Middleware) -> Operation:
     async def around(server: Server, params: Mapping[str, Any], context: Context[Any]) -> Any:
-        async def go_on() -> Any:
+        async def call_next() -> Any:
             value = operation(server, params, context)
             return await value if inspect.isawaitable(value) else value
 
-        return await middleware(context, go_on)
+        return await middleware(context, call_next)
 
     return around

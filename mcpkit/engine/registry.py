@@ -9,8 +9,8 @@ import binascii
 import threading
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from mcpkit.context import Context, ListKind
 from mcpkit.engine.entries import (
@@ -29,6 +29,9 @@ from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Capability, Revision
 
 __all__ = ["Catalog", "Page", "Registry", "View"]
+
+
+EntryT = TypeVar("EntryT", bound=Entry)
 
 
 class Page:
@@ -70,16 +73,19 @@ class Catalog(Protocol):
         """The capabilities that the entries give the server."""
         ...
 
-    def tool(self, name: str) -> Tool | None:
-        """Return the registered tool of a name."""
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The registered tools by name."""
         ...
 
-    def prompt(self, name: str) -> Prompt | None:
-        """Return the registered prompt of a name."""
+    @property
+    def prompts(self) -> Mapping[str, Prompt]:
+        """The registered prompts by name."""
         ...
 
-    def template(self, text: str) -> ResourceTemplate | None:
-        """Return the registered template with this text."""
+    @property
+    def templates(self) -> Mapping[str, ResourceTemplate]:
+        """The registered resource templates by their text."""
         ...
 
     def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
@@ -150,7 +156,8 @@ class Registry:
         self._version = 0
         """Counts the changes: what was prepared before one is of no use after it."""
         self._pages: dict[tuple[int, Listing, str | None, int | None], Page] = {}
-        self._advertised: tuple[int, frozenset[Capability]] = (-1, frozenset())
+        self.advertised: frozenset[Capability] = frozenset()
+        """The capabilities that the entries give the server."""
         self._changing = threading.RLock()
 
     # --- changing ---------------------------------------------------------------------------------
@@ -171,6 +178,7 @@ class Registry:
                 )
             item.number = self._version
             setattr(self, _TABLES[listing], {**table, item.key: item})
+            self.advertised |= _advertised_by([item])
             self._forget()
         self.on_change(_KINDS[listing])
 
@@ -178,6 +186,7 @@ class Registry:
         """Offer the entries of a provider."""
         with self._changing:
             self.providers = (*self.providers, provider)
+            self.advertised |= _kinds_of(provider)
             self._forget()
         provider.on_change(self._provider_changed)
         for kind in _kinds_of(provider):
@@ -199,6 +208,8 @@ class Registry:
                 if key in table:
                     rest = {each: table[each] for each in table if each != key}
                     setattr(self, _TABLES[listing], rest)
+                    entries = [each for one in _LISTINGS for each in self.table(one).values()]
+                    self.advertised = _advertised_by(entries, self.providers)
                     self._forget()
                     break
             else:
@@ -216,30 +227,6 @@ class Registry:
         """Return the registered entries of a list by their keys."""
         found: Mapping[str, Any] = getattr(self, _TABLES[listing])
         return found
-
-    @property
-    def advertised(self) -> frozenset[Capability]:
-        """The capabilities that the entries give the server."""
-        prepared, found = self._advertised
-        version = self._version
-        if prepared != version:
-            entries = [each for listing in _LISTINGS for each in self.table(listing).values()]
-            provided: list[ListKind] = [kind for each in self.providers for kind in _kinds_of(each)]
-            found = _advertised_by(entries, provided)
-            self._advertised = version, found
-        return found
-
-    def tool(self, name: str) -> Tool | None:
-        """Return the registered tool of a name."""
-        return self.tools.get(name)
-
-    def prompt(self, name: str) -> Prompt | None:
-        """Return the registered prompt of a name."""
-        return self.prompts.get(name)
-
-    def template(self, text: str) -> ResourceTemplate | None:
-        """Return the registered template with this text."""
-        return self.templates.get(text)
 
     def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
         """Return the registered resource at a URI, or the first template that fits it."""
@@ -313,6 +300,26 @@ class Registry:
         return Page(listing, found, None if last is None else _write_cursor(listing, last))
 
 
+class _Visible(Mapping[str, EntryT]):
+    """The visible entries of a table."""
+
+    def __init__(self, table: Mapping[str, EntryT], shows: Callable[[Entry], bool]) -> None:
+        self._table = table
+        self._shows = shows
+
+    def __getitem__(self, key: str) -> EntryT:
+        entry = self._table[key]
+        if not self._shows(entry):
+            raise KeyError(key)
+        return entry
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key, entry in self._table.items() if self._shows(entry))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class View:
     """The entries of a registry that one request may see.
 
@@ -324,32 +331,18 @@ class View:
     def __init__(self, registry: Registry, shows: Callable[[Entry], bool]) -> None:
         self._registry = registry
         self._shows = shows
+        self.tools: Mapping[str, Tool] = _Visible(registry.tools, shows)
+        self.prompts: Mapping[str, Prompt] = _Visible(registry.prompts, shows)
+        self.templates: Mapping[str, ResourceTemplate] = _Visible(registry.templates, shows)
 
     @property
     def advertised(self) -> frozenset[Capability]:
         """The capabilities that the visible entries give the server."""
-        registry = self._registry
         entries = [each for listing in _LISTINGS for each in self._visible(listing)]
-        provided: list[ListKind] = [kind for each in registry.providers for kind in _kinds_of(each)]
-        return _advertised_by(entries, provided)
+        return _advertised_by(entries, self._registry.providers)
 
     def _visible(self, listing: Listing) -> list[Any]:
         return [each for each in self._registry.table(listing).values() if self._shows(each)]
-
-    def _seen(self, entry: Any) -> Any:
-        return entry if entry is not None and self._shows(entry) else None
-
-    def tool(self, name: str) -> Tool | None:
-        """Return the tool of a name, if it is visible."""
-        return cast("Tool | None", self._seen(self._registry.tool(name)))
-
-    def prompt(self, name: str) -> Prompt | None:
-        """Return the prompt of a name, if it is visible."""
-        return cast("Prompt | None", self._seen(self._registry.prompt(name)))
-
-    def template(self, text: str) -> ResourceTemplate | None:
-        """Return the template with this text, if it is visible."""
-        return cast("ResourceTemplate | None", self._seen(self._registry.template(text)))
 
     def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
         """Return the resource at a URI, or the first template that fits it, if it is visible."""
@@ -357,7 +350,7 @@ class View:
         resource = registry.resources.get(uri)
         if resource is not None:
             return (resource, {}) if self._shows(resource) else None
-        return _find({}, self._visible("resourceTemplates"), uri)
+        return _find({}, self.templates.values(), uri)
 
     def provided(self, listing: Listing, key: str, context: Context[Any]) -> Awaitable[Any] | None:
         """Return the look-up of an entry among those of providers; None if there are none."""
@@ -367,7 +360,8 @@ class View:
         return None if found is None else self._seen_later(found)
 
     async def _seen_later(self, found: Awaitable[Any]) -> Any:
-        return self._seen(await found)
+        entry = await found
+        return entry if entry is not None and self._shows(entry) else None
 
     def page(
         self, listing: Listing, cursor: str | None, size: int | None, context: Context[Any]
@@ -392,8 +386,10 @@ def _key(entry: Entry) -> str:
     return entry.key
 
 
-def _advertised_by(entries: Iterable[Any], provided: Iterable[ListKind]) -> frozenset[Capability]:
-    found: set[Capability] = set(provided)
+def _advertised_by(
+    entries: Iterable[Any], providers: Iterable[Provider] = ()
+) -> frozenset[Capability]:
+    found: set[Capability] = {kind for each in providers for kind in _kinds_of(each)}
     for each in entries:
         found.add(_KINDS[_listing_of(each)])
         if isinstance(each, (ResourceTemplate, Prompt)) and each.has_completions:

@@ -47,7 +47,7 @@ GIVEN_UP: Final = object()
 """The outcome of a run that nobody waits for any more."""
 
 Outcome: TypeAlias = Any
-"""What an operation returned, `InputRequired`, a `Failure`, or `GIVEN_UP`."""
+"""The value that an operation returned, `InputRequired`, a `Failure`, or `GIVEN_UP`."""
 
 
 class Run:
@@ -63,6 +63,7 @@ class Run:
         "asker",
         "cancel",
         "cancelled",
+        "is_over",
         "last_progress",
         "request",
         "server",
@@ -75,12 +76,14 @@ class Run:
         self.server = server
         self.state = server.state
         self.cancelled = False
+        self.is_over = False
+        """True once its outcome is known."""
         self.cancel: Callable[[], object] = _not_begun
         """Cancels the task, once there is one."""
         self.last_progress: float | None = None
         self.session = session
         self.asker: Asker | None = None
-        """How the run asks its client; None as long as it asked nothing."""
+        """The way in which the run asks its client; None as long as it asked nothing."""
 
     # --- to the end -------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from mcpkit.context import Context
 from mcpkit.engine.entries import Tool
 from mcpkit.engine.from_functions import make_tool
 from mcpkit.engine.methods import use_tool
-from mcpkit.functions.output import Rendered, blocks_of
+from mcpkit.functions.output import Rendered
 from mcpkit.protocol import wire
 
 __all__ = ["sample_with_tools"]
@@ -57,9 +57,7 @@ async def _use(context: Context[Any], tools: Mapping[str, Tool], use: ToolUse) -
             rendered = Rendered(f"There is no tool {use.name}", is_error=True)
         else:
             rendered = await use_tool(tool, dict(use.input), context)
-        content = rendered.content
-        blocks = blocks_of(content) if isinstance(content, str) else content
-        wired = [wire.block_to_wire(block, revision) for block in blocks]
+        wired = [wire.block_to_wire(block, revision) for block in rendered.blocks()]
         return {"content": wired, "isError": rendered.is_error}
 
     found = await context.step(f"tool {use.name} {use.id}", run)

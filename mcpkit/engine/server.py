@@ -1,4 +1,4 @@
-"""What a session serves: the registry, the server's identity, and its settings."""
+"""The common part of all sessions of a server: its registry, identity and settings."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ log = logging.getLogger("mcpkit")
 
 
 class Settings(NamedTuple):
-    """What a server's author may set.
+    """The settings of a server.
 
     Args:
-        page_size: How many entries a page of a list has at most; None: all on one page.
-        ttl: For how many seconds clients may keep lists and resources (2026-07-28).
-        cache_scope: Whether what they keep may be shared between principals.
-        log_level: What is sent to a client that has not set a level (handshake revisions).
-        max_threads: How many plain ``def`` handlers run at once.
-        max_in_flight: How many requests of one connection run at once; more wait.
-        max_subscriptions: How many resources, or streams of changes, one connection may watch.
-        secrets: Seal what travels through the client's hands, the current one first; none: a
-            random one that lives as long as the process.
-        state_lifetime: For how many seconds a request may be continued (2026-07-28).
-        ask_timeout: For how many seconds a handler waits for an answer of the client.
+        page_size: Entries on a page of a list at most; None: all on one page.
+        ttl: Seconds that clients may keep lists and resources for (2026-07-28).
+        cache_scope: "public" if principals may share what clients keep.
+        log_level: The least level sent to a client that has not set one (handshake revisions).
+        max_threads: Plain ``def`` handlers that run at once.
+        max_in_flight: Requests of one connection that run at once; more wait.
+        max_subscriptions: Resources, or streams of changes, that one connection may watch.
+        secrets: Keys that seal what travels through the client's hands, the current one first;
+            none: a random one that lives as long as the process.
+        state_lifetime: Seconds that a request may be continued for (2026-07-28).
+        ask_timeout: Seconds that a handler waits for an answer of the client.
     """
 
     page_size: int | None = None
@@ -56,19 +56,19 @@ class Settings(NamedTuple):
 
 @dataclass(slots=True)
 class Server:
-    """Everything that is the same for all sessions of a server.
+    """A server, as all its sessions share it.
 
     Args:
         info: Name and version.
         instructions: For the model, how to use the server.
-        registry: What is offered.
-        settings: What the author set.
-        state: What the lifespan yielded.
-        steps: What handlers that run again have done already.
-        changes: Where changes are announced and heard of.
+        registry: Its entries.
+        settings: As its author set them.
+        state: The value that the lifespan yielded.
+        steps: Results of steps of handlers that run again.
+        changes: The bus on which changes are announced.
         middleware: Around every operation, the first outermost; see `mcpkit.engine.middleware`.
         shows: Tells which entries a request may see; None: all.
-        info_texts: What `info_meta` has encoded, by the versions of revisions.
+        info_texts: The texts that `info_meta` has encoded, by the versions of revisions.
     """
 
     info: Implementation
@@ -91,7 +91,7 @@ class Server:
         self.registry.on_change = self.changes.list_changed
 
     def sealer(self, purpose: str) -> Sealer:
-        """Seals what is for one purpose, such as ``"request state"``."""
+        """Return what seals texts for one purpose, such as ``"request state"``."""
         if purpose not in self._sealers:
             self._sealers[purpose] = Sealer(self.settings.secrets, purpose)
         return self._sealers[purpose]
@@ -105,13 +105,13 @@ class Server:
         return made
 
     def with_state(self, state: Any) -> Server:
-        """The same server, for those who serve it with what a lifespan has yielded to them."""
+        """Return the same server with the value that a lifespan has yielded."""
         made = copy.copy(self)
         made.state = state
         return made
 
     def info_meta(self, revision: Revision) -> bytes:
-        """The encoded member of ``_meta`` that identifies the server (MSG-16)."""
+        """Return the encoded member of ``_meta`` that identifies the server (MSG-16)."""
         found = self.info_texts.get(revision.version)
         if found is None:
             info = wire.implementation_to_wire(self.info, revision)

@@ -1,7 +1,7 @@
-"""Drives one connection: where messages meet functions, and where exceptions become answers.
+"""One client's conversation: requests are run, cancelled and answered, and the client is asked.
 
-A session is given text and a channel to send text into. It starts a task for each request that
-runs a handler, passes on cancellations and changes, and decides what an exception is answered with.
+A session takes text or parsed messages, and sends text into a channel. It begins a run for each
+request and goes on with it until it has to wait; from there a task carries it on.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ _OUTLASTING: Final = "notifications/elicitation/complete"
 
 
 class Channel(Protocol):
-    """Where a session's messages go. What is given here is called on the event loop's thread.
+    """The way out for a session's messages. Its methods are called on the event loop's thread.
 
-    A transport on which everything goes the same way inherits from this and has no use for what a
-    message is about.
+    A transport that sends all messages the same way implements `send` and `drain` alone, and
+    ignores which request a message belongs to.
     """
 
     def send(self, text: bytes, about: Request | None = None) -> None:
@@ -88,16 +88,16 @@ class Channel(Protocol):
         """Take the last word on a request.
 
         Args:
-            request: It is over.
+            request: The request that is over.
             text: Its answer; None if nothing is to be sent, because it was cancelled or because
                 other answers of its batch are missing.
-            error: What the answer says; None if it is a result.
+            error: The error that the answer carries; None if it carries a result.
         """
         if text is not None:
             self.send(text, request)
 
     def turn_away(self, event: Refused | Dropped, origin: Origin | None = None) -> None:
-        """Take what is to be said of a message that is not served."""
+        """Take the answer to a message that is not served, if it has one."""
         if type(event) is Refused and event.text is not None:
             self.send(event.text)
 
@@ -105,8 +105,8 @@ class Channel(Protocol):
         """Close the connection that a request's messages go to, if it has one of its own.
 
         Args:
-            request: What follows waits until the client fetches it.
-            retry: After how many seconds it should; None leaves that to the transport.
+            request: The request, whose further messages wait until the client fetches them.
+            retry: Seconds after which the client should come back; None: the transport's default.
         """
         return
 
@@ -124,13 +124,13 @@ class Channel(Protocol):
 
 
 class _Nowhere(Channel):
-    """The channel of a session that nobody listens to any more."""
+    """The channel of a session whose client has left: it drops every message."""
 
     def send(self, text: bytes, about: Request | None = None) -> None:
         """Drop a message."""
 
     async def drain(self, about: Request | None = None) -> None:
-        """Nothing waits."""
+        """Return at once: no message waits."""
 
 
 _NOWHERE: Final = _Nowhere()
@@ -190,13 +190,13 @@ class Session:
     """One client's conversation with a server.
 
     Args:
-        server: What is served.
-        channel: Where messages go.
-        tasks: Where handlers run.
-        connection: A conversation to take up; a new one by default.
+        server: The server that answers.
+        channel: The way out for messages.
+        tasks: Of the event loop that handlers run on.
+        connection: The protocol state to go on with; a new one by default.
         threads: Shared by the sessions of a server; its own by default.
-        attached: Whether changes are of interest from the start. Otherwise they become so with the
-            first subscription, or with `attach`.
+        attached: True to tell the client of changes from the start; otherwise from the first
+            subscription on, or from `attach` on.
     """
 
     __slots__ = (
@@ -264,14 +264,17 @@ class Session:
 
     def take(self, message: Any, origin: Origin | None = None) -> None:
         """Take one message that was parsed already, and what it arrived in; see `receive`."""
-        events = self._connection.take(message, origin)
-        if len(events) == 1 and type(events[0]) is Request:
-            self._serve(events[0])
+        if type(message) is not dict:
+            self._handle(self._connection.take(message, origin), origin)
+            return
+        event = self._connection.take_one(cast("dict[str, Any]", message), origin)
+        if type(event) is Request:
+            self._serve(event)
         else:
-            self._handle(events, origin)
+            self._handle((event,), origin)
 
     def forget_channel(self) -> None:
-        """Send nothing any more: it is given up, and so is what its messages would go to."""
+        """Drop every further message: the session is given up, and its channel with it."""
         self._channel = _NOWHERE
 
     def _handle(self, events: Sequence[Event], origin: Origin | None = None) -> None:
@@ -315,12 +318,15 @@ class Session:
 
     @property
     def saturated(self) -> bool:
-        """Whether so much waits that reading should wait too; `on_relief` tells when it ends."""
+        """True if so many requests wait that the transport should stop reading.
+
+        `on_relief` is called when it may read on.
+        """
         # While a question is open, its answer must be read, whatever stands before it.
         return len(self._waiting) >= _MOST_WAITING and not self._is_asking
 
     def _read_on(self) -> None:
-        """A question was put: its answer stands behind whatever else the client has sent."""
+        """Let the transport read on: the answer to a question stands behind other messages."""
         if len(self._waiting) >= _MOST_WAITING:
             self._tasks.soon(self.on_relief)
 
@@ -335,7 +341,7 @@ class Session:
 
     @property
     def has_state(self) -> bool:
-        """Whether it knows anything that was not negotiated at its beginning."""
+        """True if the session knows more than was negotiated at its beginning."""
         return bool(
             self._subscriptions
             or self._root_handlers
@@ -361,16 +367,16 @@ class Session:
 
     @property
     def revision(self) -> Revision | None:
-        """What was negotiated; None before."""
+        """The negotiated revision; None before the handshake."""
         return self._connection.revision
 
     @property
     def client(self) -> ClientFacts:
-        """Who was negotiated with."""
+        """The client's name and capabilities, as it declared them in the handshake."""
         return self._connection.client
 
     def awaits(self, answer: Id) -> bool:
-        """Whether a question of this id is open."""
+        """Return True if a question with this id waits for its answer."""
         return self._asked is not None and self._asked.awaits(answer)
 
     @property
@@ -391,7 +397,7 @@ class Session:
 
     @property
     def busy(self) -> bool:
-        """Whether any handler runs, or waits to."""
+        """True if any handler runs, or waits to be begun."""
         return bool(self._running or self._waiting)
 
     def _serve(self, request: Request) -> None:
@@ -448,18 +454,13 @@ class Session:
             if value is not None:
                 self._answer(run, value)
             return
-        run.cancel = self._tasks.start(run.finish(value, self._ended))
-        if self._connection.is_in_flight(request):
+        run.cancel = self._tasks.start(run.finish(value, self._answer))
+        if not run.is_over:
             self._running[request] = run
-
-    def _ended(self, run: Run, outcome: Outcome) -> None:
-        self._answer(run, outcome)
-        if self._running.pop(run.request, None) is not None:
-            self.begin_waiting()
-        # Else it ended in its first step, and was never counted.
 
     def _answer(self, run: Run, outcome: Outcome) -> None:
         """Answer the request of a run with how that ended."""
+        run.is_over = True
         request = run.request
         if type(outcome) is Failure:
             self._fail(request, outcome.error)
@@ -473,6 +474,9 @@ class Session:
                 self._fail(request, run.failed(error).error)
             else:
                 self._channel.answer(request, self._connection.send_result(request, text))
+        if self._running.pop(request, None) is not None:
+            self.begin_waiting()
+        # Else the run ended in its first step, and was never counted.
 
     def cancel(self, request: Request) -> None:
         """Stop the work on a request; nothing more is sent for it (CANC-1, CANC-4)."""
@@ -747,8 +751,8 @@ def _operations_of(server: Server) -> Mapping[str, Operation]:
 
 
 def _do_nothing() -> None:
-    """Nobody waits for relief."""
+    """Do nothing: the default of `Session.on_relief`."""
 
 
 def _take_no_note(request: Request, error: BaseException) -> None:
-    """Nobody wants to know."""
+    """Drop an exception: the default of `Session.on_exception`."""

@@ -65,7 +65,8 @@ class Rendered:
     """A tool's result, ready for any revision.
 
     Args:
-        content: The blocks for the model; a string stands for one block of text.
+        content: The blocks for the model; a string stands for one block of text, None for the text
+            of the structured content.
         structured: The JSON text of the structured content; None if there is none.
         is_error: Whether it reports a failure.
         meta: The result's ``_meta``.
@@ -73,11 +74,18 @@ class Rendered:
             wrapped in one for revisions that know objects only (TOOL-11).
     """
 
-    content: Sequence[ContentBlock] | str
+    content: Sequence[ContentBlock] | str | None
     structured: bytes | None = None
     is_error: bool = False
     meta: dict[str, Any] | None = None
     is_object: bool = True
+
+    def blocks(self) -> Sequence[ContentBlock]:
+        """Return the blocks for the model."""
+        content = self.content
+        if content is None:
+            content = _readable(self.structured or b"")
+        return [TextContent(content)] if isinstance(content, str) else content
 
 
 def wrapped_schema(schema: JsonSchema) -> JsonSchema:
@@ -140,7 +148,7 @@ class Output:
         if self._form is None:
             return Rendered(value if type(value) is str else blocks_of(value))
         text = self._dump(value)
-        return Rendered(_readable(text), text, is_object=self.is_object)
+        return Rendered(None, text, False, None, self.is_object)
 
     def _whole(self, value: ToolResult) -> Rendered:
         structured = None

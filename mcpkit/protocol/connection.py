@@ -270,7 +270,7 @@ class Connection:
             origin: What it arrived in.
         """
         if type(message) is dict:
-            return (self._one(message, None, origin),)
+            return (self.take_one(cast("dict[str, Any]", message), origin),)
         if is_array(message) and self.revision is not None and self.revision.batching:
             return self._batch(message, origin)
         wrong = "Batches do not exist in this revision" if is_array(message) else "Not a message"
@@ -286,12 +286,23 @@ class Connection:
             batch = Batch(len(parts))
             return [self._refuse(error, messages.readable_id(part), batch) for part in parts]
         batch = Batch(sum(map(wants_answer, parts)))
-        return [self._one(part, batch, origin) for part in parts]
+        return [
+            self.take_one(part, origin, batch)
+            if is_object(part)
+            else self._refuse(InvalidRequest("Not a message"), UNSET, batch)
+            for part in parts
+        ]
 
-    def _one(self, message: Any, batch: Batch | None, origin: Origin | None) -> Event:
-        if type(message) is not dict:
-            return self._refuse(InvalidRequest("Not a message"), UNSET, batch)
-        message = cast("dict[str, Any]", message)
+    def take_one(
+        self, message: dict[str, Any], origin: Origin | None = None, batch: Batch | None = None
+    ) -> Event:
+        """Return the meaning of one message that is no batch; see `take`.
+
+        Args:
+            message: A JSON object.
+            origin: That it arrived in.
+            batch: That it is part of.
+        """
         try:
             messages.check_envelope(message)
         except InvalidRequest as error:
@@ -332,7 +343,12 @@ class Connection:
         token = meta.get("progressToken")
         if token is not None and not messages.is_id(token):
             raise InvalidParams('"progressToken" must be a string or an integer')
-        if self._announced_only or announces_itself(method, meta):
+        if (
+            self._announced_only
+            or VERSION_KEY in meta
+            or CAPABILITIES_KEY in meta
+            or method in _MODERN_ONLY
+        ):
             return self._announced(id, method, params, meta)
         if method == "initialize":
             return self._initialize(id, params, meta)

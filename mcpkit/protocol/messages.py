@@ -89,7 +89,8 @@ def encode_id(id: Id) -> bytes:
 
 def result_text(id: Id, members: bytes) -> bytes:
     """A response from the id and the encoded members of its result object, without braces."""
-    return b'{"jsonrpc":"2.0","id":' + encode_id(id) + b',"result":{' + members + b"}}"
+    own = b"%d" % id if type(id) is int else to_json(id)
+    return b'{"jsonrpc":"2.0","id":%b,"result":{%b}}' % (own, members)
 
 
 def error_text(id: Id | Unset, error: ProtocolError) -> bytes:

@@ -9,10 +9,11 @@ import anyio
 from anyio.abc import Process
 
 from mcpkit.errors import ConnectionClosed
+from mcpkit.transports.stdio.lines import LineSplitter
 
 __all__ = ["ProcessLink"]
 
-_PATIENCE = 2.0
+_END_STEP_S = 2.0
 """Seconds between the steps that end a server: closed input, SIGTERM, SIGKILL (STDIO-4)."""
 
 
@@ -73,24 +74,15 @@ class ProcessLink:
         """Pass on what the server writes, until it writes no more. Runs as a task."""
         stdout = self.process.stdout
         assert stdout is not None
-        rest: list[bytes] = []
+        splitter = LineSplitter()
         try:
             while True:
-                first, *lines = (await stdout.receive()).split(b"\n")
-                rest.append(first)
-                if lines:
-                    self._line(b"".join(rest))
-                    rest = [lines.pop()]
-                    for line in lines:
-                        self._line(line)
+                for line in splitter.feed(await stdout.receive()):
+                    self._on_text(line)
         except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
             pass
         finally:
             self._on_close()
-
-    def _line(self, line: bytes) -> None:
-        if line.strip():
-            self._on_text(line)
 
     async def send_text(self, text: bytes) -> None:
         """Send one message.
@@ -113,7 +105,7 @@ class ProcessLink:
         if process.stdin is not None:
             await process.stdin.aclose()
         for end in (process.terminate, process.kill):
-            with anyio.move_on_after(_PATIENCE):
+            with anyio.move_on_after(_END_STEP_S):
                 await process.wait()
                 break
             end()

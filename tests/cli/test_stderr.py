@@ -272,7 +272,7 @@ def test_a_file_is_written_as_ever(folder: Path) -> None:
 # --- by itself ------------------------------------------------------------------------------------
 
 
-class TestPatient:
+class TestNonBlockingRaw:
     @pytest.fixture
     def pipe(self) -> Iterator[tuple[IO[bytes], int]]:
         ours, theirs = os.pipe()
@@ -289,7 +289,7 @@ class TestPatient:
         elif way == "a thread":
             monkeypatch.setattr(stderr, "_attempt_for", lambda fd: None)
         reader, fd = pipe
-        raw = stderr._Patient(fd)
+        raw = stderr._NonBlockingRaw(fd)
         line = b"x" * 99 + b"\n"
         for _ in range(MUCH):
             assert raw.write(line) == len(line)
@@ -305,17 +305,17 @@ class TestPatient:
 
     def test_one_line_that_is_left_out(self, pipe: tuple[IO[bytes], int]) -> None:
         reader, fd = pipe
-        raw = stderr._Patient(fd)
-        raw.write(b"x" * stderr.MOST_WAITING + b"\n")
-        raw.write(b"y" * stderr.MOST_WAITING + b"\n")
+        raw = stderr._NonBlockingRaw(fd)
+        raw.write(b"x" * stderr.MAX_WAITING_BYTES + b"\n")
+        raw.write(b"y" * stderr.MAX_WAITING_BYTES + b"\n")
         raw.write(b"z\n")
-        assert reader.readline() == b"x" * stderr.MOST_WAITING + b"\n"
+        assert reader.readline() == b"x" * stderr.MAX_WAITING_BYTES + b"\n"
         assert reader.readline() == b"mcpkit: a line is missing here, as nobody read them\n"
 
     def test_nobody_will_ever_read(self) -> None:
         ours, theirs = os.pipe()
         os.close(ours)
-        text = io.TextIOWrapper(stderr._Patient(theirs), line_buffering=True)
+        text = io.TextIOWrapper(stderr._NonBlockingRaw(theirs), line_buffering=True)
         text.write("x\n")
         text.detach()
         os.close(theirs)

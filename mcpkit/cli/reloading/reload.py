@@ -31,7 +31,7 @@ from mcpkit.cli.reloading.relayed import LIFELINE
 from mcpkit.cli.reloading.supervise import Watched, listed
 from mcpkit.protocol.messages import notification_text, request_text
 from mcpkit.transports.stdio.guard import ProtocolStreams
-from mcpkit.transports.stdio.serve import MAX_LINE
+from mcpkit.transports.stdio.lines import MAX_LINE, LineSplitter
 from mcpkit.types import is_array, is_object
 
 __all__ = ["Reloader", "serve_anew"]
@@ -193,44 +193,6 @@ class _Outlet:
             close, self._close = self._close, None
             with contextlib.suppress(OSError):
                 close()
-
-
-class _Lines:
-    """Cuts what is read into lines.
-
-    Args:
-        most: Bytes that are kept of a line at most; None: all.
-    """
-
-    def __init__(self, most: int | None = None) -> None:
-        self._most = most
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that are complete now, without those that are empty."""
-        first, *rest = chunk.split(b"\n")
-        self._keep(first)
-        if not rest:
-            return []
-        lines = [self.rest()]
-        lines.extend(rest[:-1])
-        self._keep(rest[-1])
-        return [line for line in lines if line and not line.isspace()]
-
-    def rest(self) -> bytes:
-        """What there is of a line."""
-        line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts.clear()
-        self._size = 0
-        return line
-
-    def _keep(self, part: bytes) -> None:
-        if self._most is not None:
-            part = part[: max(self._most - self._size, 0)]
-        if part:
-            self._parts.append(part)
-            self._size += len(part)
 
 
 class _Ended(Exception):
@@ -543,14 +505,14 @@ class Reloader:
 
     def _read_host(self) -> None:
         # One byte more than a server takes, so that it says itself what is wrong with the line.
-        lines = _Lines(MAX_LINE + 1)
+        splitter = LineSplitter(MAX_LINE + 1)
         try:
             while chunk := _read(self._reader):
-                for line in lines.feed(chunk):
+                for line in splitter.feed(chunk):
                     self._relay.from_host(line)
                 self._drain()
                 self._relay.wait_for_room()
-            if rest := lines.rest():
+            if rest := splitter.take_rest():
                 self._relay.from_host(rest)
                 self._drain()
         finally:
@@ -559,10 +521,10 @@ class Reloader:
     def _read_child(self, child: _Child) -> None:
         assert child.popen.stdout is not None
         fd = child.popen.stdout.fileno()
-        lines = _Lines()
+        splitter = LineSplitter()
         try:
             while chunk := _read(fd):
-                for line in lines.feed(chunk):
+                for line in splitter.feed(chunk):
                     self._relay.from_version(child, line)
                 self._host.drain()
         finally:

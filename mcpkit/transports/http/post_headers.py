@@ -176,7 +176,7 @@ def _compare(
     if known is None or type(name) is not str:
         return
     headers.check_name(raw, name)
-    tool = catalog.tool(name) if known.operation == "call_tool" else None
+    tool = catalog.tools.get(name) if known.operation == "call_tool" else None
     if tool is not None and tool.headers:
         arguments: Any = params.get("arguments", {})
         if is_object(arguments):

@@ -93,7 +93,7 @@ _retired: list[TextIO | None] = []
 
 # Whoever locks it first writes the note, and it stays locked. Unlike a flag under a lock, this
 # cannot block a signal handler that prints in the middle of the first print.
-_offender_named = threading.Lock()
+_note_taken = threading.Lock()
 
 
 def _exchange_descriptors() -> ProtocolStreams:
@@ -165,8 +165,8 @@ def _replace_streams() -> None:
     # `open` rather than FileIO, because it knows how to write to a Windows console.
     # They stay open for good, and their descriptors are not theirs to close.
     nothing = open(_STDIN, encoding=encoding, closefd=False)  # noqa: SIM115
-    guarded = _GuardedText(
-        _GuardedBuffer(open(_STDOUT, "wb", buffering=0, closefd=False)),  # noqa: SIM115
+    guarded = GuardedText(
+        GuardedBuffer(open(_STDOUT, "wb", buffering=0, closefd=False)),  # noqa: SIM115
         encoding=encoding,
         errors="backslashreplace",
         line_buffering=True,
@@ -189,28 +189,52 @@ def _uses(stream: TextIO | None, descriptor: int) -> bool:
         return False
 
 
-class _GuardedBuffer(io.BufferedWriter):
+class GuardedBuffer(io.BufferedWriter):
+    """The bytes below `GuardedText`: the first write names the line of Python that makes it."""
+
     def write(self, buffer: ReadableBuffer, /) -> int:
+        """Write bytes, after the note on who prints."""
         # The text layer may hand down an empty write of its own when it is flushed.
-        if memoryview(buffer).nbytes and _offender_named.acquire(blocking=False):
+        if memoryview(buffer).nbytes:
             _name_offender("utf-8")
         return super().write(buffer)
 
 
-class _GuardedText(io.TextIOWrapper):
+class GuardedText(io.TextIOWrapper):
+    """A `sys.stdout` whose first write names, on stderr, the line of Python that makes it."""
+
     @property
     def mode(self) -> str:
+        """The mode of a text stream, ``"w"``."""
         return "w"
 
     def write(self, text: str, /) -> int:
+        """Write text, after the note on who prints."""
         # An empty write reaches nobody, and libraries use it to probe the stream.
-        if text and _offender_named.acquire(blocking=False):
+        if text:
             _name_offender(self.encoding)
         return super().write(text)
 
 
+def is_offender_named() -> bool:
+    """Return True once the note on who prints has been taken."""
+    return _note_taken.locked()
+
+
+def take_note() -> str | None:
+    """Return the note on who prints, to be written by the caller; None if somebody has it already.
+
+    The note names the nearest line of Python outside the standard library that led here.
+    """
+    if not _note_taken.acquire(blocking=False):
+        return None
+    return _NOTE.format(offender=_offender())
+
+
 def _name_offender(encoding: str) -> None:
-    note = _NOTE.format(offender=_offender())
+    note = take_note()
+    if note is None:
+        return
     try:
         os.write(_STDOUT, note.encode(encoding, "backslashreplace"))
     except OSError:

@@ -13,7 +13,6 @@ import contextlib
 import io
 import os
 import select
-import socket
 import stat
 import sys
 import threading
@@ -22,25 +21,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TextIO
 
 from mcpkit.transports.stdio import guard
+from mcpkit.transports.stdio.nonblocking import open_writer
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["MOST_WAITING", "never_block"]
+__all__ = ["MAX_WAITING_BYTES", "never_block"]
 
 GUARDS_STDOUT = True  # see mcpkit.transports.stdio.guard
 
-MOST_WAITING: Final = 1024 * 1024
+MAX_WAITING_BYTES: Final = 1024 * 1024
 """Bytes that wait for a reader at most."""
 
 _STDERR: Final = 2
-_AT_ONCE: Final = 512
+_PIPE_BUF_BYTES: Final = 512
 """Bytes that every system takes without waiting if a pipe has room at all (POSIX, PIPE_BUF)."""
 
-_FLUSH: Final = 0.1
+_FLUSH_S: Final = 0.1
 """Seconds that a flush waits, where everything is written by a thread."""
 
-_LAST_FLUSH: Final = 0.5
+_FINISH_S: Final = 0.5
 """Seconds that the end of the process waits for what is left."""
 
 
@@ -53,7 +53,7 @@ def never_block() -> None:
     stream = sys.stderr
     if not _can_be_full() or not _is_plain(stream):
         return
-    raw = _Patient(_STDERR)
+    raw = _NonBlockingRaw(_STDERR)
     sys.stderr = sys.__stderr__ = io.TextIOWrapper(  # type: ignore[misc]
         raw,
         encoding=stream.encoding,
@@ -62,7 +62,7 @@ def never_block() -> None:
     )
     _kept.append(stream)
     guarded = sys.stdout
-    if isinstance(guarded, guard._GuardedText):
+    if isinstance(guarded, guard.GuardedText):
         sys.stdout = sys.__stdout__ = _Prints(  # type: ignore[misc]
             _PrintedBytes(raw),
             encoding=guarded.encoding,
@@ -92,7 +92,7 @@ def _is_plain(stream: TextIO | None) -> bool:
         return False
 
 
-class _Patient(io.RawIOBase):
+class _NonBlockingRaw(io.RawIOBase):
     """A descriptor that takes everything at once.
 
     Args:
@@ -162,7 +162,7 @@ class _Patient(io.RawIOBase):
     def _add(self, view: memoryview) -> None:
         if not view:
             return
-        if self._size + len(view) > MOST_WAITING:
+        if self._size + len(view) > MAX_WAITING_BYTES:
             self._left_out += bytes(view).count(b"\n") or 1
             return
         if self._left_out:
@@ -228,7 +228,7 @@ class _Patient(io.RawIOBase):
         """Wait a moment for what waits, unless nobody has read anything for longer."""
         super().flush()
         with self._changed:
-            if self._waiting and not self._stuck and not self._empty_within(_FLUSH):
+            if self._waiting and not self._stuck and not self._empty_within(_FLUSH_S):
                 self._stuck = True
 
     def finish(self) -> None:
@@ -237,20 +237,20 @@ class _Patient(io.RawIOBase):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
         with self._changed:
-            self._empty_within(_LAST_FLUSH)
+            self._empty_within(_FINISH_S)
 
     def _empty_within(self, seconds: float) -> bool:
         return self._changed.wait_for(lambda: not (self._waiting or self._left_out), seconds)
 
 
-class _PrintedBytes(guard._GuardedBuffer):
+class _PrintedBytes(guard.GuardedBuffer):
     def write(self, buffer: ReadableBuffer, /) -> int:
         if memoryview(buffer).nbytes:
             _name_printing(self.raw)
         return super().write(buffer)
 
 
-class _Prints(guard._GuardedText):
+class _Prints(guard.GuardedText):
     def write(self, text: str, /) -> int:
         if text:
             _name_printing(getattr(self.buffer, "raw", None))
@@ -259,43 +259,19 @@ class _Prints(guard._GuardedText):
 
 def _name_printing(raw: object) -> None:
     """Say that something prints, in the place of the guard if that would have to wait for it."""
-    if not isinstance(raw, _Patient) or guard._offender_named.locked() or raw.has_room():
+    if not isinstance(raw, _NonBlockingRaw) or guard.is_offender_named() or raw.has_room():
         return
-    if guard._offender_named.acquire(blocking=False):
-        raw.write(guard._NOTE.format(offender=guard._offender()).encode())
+    note = guard.take_note()
+    if note is not None:
+        raw.write(note.encode())
 
 
 def _attempt_for(fd: int) -> Callable[[memoryview], int] | None:
-    """A function that writes some bytes without waiting, or 0; None where there is no way.
-
-    O_NONBLOCK belongs to the open pipe, which other processes share; so it is opened once more.
-    """
+    """Return a function that writes without waiting, and returns how many bytes; None: no way."""
     if sys.platform == "win32":
         return None
-    if stat.S_ISSOCK(os.fstat(fd).st_mode):
-        return _attempt_on_socket(socket.socket(fileno=os.dup(fd)))
-    try:
-        own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return _attempt_if_ready(fd)
-
-    def attempt(view: memoryview) -> int:
-        try:
-            return os.write(own, view)
-        except BlockingIOError:
-            return 0
-
-    return attempt
-
-
-def _attempt_on_socket(own: socket.socket) -> Callable[[memoryview], int]:
-    def attempt(view: memoryview) -> int:
-        try:
-            return own.send(view, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return 0
-
-    return attempt
+    writer = open_writer(fd)
+    return _attempt_if_ready(fd) if writer is None else writer.write
 
 
 def _attempt_if_ready(fd: int) -> Callable[[memoryview], int]:
@@ -303,7 +279,7 @@ def _attempt_if_ready(fd: int) -> Callable[[memoryview], int]:
         if not select.select([], [fd], [], 0)[1]:
             return 0
         try:
-            return os.write(fd, view[:_AT_ONCE])
+            return os.write(fd, view[:_PIPE_BUF_BYTES])
         except BlockingIOError:
             return 0
 

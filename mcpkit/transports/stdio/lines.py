@@ -1,0 +1,130 @@
+"""Lines out of the chunks of bytes that a stream arrives in.
+
+`Lines` feeds a server's session: a line that is too long is refused while it still arrives, and a
+session that is full gets no further line. `LineSplitter` returns the lines that are complete.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from mcpkit.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from mcpkit.engine.session import Session
+
+__all__ = ["MAX_LINE", "LineSplitter", "Lines"]
+
+MAX_LINE: Final = 64 * 1024 * 1024
+"""Bytes a line may have by default."""
+
+
+class LineSplitter:
+    """Splits a stream into lines.
+
+    Args:
+        max_kept: Bytes that are kept of a line; the rest of it is dropped. None: all are kept.
+    """
+
+    def __init__(self, max_kept: int | None = None) -> None:
+        self._max_kept = max_kept
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that a chunk completes, without newlines and without blank lines."""
+        first, *rest = chunk.split(b"\n")
+        self._keep(first)
+        if not rest:
+            return []
+        lines = [self.take_rest()]
+        lines.extend(rest[:-1])
+        self._keep(rest[-1])
+        return [line for line in lines if line and not line.isspace()]
+
+    def take_rest(self) -> bytes:
+        """Return what has arrived of an incomplete line, and forget it."""
+        line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        return line
+
+    def _keep(self, part: bytes) -> None:
+        if self._max_kept is not None:
+            part = part[: max(self._max_kept - self._size, 0)]
+        if part:
+            self._parts.append(part)
+            self._size += len(part)
+
+
+class Lines:
+    """Splits a stream into lines for a session, bounds their length, and holds lines back.
+
+    Args:
+        session: Receives the lines, and the refusal of each line that is too long.
+        max_line: Bytes a line may have.
+        blocked: Returns True while no further line may be given to the session.
+    """
+
+    def __init__(self, session: Session, max_line: int, blocked: Callable[[], bool]) -> None:
+        self.blocked = blocked
+        self._session = session
+        self._max = max_line
+        self._held: deque[bytes] = deque()
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._skipping = False
+
+    def feed(self, chunk: bytes) -> None:
+        """Give every line that is complete to the session."""
+        first, *rest = chunk.split(b"\n")
+        self._keep(first)
+        if not rest:
+            return
+        self._end_line()
+        last = rest.pop()
+        self._held.extend(rest)
+        self.go_on()
+        self._keep(last)
+
+    def go_on(self) -> bool:
+        """Give the lines that were held back; whether there are none any more, nor a reason."""
+        held = self._held
+        while not self.blocked():
+            if not held:
+                return True
+            self._give(held.popleft())
+        return False
+
+    def end(self) -> None:
+        """Take what has arrived of a line as a whole one: nothing follows."""
+        self._end_line()
+
+    def _keep(self, part: bytes) -> None:
+        if self._skipping or not part:
+            return
+        self._size += len(part)
+        if self._size > self._max:
+            self._parts.clear()
+            self._skipping = True
+            self._refuse()
+        else:
+            self._parts.append(part)
+
+    def _end_line(self) -> None:
+        if not self._skipping:
+            self._give(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+        self._parts.clear()
+        self._size = 0
+        self._skipping = False
+
+    def _give(self, line: bytes) -> None:
+        if len(line) > self._max:
+            self._refuse()
+        elif line and not line.isspace():
+            self._session.receive(line)
+
+    def _refuse(self) -> None:
+        self._session.refuse(InvalidRequest(f"A line has more than {self._max} bytes"))

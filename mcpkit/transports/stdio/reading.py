@@ -1,0 +1,201 @@
+"""Readers of a descriptor: polled by the event loop, awaited by a task, or blocking in a thread."""
+
+from __future__ import annotations
+
+import functools
+import os
+import stat
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import anyio
+
+from mcpkit.engine.loop import AsyncioTasks, Tasks
+
+__all__ = ["AwaitingReader", "PolledReader", "Reader", "ThreadReader", "make_reader"]
+
+_CHUNK_BYTES: Final = 64 * 1024
+"""Bytes that are read at once."""
+
+
+class Reader(Protocol):
+    """Gives chunks of bytes as they arrive; an empty one at the end."""
+
+    def start(self, take: Callable[[bytes], None]) -> None:
+        """Begin."""
+        ...
+
+    def pause(self) -> None:
+        """Take nothing more for now."""
+        ...
+
+    def resume(self) -> None:
+        """Go on."""
+        ...
+
+    def stop(self) -> None:
+        """Take nothing more at all."""
+        ...
+
+
+def make_reader(fd: int, tasks: Tasks) -> Reader:
+    """The best reader for what a descriptor is: polled, or read in a thread."""
+    if sys.platform != "win32" and _can_be_polled(fd):
+        if isinstance(tasks, AsyncioTasks):
+            return PolledReader(fd)
+        return AwaitingReader(fd, tasks)
+    return ThreadReader(fd, tasks)
+
+
+def _can_be_polled(fd: int) -> bool:
+    """Whether the event loop can wait for a descriptor; not so for files and most devices."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
+
+
+def _read(fd: int) -> bytes | None:
+    """What there is; empty at the end, None if there is nothing after all."""
+    try:
+        return os.read(fd, _CHUNK_BYTES)
+    except (BlockingIOError, InterruptedError):
+        return None
+    except OSError:  # a reset connection ends as well
+        return b""
+
+
+class PolledReader:
+    """On asyncio: called by the loop itself, without a task in between."""
+
+    def __init__(self, fd: int) -> None:
+        import asyncio
+
+        self._fd = fd
+        self._loop = asyncio.get_running_loop()
+        self._active = False
+        self._stopped = False
+        self._take: Callable[[bytes], None] = lambda chunk: None
+
+    def start(self, take: Callable[[bytes], None]) -> None:
+        """Begin."""
+        self._take = take
+        self.resume()
+
+    def _ready(self) -> None:
+        chunk = _read(self._fd)
+        if chunk is None:
+            return
+        if not chunk:
+            self.stop()
+        self._take(chunk)
+
+    def pause(self) -> None:
+        """Take nothing more for now."""
+        if self._active:
+            self._active = False
+            self._loop.remove_reader(self._fd)
+
+    def resume(self) -> None:
+        """Go on."""
+        if not self._active and not self._stopped:
+            self._active = True
+            self._loop.add_reader(self._fd, self._ready)
+
+    def stop(self) -> None:
+        """Take nothing more at all."""
+        self.pause()
+        self._stopped = True
+
+
+class AwaitingReader:
+    """On trio: a task that waits for the descriptor."""
+
+    def __init__(self, fd: int, tasks: Tasks) -> None:
+        self._fd = fd
+        self._tasks = tasks
+        self._may_read = anyio.Event()
+        self._scope = anyio.CancelScope()
+
+    def start(self, take: Callable[[bytes], None]) -> None:
+        """Begin."""
+        self._may_read.set()
+        self._tasks.start(self._loop(take))
+
+    async def _loop(self, take: Callable[[bytes], None]) -> None:
+        with self._scope:
+            while True:
+                await self._may_read.wait()
+                await anyio.wait_readable(self._fd)
+                chunk = _read(self._fd)
+                if chunk is not None:
+                    take(chunk)
+                if chunk == b"":
+                    return
+
+    def pause(self) -> None:
+        """Take nothing more for now."""
+        if self._may_read.is_set():
+            self._may_read = anyio.Event()
+
+    def resume(self) -> None:
+        """Go on."""
+        self._may_read.set()
+
+    def stop(self) -> None:
+        """Take nothing more at all."""
+        self._scope.cancel()
+
+
+class ThreadReader:
+    """For files, devices and Windows: a thread that blocks in the read, one chunk ahead."""
+
+    def __init__(self, fd: int, tasks: Tasks) -> None:
+        self._fd = fd
+        self._tasks = tasks
+        self._wanted = threading.Semaphore(1)
+        self._held: deque[bytes] = deque()
+        self._paused = False
+        self._stopped = False
+        self._take: Callable[[bytes], None] = lambda chunk: None
+
+    def start(self, take: Callable[[bytes], None]) -> None:
+        """Begin."""
+        self._take = take
+        # A daemon: a read that never returns must not keep the process.
+        threading.Thread(target=self._work, name="mcpkit stdin", daemon=True).start()
+
+    def _work(self) -> None:
+        while not self._stopped:
+            self._wanted.acquire()
+            chunk = _read(self._fd)
+            if chunk is None:
+                self._wanted.release()
+                continue
+            self._tasks.soon(functools.partial(self._arrived, chunk))
+            if not chunk:
+                return
+
+    def _arrived(self, chunk: bytes) -> None:
+        self._held.append(chunk)
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        while self._held and not self._paused and not self._stopped:
+            self._take(self._held.popleft())
+            self._wanted.release()
+
+    def pause(self) -> None:
+        """Take nothing more for now."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Go on."""
+        if self._paused:
+            self._paused = False
+            self._hand_over()
+
+    def stop(self) -> None:
+        """Take nothing more at all."""
+        self._stopped = True

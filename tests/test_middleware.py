@@ -1,0 +1,189 @@
+"""Middleware around every operation, and views of what a request may see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcpkit import CallNext, Context, MCPKit, RegistrationError, ToolError
+from mcpkit.engine.entries import Entry
+from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
+from mcpkit.protocol.connection import Request
+from mcpkit.protocol.revisions import REVISIONS
+from mcpkit.testing import AsyncTestClient
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.parametrize("version", [each.version for each in REVISIONS]),
+]
+
+
+def an_app() -> MCPKit[Any]:
+    app = MCPKit("around")
+
+    @app.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @app.tool
+    def shout(text: str) -> str:
+        return text.upper()
+
+    @app.tool(tags=["secret"])
+    async def fail() -> str:
+        raise ToolError("not today")
+
+    @app.resource("notes://all")
+    async def notes() -> str:
+        return "notes"
+
+    @app.prompt(tags=["secret"])
+    async def greet(name: str) -> str:
+        return f"Hello {name}"
+
+    return app
+
+
+# --- middleware -----------------------------------------------------------------------------------
+
+
+async def test_every_operation_goes_through_it(version: str) -> None:
+    app = an_app()
+    seen: list[str] = []
+
+    async def note(ctx: Context, call_next: CallNext) -> Any:
+        seen.append(ctx.method)
+        return await call_next()
+
+    app.middleware(note)
+    async with AsyncTestClient(app, revision=version) as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+        assert (await client.call_tool("shout", {"text": "a"})).text == "A"
+        assert [each.name for each in await client.list_tools()] == ["add", "shout", "fail"]
+        assert await client.read_resource("notes://all")
+        await client.get_prompt("greet", {"name": "Ann"})
+    opening = [method for method in seen if method in ("initialize", "server/discover")]
+    assert seen[len(opening) :] == [
+        "tools/call",
+        "tools/call",
+        "tools/list",
+        "resources/read",
+        "prompts/get",
+    ]
+
+
+async def test_the_first_is_outermost(version: str) -> None:
+    app = an_app()
+    order: list[str] = []
+
+    def named(name: str) -> Any:
+        async def around(ctx: Context, call_next: CallNext) -> Any:
+            order.append(f"{name} before")
+            try:
+                return await call_next()
+            finally:
+                order.append(f"{name} after")
+
+        return around
+
+    app.middleware(named("outer"))
+    app.middleware(named("inner"))
+    async with AsyncTestClient(app, revision=version) as client:
+        order.clear()
+        await client.call_tool("add", {"a": 1, "b": 2})
+    assert order == ["outer before", "inner before", "inner after", "outer after"]
+
+
+async def test_it_may_refuse(version: str) -> None:
+    app = an_app()
+
+    async def refuse(ctx: Context, call_next: CallNext) -> Any:
+        if ctx.method == "tools/call":
+            raise ProtocolError("Closed", code=-32050)
+        return await call_next()
+
+    app.middleware(refuse)
+    async with AsyncTestClient(app, revision=version) as client:
+        with pytest.raises(ProtocolError, match="Closed") as caught:
+            await client.call_tool("add", {"a": 1, "b": 2})
+        assert caught.value.code == -32050
+        assert len(await client.list_tools()) == 3, "the connection lives on"
+
+
+async def test_it_sees_the_value_of_a_result(version: str) -> None:
+    """TOOL-7: a tool that failed has a result, and middleware sees that it says so."""
+    app = an_app()
+    failures: list[bool] = []
+
+    async def look(ctx: Context, call_next: CallNext) -> Any:
+        value = await call_next()
+        if ctx.method == "tools/call":
+            failures.append(value.is_error)
+        return value
+
+    app.middleware(look)
+    async with AsyncTestClient(app, revision=version) as client:
+        await client.call_tool("add", {"a": 1, "b": 2})
+        assert (await client.call_tool("fail")).is_error
+    assert failures == [False, True]
+
+
+async def test_a_plain_function_is_refused_at_once(version: str) -> None:
+    def wrong(ctx: Context, call_next: CallNext) -> Any:
+        return call_next()
+
+    with pytest.raises(RegistrationError, match="is no async def"):
+        an_app().middleware(wrong)
+    assert version
+
+
+async def test_without_any_an_operation_is_called_as_it_is(version: str) -> None:
+    from mcpkit.engine.methods import call_tool
+    from mcpkit.engine.middleware import compose
+
+    assert version
+    assert compose(call_tool, []) is call_tool
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
+def hides_secrets(request: Request, entry: Entry) -> bool:
+    del request
+    return "secret" not in entry.tags
+
+
+async def test_what_is_hidden_is_neither_listed_nor_found(version: str) -> None:
+    """TOOL-6: it is as unknown as what never was."""
+    app = an_app()
+    app.server.shows = hides_secrets
+    async with AsyncTestClient(app, revision=version) as client:
+        assert [each.name for each in await client.list_tools()] == ["add", "shout"]
+        with pytest.raises(InvalidParams, match="Unknown tool: fail"):
+            await client.call_tool("fail")
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+
+
+async def test_a_capability_needs_something_to_be_seen(version: str) -> None:
+    """DISC-1."""
+    app = an_app()
+    app.server.shows = hides_secrets
+    async with AsyncTestClient(app, revision=version) as client:
+        assert "prompts" not in client.server_capabilities
+        with pytest.raises(MethodNotFound):
+            await client.request("prompts/list", {})
+
+
+async def test_a_view_is_the_requests_own(version: str) -> None:
+    app = an_app()
+
+    def only_named(request: Request, entry: Entry) -> bool:
+        wanted = request.meta.get("example.org/sees")
+        return wanted is None or entry.name == wanted
+
+    app.server.shows = only_named
+    async with AsyncTestClient(app, revision=version) as client:
+        assert len(await client.list_tools()) == 3
+        result = await client.request("tools/list", meta={"example.org/sees": "shout"})
+        assert [each["name"] for each in result["tools"]] == ["shout"]
