@@ -19,7 +19,7 @@ endpoint = app.asgi(path="/mcp")
 @app.tool
 async def greet(ctx: Context) -> str:
     """Greet whoever asks."""
-    name = ctx.http.principal if ctx.http else "you"
+    name = ctx.principal.id if ctx.principal else "you"
     return f"Hello, {name}!"
 
 

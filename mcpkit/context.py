@@ -31,7 +31,14 @@ from mcpkit.errors import InvalidAnswer, UrlElicitationRequired
 from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.wire import implementation_from_wire
-from mcpkit.types import LOG_RANK, Implementation, LogLevel, ResourceContents, is_object
+from mcpkit.types import (
+    LOG_RANK,
+    Implementation,
+    LogLevel,
+    Principal,
+    ResourceContents,
+    is_object,
+)
 
 if TYPE_CHECKING:
     from mcpkit.web import HttpRequest
@@ -258,6 +265,14 @@ class Facts(Generic[StateT]):
     def client(self) -> Client:
         """The client that sent the request."""
         return Client(self.request.client)
+
+    @property
+    def principal(self) -> Principal | None:
+        """Whoever sent the request, as the host's authentication knows them.
+
+        None without authentication, and on stdio.
+        """
+        return self.request.principal
 
     @property
     def http(self) -> HttpRequest | None:

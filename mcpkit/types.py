@@ -7,7 +7,7 @@ of a message, and back.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard
 
@@ -31,6 +31,7 @@ __all__ = [
     "LogLevel",
     "Message",
     "Meta",
+    "Principal",
     "PromptResult",
     "ResourceContents",
     "ResourceLink",
@@ -502,3 +503,24 @@ class ResourceResult:
     ttl: float | None = None
     cache_scope: CacheScope | None = None
     meta: Meta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whoever a request comes from, as the host's authentication knows them.
+
+    Args:
+        id: A name that is theirs alone: sessions, the state of questions and rate limits belong to
+            it.
+        scopes: The permissions that they have been given.
+        expires_at: When their authentication ends, in seconds since the epoch; None: never.
+        claims: Facts about them beside these. They are not shown by ``repr``: some are secrets.
+    """
+
+    id: str
+    scopes: frozenset[str] = frozenset()
+    expires_at: float | None = None
+    claims: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, hash=False)
+
+    def __str__(self) -> str:
+        return self.id

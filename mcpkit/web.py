@@ -6,7 +6,17 @@ import math
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
-__all__ = ["Headers", "HttpOptions", "HttpRequest", "HttpSettings", "Scope", "by_name"]
+from mcpkit.types import Principal
+
+__all__ = [
+    "FindPrincipal",
+    "Headers",
+    "HttpOptions",
+    "HttpRequest",
+    "HttpSettings",
+    "Scope",
+    "by_name",
+]
 
 Scope = MutableMapping[str, Any]
 """The ``scope`` of an ASGI application."""
@@ -57,8 +67,8 @@ class HttpRequest:
 
     Args:
         scope: Of the ASGI connection, as the server and the host's middleware have filled it.
-        principal: Who sent it, as the host's authentication or the endpoint's ``principal`` says;
-            None if nobody does.
+        principal: Whoever sent it, as the host's authentication or the endpoint's ``principal``
+            says; None if nobody does.
         raw: What `by_name` makes of the headers, if that is at hand.
     """
 
@@ -67,7 +77,7 @@ class HttpRequest:
     def __init__(
         self,
         scope: Scope,
-        principal: str | None = None,
+        principal: Principal | None = None,
         raw: Mapping[bytes, bytes] | None = None,
     ) -> None:
         self.scope = scope
@@ -115,7 +125,8 @@ class HttpRequest:
         return self.scope.get("user")
 
 
-Principal = Callable[[HttpRequest], "str | None"]
+FindPrincipal = Callable[[HttpRequest], "str | Principal | None"]
+"""Tells whom a request comes from; a text is the id of a principal."""
 
 
 class HttpOptions(TypedDict, total=False):
@@ -127,7 +138,7 @@ class HttpOptions(TypedDict, total=False):
     cors: bool
     allowed_origins: Sequence[str]
     allowed_hosts: Sequence[str]
-    principal: Principal | None
+    principal: FindPrincipal | None
     max_body: int
     body_timeout: float
     max_batch: int
@@ -182,8 +193,9 @@ class HttpSettings(NamedTuple):
             loopback origins are allowed where the server listens on loopback only.
         allowed_hosts: The names in ``Host`` that are answered on a loopback address, beside
             loopback names; ``"*"`` allows every name.
-        principal: Tells who sent a request; by default whom the host's authentication has put into
-            ``scope["user"]``.
+        principal: A function that finds whoever sent a request: a `Principal`, the id of one, or
+            None. By default the user whom the host's authentication has put into
+            ``scope["user"]``. One whose authentication has ended is refused with 401.
         max_body: The longest body that is read; 413 beyond.
         body_timeout: How long a body may take to arrive; 408 then. Under mcpkit's own server also
             how long headers may take; the connection is closed then.
@@ -215,7 +227,7 @@ class HttpSettings(NamedTuple):
     cors: bool = False
     allowed_origins: Sequence[str] = ()
     allowed_hosts: Sequence[str] = ()
-    principal: Principal | None = None
+    principal: FindPrincipal | None = None
     max_body: int = 8 * 1024 * 1024
     body_timeout: float = 30
     max_batch: int = 100

@@ -22,7 +22,7 @@ def whoami(ctx: SyncContext) -> str:
     """Say who asks."""
     assert ctx.http is not None
     agent = ctx.http.headers.get("user-agent", "somebody")
-    return f"{agent} at {ctx.http.client}, known as {ctx.http.principal}"
+    return f"{agent} at {ctx.http.client}, known as {ctx.principal}"
     # --8<-- [end:whoami]
 
 

@@ -516,7 +516,7 @@ class Session:
             self.server.sealer("request state"),
             self.server.steps,
             lifetime=self.server.settings.state_lifetime,
-            principal=_principal_of(request),
+            principal="" if request.principal is None else request.principal.id,
         )
 
     def on_roots_changed(self, handler: RootsHandler) -> None:
@@ -616,10 +616,6 @@ class Session:
         for run in list(self._running.values()):
             run.stop()
         await self.wait_idle()
-
-
-def _principal_of(request: Request) -> str:
-    return ("" if request.origin is None else request.origin.http.principal) or ""
 
 
 _Act = Callable[["Session", Catalog, Request], "Mapping[str, Any] | None"]

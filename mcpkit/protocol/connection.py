@@ -26,7 +26,7 @@ from mcpkit.protocol import messages
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Method, Notice, Revision
 from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISIONS
-from mcpkit.types import LOG_RANK, UNSET, Unset, is_array, is_object
+from mcpkit.types import LOG_RANK, UNSET, Principal, Unset, is_array, is_object
 
 if TYPE_CHECKING:
     from mcpkit.web import HttpRequest
@@ -95,6 +95,11 @@ class Origin(Protocol):
     @property
     def http(self) -> HttpRequest:
         """The HTTP request."""
+        ...
+
+    @property
+    def principal(self) -> Principal | None:
+        """Whoever sent it; None if that is not known."""
         ...
 
 
@@ -172,6 +177,11 @@ class Request:
 
     def __repr__(self) -> str:
         return f"<Request {self.id!r} {self.method} {self.revision.version}>"
+
+    @property
+    def principal(self) -> Principal | None:
+        """Whoever sent it; None if that is not known, as on stdio."""
+        return None if self.origin is None else self.origin.principal
 
 
 class Notification(NamedTuple):

@@ -292,6 +292,21 @@ def test_one_address_serves_every_revision(revision: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="passes a socket on")
+def test_whoever_asks_does_what_their_key_allows() -> None:
+    with hosted_in(CODE, "principals", "app") as url:
+        told: dict[str, str] = {}
+        for key in ("k-ada", "k-bob", ""):
+            with TestClient(f"{url}/mcp", headers={"X-Key": key}, timeout=30) as client:
+                result = client.call_tool("delete_note", {"title": "plan"})
+                told[key] = result.text
+    assert told == {
+        "k-ada": "ada has deleted plan.",
+        "k-bob": "You may not delete notes.",
+        "": "You may not delete notes.",
+    }
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="passes a socket on")
 def test_a_dependency_of_fastapi_runs_first() -> None:
     with hosted_in(CODE, "mount_depends", "api") as url:
         headers = {"X-Tenant": "acme"}

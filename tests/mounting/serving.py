@@ -52,7 +52,7 @@ def facts(ctx: Context | SyncContext) -> dict[str, Any]:
         "path": http.path,
         "client": http.client,
         "agent": http.headers.get("X-Agent"),
-        "principal": http.principal,
+        "principal": None if ctx.principal is None else ctx.principal.id,
         "state": {key: value for key, value in dict(http.state).items() if key == "tenant"},
         "variable": variable.get(),
         "lifespan": ctx.state,

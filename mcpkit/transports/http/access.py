@@ -12,9 +12,10 @@ from typing import Final
 
 from mcpkit.engine.server import log
 from mcpkit.transports.http.http_error import HttpError
-from mcpkit.web import HttpRequest, HttpSettings
+from mcpkit.types import Principal
+from mcpkit.web import FindPrincipal, HttpRequest, HttpSettings
 
-__all__ = ["Guard", "RateLimit", "owner_of", "principal_of", "spelled"]
+__all__ = ["Guard", "RateLimit", "identify", "owner_of", "principal_id", "principal_of", "spelled"]
 
 _MOST_REMEMBERED: Final = 256
 _LONGEST_REMEMBERED: Final = 512
@@ -22,6 +23,9 @@ _LONGEST_REMEMBERED: Final = 512
 
 _NETWORK: Final = 64
 """Bits of an IPv6 address that name the network of a client (RFC 6177)."""
+
+_EXPIRED: Final = [(b"www-authenticate", b'Bearer error="invalid_token"')]
+"""The challenge of an authentication that has ended (RFC 6750, 3.1)."""
 
 _MOST_CLIENTS: Final = 10_000
 _AUTHORITY: Final = re.compile(
@@ -171,8 +175,35 @@ def _is_loopback_server(server: Sequence[object] | None) -> bool:
     return _is_loopback_name(server[0])
 
 
+def identify(http: HttpRequest, find: FindPrincipal) -> None:
+    """Find whoever sent a request, and note that in it.
+
+    Args:
+        http: The request.
+        find: The function that finds them.
+
+    Raises:
+        HttpError: Their authentication has ended.
+        TypeError: The function returned something else than a principal.
+    """
+    found = find(http)
+    if not found:
+        return
+    if isinstance(found, str):
+        found = Principal(found)
+    elif not isinstance(found, Principal):
+        raise TypeError(
+            f"principal= must return a text, a Principal or None, not {type(found).__name__}"
+        )
+    if found.expires_at is not None and found.expires_at <= time.time():
+        raise HttpError(401, "The authentication has expired", headers=_EXPIRED)
+    http.principal = found
+
+
 def principal_of(http: HttpRequest) -> str | None:
-    """Whom the host's authentication has found, by what Starlette and Django call it.
+    """Return the id of the user whom the host's authentication has found.
+
+    It is what Starlette or Django call it.
 
     Raises:
         HttpError: It has found somebody, but not a name that is theirs alone, which the name for
@@ -195,13 +226,18 @@ def principal_of(http: HttpRequest) -> str | None:
     raise HttpError(500, "The server cannot tell who calls; its log says why")
 
 
+def principal_id(http: HttpRequest) -> str | None:
+    """Return the id of whoever sent a request; None if that is not known."""
+    return None if http.principal is None else http.principal.id
+
+
 def owner_of(http: HttpRequest) -> str:
     """Return who a request is counted for: its principal, or the network of its client.
 
     An IPv6 client has a network of addresses for itself.
     """
     if http.principal is not None:
-        return f"principal {http.principal}"
+        return f"principal {http.principal.id}"
     client = http.client
     return f"network {_network_of(client[0])}" if client else ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mcpkit.engine.server import log
-from mcpkit.transports.http.access import Guard, RateLimit, principal_of
+from mcpkit.transports.http.access import Guard, RateLimit, identify, principal_of
 from mcpkit.transports.http.bodies import LARGE_BODY, parse_body
 from mcpkit.transports.http.era import era_of
 from mcpkit.transports.http.exchange import Exchange
@@ -41,7 +41,7 @@ class Endpoint:
         self.settings = settings
         self._lifespans = lifespans
         self._guard = Guard(settings, loopback)
-        self._principal = settings.principal or principal_of
+        self._find_principal = settings.principal or principal_of
         self._rate = None if settings.rate_limit is None else RateLimit(settings.rate_limit)
         self._identifies = settings.principal is not None or self._rate is not None
         """True if a request has to be looked at whose scope names no user."""
@@ -133,10 +133,10 @@ class Endpoint:
             self._identify(http)
 
     def _identify(self, http: HttpRequest) -> None:
-        http.principal = self._principal(http)
+        identify(http, self._find_principal)
         if self._rate is not None:
-            client = http.client
-            wait = self._rate.wait(http.principal or (client[0] if client else ""))
+            client, principal = http.client, http.principal
+            wait = self._rate.wait(principal.id if principal else client[0] if client else "")
             if wait:
                 raise HttpError(429, "Too many requests", headers=retry_after(wait))
 

@@ -16,7 +16,7 @@ from mcpkit.errors import InternalError, ProtocolError
 from mcpkit.protocol.connection import Dropped, Origin, Refused, Request
 from mcpkit.protocol.messages import error_text
 from mcpkit.transports.http.streams import Receive, Send, Stream, StreamResponse, write
-from mcpkit.types import UNSET
+from mcpkit.types import UNSET, Principal
 from mcpkit.web import HttpRequest
 
 if TYPE_CHECKING:
@@ -145,6 +145,11 @@ class Exchange:
         self._modern = modern
         self.done = count == 0
         """Whether the last word has been said."""
+
+    @property
+    def principal(self) -> Principal | None:
+        """Whoever sent it."""
+        return self.http.principal
 
     # --- what the session says --------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from mcpkit.errors import InvalidRequest
 from mcpkit.protocol.connection import Connection, wants_answer
 from mcpkit.protocol.messages import check_envelope, encode, readable_id
 from mcpkit.protocol.revisions import HANDSHAKE
-from mcpkit.transports.http.access import owner_of
+from mcpkit.transports.http.access import owner_of, principal_id
 from mcpkit.transports.http.era import has_session_version, is_announced
 from mcpkit.transports.http.exchange import Exchange, ExchangeChannel
 from mcpkit.transports.http.http_error import HttpError, retry_after
@@ -131,7 +131,7 @@ class LegacySessions:
         session.take(message, exchange)
         revision = session.revision
         if revision is not None and exchange.error is None and exchange.status == 200:
-            token = self._ids.mint(revision, session.client, http.principal)
+            token = self._ids.mint(revision, session.client, principal_id(http))
             exchange.headers = ((b"mcp-session-id", token.encode("ascii")),)
         return exchange
 
@@ -198,7 +198,11 @@ class LegacySessions:
         live = self.table.find(token)
         id = self._read(token, message) if live is None else live.id
         # One answer for every cause (SEC-6): nobody is to learn which ids exist.
-        if id.expires <= time.time() or self._store.ended(id.key) or id.principal != http.principal:
+        if (
+            id.expires <= time.time()
+            or self._store.ended(id.key)
+            or id.principal != principal_id(http)
+        ):
             raise HttpError(
                 404, "Session not found: begin again with initialize", readable_id(message)
             )

@@ -17,12 +17,14 @@ from mcpkit.engine.session import Channel, Session
 from mcpkit.errors import InternalError, ProtocolError
 from mcpkit.protocol.connection import Request
 from mcpkit.transports import Served
+from mcpkit.transports.http.access import principal_id
 from mcpkit.transports.http.bodies import parse_body
 from mcpkit.transports.http.endpoint import Endpoint
 from mcpkit.transports.http.http_error import HttpError, send_error
 from mcpkit.transports.http.in_flight import InFlight
 from mcpkit.transports.http.post_headers import TOO_LONG, is_too_long
 from mcpkit.transports.http.streams import Receive, Send, Stream, Unread
+from mcpkit.types import Principal
 from mcpkit.web import HttpOptions, HttpRequest, Scope
 
 __all__ = ["SseEndpoints", "run"]
@@ -73,9 +75,9 @@ class _StreamChannel(Channel):
 class _SseSession:
     """A session over the two endpoints."""
 
-    def __init__(self, session: Session, principal: str | None) -> None:
+    def __init__(self, session: Session, owner: str | None) -> None:
         self.session = session
-        self.principal = principal
+        self.owner = owner
 
 
 class _Posted:
@@ -92,6 +94,11 @@ class _Posted:
         self._flight = flight
         self._session = session
         self._stop_deadline: Callable[[], object] | None = None
+
+    @property
+    def principal(self) -> Principal | None:
+        """Whoever sent it."""
+        return self.http.principal
 
     def begin(self) -> None:
         """What it asks for has been begun, and may be answered already."""
@@ -156,7 +163,7 @@ class SseEndpoints:
         root: str = http.scope.get("root_path", "")
         stream.put_address(f"{quote(root)}{self._messages}?{_PARAMETER}={id}")
         response = flight.open_response(stream)
-        self._sessions[id] = _SseSession(session, http.principal)
+        self._sessions[id] = _SseSession(session, principal_id(http))
         try:
             await response.serve(send, [], receive)
         finally:
@@ -174,7 +181,7 @@ class SseEndpoints:
             flight = (await self._endpoint.state()).flight
             [id, *_] = parse_qs(scope["query_string"].decode("latin-1")).get(_PARAMETER, [""])
             old = self._sessions.get(id)
-            if old is None or old.principal != http.principal:  # SSE-6
+            if old is None or old.owner != principal_id(http):  # SSE-6
                 raise HttpError(404, "Session not found: open the stream first")
             if is_too_long(http.raw, flight.settings.max_body):
                 raise HttpError(413, TOO_LONG % flight.settings.max_body)

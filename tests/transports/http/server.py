@@ -49,7 +49,7 @@ def _add_plain(app: MCPKit[None]) -> None:
         return {
             "name": None if info is None else info.name,
             "sampling": ctx.client.supports("sampling"),
-            "principal": ctx.http.principal,
+            "principal": None if ctx.principal is None else ctx.principal.id,
             "revision": ctx.revision,
             "agent": ctx.http.headers.get("user-agent"),
         }

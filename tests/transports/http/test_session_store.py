@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from mcpkit import Principal
 from mcpkit.engine.changes import Change
 from mcpkit.engine.session_state import NO_STATE, SessionState
 from mcpkit.transports.http import endpoint, sessions
@@ -98,7 +99,7 @@ def test_all_principals_together_do_not_fill_the_memory(
 
 def client(host: str | None, principal: str | None = None) -> HttpRequest:
     scope: dict[str, Any] = {"headers": [], "client": None if host is None else (host, 1)}
-    return HttpRequest(scope, principal)
+    return HttpRequest(scope, None if principal is None else Principal(principal))
 
 
 @pytest.mark.parametrize(

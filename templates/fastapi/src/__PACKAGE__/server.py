@@ -18,9 +18,9 @@ app = MCPKit(
 
 def signed_in(ctx: Context) -> str:
     """The name of whom the web application has let in."""
-    if ctx.http is None or ctx.http.principal is None:
+    if ctx.principal is None:
         raise ToolError("Tickets are opened by signed-in users only, over HTTP.")
-    return ctx.http.principal
+    return ctx.principal.id
 
 
 TheDesk = Annotated[Desk, Depends(get_desk)]

@@ -1,0 +1,30 @@
+"""Whoever asks, found by a key, and what they may do."""
+
+from mcpkit import HttpRequest, MCPKit, Principal, SyncContext, ToolError
+
+KEYS = {
+    "k-ada": Principal("ada", scopes=frozenset({"read", "write"})),
+    "k-bob": Principal("bob", scopes=frozenset({"read"})),
+}
+
+
+# --8<-- [start:find]
+def find_principal(http: HttpRequest) -> Principal | None:
+    """Find whoever asks by the key that they send."""
+    return KEYS.get(http.headers.get("x-key", ""))
+
+
+app = MCPKit("notes", http={"principal": find_principal})
+
+
+@app.tool
+def delete_note(title: str, ctx: SyncContext) -> str:
+    """Delete a note for good."""
+    if ctx.principal is None or "write" not in ctx.principal.scopes:
+        raise ToolError("You may not delete notes.")
+    return f"{ctx.principal.id} has deleted {title}."
+    # --8<-- [end:find]
+
+
+if __name__ == "__main__":
+    app.run("http")

@@ -1,0 +1,196 @@
+"""Whoever sends a request, as a value: how they are found, and what belongs to them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, HttpRequest, MCPKit, Principal, SyncContext
+from mcpkit.testing import TestClient
+from tests.messages import LEGACY, MODERN, announced, called, initialize, notification, request
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import EVENTS, Exchange, Host, Site
+
+KEYS = {
+    "k-ann": Principal("ann", frozenset({"read", "write"}), claims={"team": "a"}),
+    "k-ann-2": Principal("ann", frozenset({"read"})),
+    "k-bob": Principal("bob"),
+    "k-old": Principal("old", expires_at=1),
+    "k-ann-old": Principal("ann", expires_at=1),
+}
+ANN, ANN_AGAIN, BOB = ({"X-Key": key} for key in ("k-ann", "k-ann-2", "k-bob"))
+
+
+def by_key(http: HttpRequest) -> Principal | None:
+    return KEYS.get(http.headers.get("x-key", ""))
+
+
+def make_app() -> MCPKit[None]:
+    app: MCPKit[None] = MCPKit("known")
+
+    def told(principal: Principal | None) -> dict[str, Any]:
+        if principal is None:
+            return {}
+        return {
+            "id": principal.id,
+            "scopes": sorted(principal.scopes),
+            "expires_at": principal.expires_at,
+            "claims": dict(principal.claims),
+        }
+
+    @app.tool
+    async def who(ctx: Context) -> dict[str, Any]:
+        if ctx.http is not None:
+            assert ctx.http.principal is ctx.principal
+        return told(ctx.principal)
+
+    @app.tool
+    def who_in_thread(ctx: SyncContext) -> dict[str, Any]:
+        return told(ctx.principal)
+
+    return app
+
+
+def who(site: Site, headers: dict[str, str], tool: str = "who") -> Any:
+    answer = site.ask("tools/call", headers, **called(tool, {}))
+    return answer.result["structuredContent"]
+
+
+# --- what handlers see ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tool", ["who", "who_in_thread"])
+def test_a_handler_sees_whoever_has_been_found(host: Host, tool: str) -> None:
+    site = host.serve(make_app(), principal=by_key)
+    seen = {"id": "ann", "scopes": ["read", "write"], "expires_at": None, "claims": {"team": "a"}}
+    assert who(site, ANN, tool) == seen
+    assert who(site, {}, tool) == {}
+
+
+def test_a_text_is_the_id_of_a_principal(host: Host) -> None:
+    site = host.serve(make_app(), principal=lambda http: http.headers.get("x-user", ""))
+    seen: dict[str, Any] = {"id": "ann", "scopes": [], "expires_at": None, "claims": {}}
+    assert who(site, {"X-User": "ann"}) == seen
+    assert who(site, {"X-User": ""}) == {}
+
+
+def test_nobody_is_known_without_http() -> None:
+    with TestClient(make_app()) as client:
+        assert client.call_tool("who").structured_content == {}
+        assert client.call_tool("who_in_thread").structured_content == {}
+
+
+@pytest.mark.parametrize("found", [7, b"ann", ["ann"]])
+def test_what_is_no_principal_is_refused(host: Host, found: Any) -> None:
+    site = host.serve(make_app(), principal=lambda http: found)
+    answer = site.ask("tools/call", **called("who", {}))
+    assert answer.status == 500
+    assert str(found).encode() not in answer.body
+
+
+def test_a_principal_does_not_change_and_does_not_show_claims() -> None:
+    """SEC-13."""
+    one = Principal("ann", claims={"token": "s3cret"})
+    with pytest.raises(FrozenInstanceError):
+        one.id = "bob"  # type: ignore[misc]
+    assert "s3cret" not in repr(one)
+    assert str(one) == "ann"
+    assert {one: 1}[Principal("ann", claims={"token": "s3cret"})] == 1
+
+
+# --- what belongs to them -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("in_use", [False, True], ids=["unused", "in use"])
+def test_a_session_belongs_to_an_id_and_not_to_what_else_is_known(
+    serve: Serve, in_use: bool
+) -> None:
+    """SEC-5, SEC-6: a token that is renewed may say something else."""
+    site = serve(principal=by_key)
+    talk = site.begin(headers=ANN)
+    if in_use:
+        assert talk.get(headers=ANN).status == 200
+    assert talk.post(request(1, "ping"), ANN_AGAIN).status == 200
+    assert talk.post(request(2, "ping"), BOB).status == 404
+    assert talk.post(request(3, "ping")).status == 404
+
+
+def test_so_does_the_state_of_a_question(serve: Serve) -> None:
+    """SEC-8, MRTR-5."""
+    site = serve(principal=by_key)
+    meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    asked = site.ask("tools/call", ANN, **called("user", {"name": "owned"}), _meta=meta)
+    more = {
+        "inputResponses": {"what": {"action": "decline"}},
+        "requestState": asked.result["requestState"],
+    }
+    again = {**called("user", {"name": "owned"}), **more, "_meta": meta}
+    assert site.ask("tools/call", BOB, **again).code == -32602
+    assert site.ask("tools/call", ANN_AGAIN, **again).text == "Declined"
+
+
+def test_so_do_rates(serve: Serve) -> None:
+    site = serve(principal=by_key, rate_limit=0.01)
+    assert site.ask("tools/list", ANN).status == 200
+    assert site.ask("tools/list", ANN_AGAIN).status == 429
+    assert site.ask("tools/list", BOB).status == 200
+
+
+def test_so_does_an_address_of_http_sse(serve: Serve) -> None:
+    """SSE-6, SEC-6."""
+    site = serve(principal=by_key, sse=True)
+    stream = site.get(ANN, path=site.path.removesuffix("/mcp") + "/sse")
+    address = stream.event().fields["data"]
+    message = initialize("2024-11-05")
+    assert site.post(message, BOB, address).status == 404
+    assert site.post(message, ANN_AGAIN, address).status == 202
+    assert stream.message()["result"]["protocolVersion"] == "2024-11-05"
+
+
+# --- the end of an authentication -----------------------------------------------------------------
+
+
+def is_expired(answer: Exchange) -> bool:
+    challenge = answer.header("www-authenticate")
+    return answer.refusal == (401, -32600) and challenge == 'Bearer error="invalid_token"'
+
+
+@pytest.mark.parametrize("era", [LEGACY[-1], MODERN])
+def test_whoever_is_not_authenticated_any_more_is_refused_with_401(serve: Serve, era: str) -> None:
+    """SEC-5."""
+    site = serve(principal=by_key)
+    message = initialize(era) if era in LEGACY else announced(1, "tools/call", **called("who", {}))
+    answer = site.post(message, {"X-Key": "k-old"})
+    assert is_expired(answer)
+    assert "expired" in answer.json["error"]["message"]
+
+
+@pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
+def test_a_session_does_not_outlive_the_authentication(serve: Serve, verb: str) -> None:
+    """SEC-5: every request is checked anew."""
+    site = serve(principal=by_key)
+    talk = site.begin(headers=ANN)
+    headers = {**talk.headers, "X-Key": "k-ann-old", "Accept": EVENTS}
+    if verb == "POST":
+        assert is_expired(talk.post(notification("notifications/initialized"), headers))
+    else:
+        assert is_expired(site.send(verb, headers))
+    assert talk.post(request(1, "ping"), ANN).status == 200
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(60, 200), (-1, 401)])
+def test_the_time_counts_at_which_a_request_arrives(
+    serve: Serve, seconds: float, status: int
+) -> None:
+    ends = time.time() + seconds
+    site = serve(principal=lambda http: Principal("ann", expires_at=ends))
+    assert site.ask("tools/list").status == status
+
+
+def test_what_is_refused_so_uses_up_no_rate(serve: Serve) -> None:
+    site = serve(principal=by_key, rate_limit=0.01)
+    assert site.ask("tools/list", {"X-Key": "k-ann-old"}).status == 401
+    assert site.ask("tools/list", ANN).status == 200
