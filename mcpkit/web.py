@@ -1,4 +1,4 @@
-"""What HTTP adds: facts of the request that a message arrived in, and settings of an endpoint."""
+"""The HTTP request that a message arrived in, and the settings of an endpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Headers(Mapping[str, str]):
     """The headers of a request: names in any case, values decoded as Latin-1 (RFC 9110, 5.5).
 
     Args:
-        raw: By lower-case name.
+        raw: The headers by lower-case name.
     """
 
     def __init__(self, raw: Mapping[bytes, bytes]) -> None:
@@ -46,7 +46,7 @@ class Headers(Mapping[str, str]):
 
 
 def by_name(pairs: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """The headers of an ASGI scope by name.
+    """Return the headers of an ASGI scope by name.
 
     A header that was sent twice has both values, as ``first, second`` (RFC 9110, section 5.3), so
     that it equals neither: a proxy may have read the one and a server the other.
@@ -66,10 +66,11 @@ class HttpRequest:
     """The HTTP request that a message arrived in; handlers find it as ``ctx.http``.
 
     Args:
-        scope: Of the ASGI connection, as the server and the host's middleware have filled it.
-        principal: Whoever sent it, as the host's authentication or the endpoint's ``principal``
-            says; None if nobody does.
-        raw: What `by_name` makes of the headers, if that is at hand.
+        scope: The scope of the ASGI connection, as the server and the host's middleware have filled
+            it.
+        principal: The principal who sent it, as the host's authentication or the endpoint's option
+            ``principal`` says; None if neither does.
+        raw: The headers by lower-case name, as `by_name` returns them, if they are at hand.
     """
 
     __slots__ = ("_headers", "principal", "raw", "scope")
@@ -91,42 +92,42 @@ class HttpRequest:
 
     @property
     def headers(self) -> Headers:
-        """The headers; names in any case."""
+        """The headers, by names in any case."""
         if self._headers is None:
             self._headers = Headers(self.raw)
         return self._headers
 
     @property
     def method(self) -> str:
-        """Such as ``POST``."""
+        """The method, such as ``POST``."""
         method: str = self.scope["method"]
         return method
 
     @property
     def path(self) -> str:
-        """As the server gives it: decoded, with the prefix that a host has mounted the app at."""
+        """The path as the server gives it: decoded, with the prefix that the app is mounted at."""
         path: str = self.scope["path"]
         return path
 
     @property
     def client(self) -> tuple[str, int] | None:
-        """Address and port of who connected; None if the server does not know."""
+        """The address and port of the client; None if the server does not know them."""
         found: Sequence[Any] | None = self.scope.get("client")
         return None if found is None else (found[0], found[1])
 
     @property
     def state(self) -> Any:
-        """What the host keeps with the request: ``request.state`` of Starlette and FastAPI."""
+        """The state that the host keeps with it: ``request.state`` of Starlette and FastAPI."""
         return self.scope.get("state", {})
 
     @property
     def user(self) -> Any:
-        """Whom the host's authentication has found; None without one."""
+        """The user whom the host's authentication has found; None without one."""
         return self.scope.get("user")
 
 
 FindPrincipal = Callable[[HttpRequest], "str | Principal | None"]
-"""Tells whom a request comes from; a text is the id of a principal."""
+"""A function that returns the principal of a request, or its id as text; None for nobody."""
 
 
 class HttpOptions(TypedDict, total=False):
@@ -183,11 +184,11 @@ class HttpSettings(NamedTuple):
     """The settings of an endpoint, with their defaults. Times are in seconds, sizes in bytes.
 
     Args:
-        path: Where the app answers when it is served alone.
-        sse: Whether the two endpoints of 2024-11-05 are there as well (``/sse``, ``/messages``).
+        path: The path at which the app answers when it is served alone.
+        sse: True adds the two endpoints of 2024-11-05 (``/sse``, ``/messages``).
         health: A path that answers 200 to GET, below that which the app is attached or mounted at;
             True is ``/health``, False none.
-        cors: Whether browsers' preflights are answered for `allowed_origins`.
+        cors: True answers browsers' preflights for `allowed_origins`.
         allowed_origins: The web origins whose pages may call, such as ``https://app.example.com``;
             a port may be ``*``, and ``"*"`` alone allows every origin. Others are refused with 403;
             loopback origins are allowed where the server listens on loopback only.
@@ -197,28 +198,29 @@ class HttpSettings(NamedTuple):
             None. By default the user whom the host's authentication has put into
             ``scope["user"]``. One whose authentication has ended is refused with 401.
         max_body: The longest body that is read; 413 beyond.
-        body_timeout: How long a body may take to arrive; 408 then. Under mcpkit's own server also
-            how long headers may take; the connection is closed then.
-        max_batch: How many messages a batch may have (2025-03-26); 413 beyond.
-        max_requests: How many requests may be running or waiting for their client to read the
+        body_timeout: The time that a body may take to arrive; 408 then. Under mcpkit's own server
+            also the time that headers may take; the connection is closed then.
+        max_batch: The messages that a batch may have (2025-03-26); 413 beyond.
+        max_requests: The requests that may be running or waiting for their client to read the
             answer; 503 beyond.
-        request_timeout: How long one may run; it is then cancelled and answered with an error.
-        rate_limit: How many requests a second one client may make (its principal, else its
+        request_timeout: The time that one may run; it is then cancelled and answered with an error.
+        rate_limit: The requests a second that one client may make (its principal, else its
             address), with as many in reserve; 429 beyond. None: any number.
-        max_streams: How many streams clients may hold open (GET and subscriptions); 503 beyond.
-        write_timeout: How long a client may take nothing of what is sent to it.
-        stream_after: After how long a request that is still running is answered with a stream.
-        keep_alive: After how long a silent stream carries a comment, so that proxies keep it.
-        max_sessions: How many sessions are held for their state, such as subscriptions. The one
+        max_streams: The streams that clients may hold open (GET and subscriptions); 503 beyond.
+        write_timeout: The time that a client may take nothing of what is sent to it.
+        stream_after: The time after which a request that is still running is answered with a
+            stream.
+        keep_alive: The time after which a silent stream carries a comment, so that proxies keep it.
+        max_sessions: The sessions that are held for their state, such as subscriptions. The one
             that has been idle for the longest time makes room for another: its streams are dropped,
             its log level and subscriptions are put away, as many as this in all. 503 if none is
             idle.
-        session_lifetime: How long a session id is valid.
-        session_idle: How long the state of a session is kept that nobody uses.
-        replay_buffer: How much of what clients have missed is kept for all of them together.
-        replay_time: How long it is kept.
-        retry: After how long a client should come back to a stream that was closed.
-        grace: How long running requests may go on when the server is told to stop.
+        session_lifetime: The time for which a session id is valid.
+        session_idle: The time for which the state of a session is kept that nobody uses.
+        replay_buffer: The bytes that are kept of what clients have missed, of all together.
+        replay_time: The time for which they are kept.
+        retry: The time after which a client should come back to a stream that was closed.
+        grace: The time that running requests may go on when the server is told to stop.
     """
 
     path: str = "/mcp"
@@ -247,10 +249,10 @@ class HttpSettings(NamedTuple):
     grace: float = 5
 
     def check(self) -> None:
-        """Refuse what no server can keep to.
+        """Refuse settings that no server can keep to.
 
         Raises:
-            ValueError: With a sentence that names the setting.
+            ValueError: A setting is wrong; the message names it.
         """
         for name in ("allowed_origins", "allowed_hosts"):
             value = getattr(self, name)

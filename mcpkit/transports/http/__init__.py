@@ -25,14 +25,14 @@ def make_application(
     loopback: bool | None = None,
     prefix: str | None = None,
 ) -> Application:
-    """An app as an ASGI application.
+    """Return an app as an ASGI application.
 
     Args:
-        lifespans: Serves the app, once however many applications there are.
-        routes: Beside the endpoint.
-        options: Of the endpoint.
-        loopback: Whether the server listens on loopback addresses only; None if that is not known.
-        prefix: Where a host has put it; None where it stands alone.
+        lifespans: The lifespans of the app, which all its applications share.
+        routes: Routes beside the endpoint.
+        options: The options of the endpoint.
+        loopback: True if the server listens on loopback addresses only; None if that is not known.
+        prefix: The path that a host has put it at; None if it stands alone.
     """
     unknown = options.keys() - set(HttpSettings._fields)
     if unknown:
@@ -56,8 +56,8 @@ def run(
     Args:
         served: The app.
         host: The address to listen on; loopback addresses answer to loopback names only.
-        port: 0 takes any that is free.
-        options: Of the endpoint.
+        port: The port; 0 takes any that is free.
+        options: The options of the endpoint.
 
     Raises:
         OSError: The address is taken or not ours; the message says which.

@@ -1,4 +1,4 @@
-"""Who may call at all: hosts, web origins, and how often."""
+"""Checks of who may call: their host, web origin, principal and rate."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _PORTS: Final = {"http": "80", "https": "443"}
 
 
 class Guard:
-    """Checks ``Host`` and ``Origin`` against DNS rebinding and foreign pages (SEC-1, SEC-3).
+    """Checks of ``Host`` and ``Origin`` against DNS rebinding and foreign pages (SEC-1, SEC-3).
 
     Args:
-        settings: Of the endpoint.
-        loopback: Whether the server listens on loopback addresses only; None to go by the address
+        settings: The settings of the endpoint.
+        loopback: True if the server listens on loopback addresses only; None to go by the address
             that each connection has arrived at.
     """
 
@@ -57,10 +57,10 @@ class Guard:
     def refusal(
         self, headers: Mapping[bytes, bytes], server: Sequence[object] | None
     ) -> str | None:
-        """Why a request is refused; None if it is not.
+        """Return the reason why a request is refused; None if it is not.
 
         Args:
-            headers: By lower-case name.
+            headers: The headers by lower-case name.
             server: The address that it has arrived at, as the ASGI scope has it.
         """
         loopback = self._loopback
@@ -107,9 +107,9 @@ class Guard:
 
 
 def _parsed_authority(text: str) -> tuple[str, str] | None:
-    """The name, in lower case and without brackets, and the port; None if it is malformed.
+    """Return the name, in lower case and without brackets, and the port; None if it is malformed.
 
-    Stricter than what parses URLs, which forgives what no client has a reason to send.
+    This is stricter than a parser of URLs, which forgives what no client has a reason to send.
     """
     found = _AUTHORITY.fullmatch(text.lower())
     if found is None:
@@ -119,7 +119,7 @@ def _parsed_authority(text: str) -> tuple[str, str] | None:
 
 
 def _parsed_origin(text: str) -> tuple[str, str, str] | None:
-    """Scheme, host and port of an origin (RFC 6454, 6.1); None if it is none, such as ``null``."""
+    """Return scheme, host and port of an origin (RFC 6454, 6.1); None for ``null`` and the like."""
     scheme, separator, rest = text.lower().partition("://")
     authority = _parsed_authority(rest)
     if not separator or authority is None or _SCHEME.fullmatch(scheme) is None:
@@ -139,7 +139,7 @@ def _origin_setting(text: str) -> tuple[str, str, str]:
 
 
 def spelled(setting: str) -> str:
-    """An allowed origin as browsers spell it; its port may be ``*``."""
+    """Return an allowed origin as browsers spell it; its port may be ``*``."""
     scheme, name, port = _origin_setting(setting)
     name = f"[{name}]" if ":" in name else name
     return f"{scheme}://{name}{'' if port == _PORTS.get(scheme, '') else ':' + port}"
@@ -176,14 +176,14 @@ def _is_loopback_server(server: Sequence[object] | None) -> bool:
 
 
 def identify(http: HttpRequest, find: FindPrincipal) -> None:
-    """Find whoever sent a request, and note that in it.
+    """Find the principal of a request, and note it there.
 
     Args:
         http: The request.
-        find: The function that finds them.
+        find: The function that finds the principal.
 
     Raises:
-        HttpError: Their authentication has ended.
+        HttpError: The authentication has ended.
         TypeError: The function returned something else than a principal.
     """
     found = find(http)
@@ -203,11 +203,11 @@ def identify(http: HttpRequest, find: FindPrincipal) -> None:
 def principal_of(http: HttpRequest) -> str | None:
     """Return the id of the user whom the host's authentication has found.
 
-    It is what Starlette or Django call it.
+    The id is the attribute ``identity`` of Starlette's users, or ``username`` of Django's.
 
     Raises:
-        HttpError: It has found somebody, but not a name that is theirs alone, which the name for
-            display is not: two people may share it, and must not share sessions.
+        HttpError: The user has neither. The name for display is no id, because two people may
+            share it, and must not share sessions.
     """
     user = http.user
     if user is None or not getattr(user, "is_authenticated", False):
@@ -227,14 +227,14 @@ def principal_of(http: HttpRequest) -> str | None:
 
 
 def principal_id(http: HttpRequest) -> str | None:
-    """Return the id of whoever sent a request; None if that is not known."""
+    """Return the id of the principal of a request; None if it has none."""
     return None if http.principal is None else http.principal.id
 
 
 def owner_of(http: HttpRequest) -> str:
-    """Return who a request is counted for: its principal, or the network of its client.
+    """Return the name under which a request is counted: its principal, or its client's network.
 
-    An IPv6 client has a network of addresses for itself.
+    The address of an IPv6 client says little, because it may choose any of its network.
     """
     if http.principal is not None:
         return f"principal {http.principal.id}"
@@ -257,7 +257,7 @@ class RateLimit:
     """A bucket of requests for every client, refilled at a steady rate.
 
     Args:
-        rate: Requests a second, and how many may be in reserve.
+        rate: Requests a second, and requests that may be in reserve.
     """
 
     def __init__(self, rate: float) -> None:
@@ -266,7 +266,7 @@ class RateLimit:
         self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, client: str) -> float:
-        """Count a request; 0 if it may be served, else after how many seconds one may."""
+        """Count a request; return 0 if it may be served, else the seconds after which one may."""
         now = time.monotonic()
         left, at = self._clients.pop(client, (self._most, now))
         left = min(self._most, left + (now - at) * self._rate)

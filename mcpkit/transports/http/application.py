@@ -1,4 +1,4 @@
-"""An app as an ASGI application: its endpoint, what stands beside it, and lifespan events."""
+"""The ASGI application of an app: its endpoint, its other paths, and lifespan events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PREFLIGHT_AGE: Final = 600
 
 
 def route_path(scope: Scope) -> str:
-    """The path of a request below whatever prefix the app is mounted at, or a proxy has."""
+    """Return the path of a request below the prefix that the app is mounted at, or a proxy has."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
     if not root:
@@ -42,14 +42,15 @@ def route_path(scope: Scope) -> str:
 
 
 class Application:
-    """The ASGI application that an app is.
+    """The ASGI application of an app.
 
     Args:
-        lifespans: Serves the app.
-        settings: Of the endpoint.
-        routes: Served where the endpoint is not; may grow until the first request for one.
-        loopback: Whether the server listens on loopback addresses only; None if that is not known.
-        prefix: Where a host has put it: the endpoint is exactly there, not at ``settings.path``.
+        lifespans: The lifespans of the app.
+        settings: The settings of the endpoint.
+        routes: Routes beside the endpoint; they may grow until the first request for one.
+        loopback: True if the server listens on loopback addresses only; None if that is not known.
+        prefix: The path that a host has put it at: the endpoint is exactly there, and not at
+            ``settings.path``.
     """
 
     def __init__(
@@ -84,14 +85,14 @@ class Application:
 
     @property
     def shortcuts(self) -> Mapping[bytes, Shortcut]:
-        """What may begin requests where they arrive, under a server of our own, by their URLs."""
+        """The functions with which our own server begins requests where they arrive, by URL."""
         if self._places[self._base] is not self._answer:
             return {}
         return {quote(self._base or "/").encode(): self._endpoint.begin}
 
     @property
     def paths(self) -> Iterable[str]:
-        """Where something answers, beside the custom routes."""
+        """The paths that are answered, beside the custom routes."""
         return self._places
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -146,7 +147,7 @@ class Application:
 
 
 async def _healthy(scope: Scope, receive: Receive, send: Send) -> None:
-    """Say that the process answers."""
+    """Answer that the process serves."""
     if scope["method"] not in ("GET", "HEAD"):
         await send_error(
             send, HttpError(405, "Only GET is answered here", headers=((b"allow", b"GET"),))
@@ -159,7 +160,7 @@ async def _healthy(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def _with_cors(answer: Asgi, settings: HttpSettings) -> Asgi:
-    """Let pages of the allowed origins read what is answered, the session id above all."""
+    """Let pages of the allowed origins read answers and their headers, such as the session id."""
     if not settings.cors:
         return answer
     from starlette.middleware.cors import CORSMiddleware
@@ -183,16 +184,16 @@ def _with_cors(answer: Asgi, settings: HttpSettings) -> Asgi:
 
 
 def make_route(application: Application, path: str) -> BaseRoute:
-    """A Starlette route that answers at exactly ``path`` and ``path/``, and never redirects.
+    """Return a Starlette route that answers at exactly ``path`` and ``path/``, without redirects.
 
     Args:
-        application: Made with ``path`` as its prefix.
-        path: Where, as a host's router sees it.
+        application: The application, made with ``path`` as its prefix.
+        path: The path as a host's router sees it.
     """
     from starlette.routing import BaseRoute, Match, NoMatchFound
 
     class Exactly(BaseRoute):
-        """The endpoint of an app, and what belongs to it."""
+        """The endpoint of an app, and the paths that belong to it."""
 
         def __init__(self) -> None:
             self.path = path
@@ -200,13 +201,13 @@ def make_route(application: Application, path: str) -> BaseRoute:
             self.methods = {"GET", "POST", "DELETE"}
 
         def matches(self, scope: Scope) -> tuple[Match, Scope]:
-            """Whether a request is for this route."""
+            """Return a full match if a request is for this route."""
             if scope["type"] == "http" and route_path(scope) in application.paths:
                 return Match.FULL, {"endpoint": application}
             return Match.NONE, {}
 
         def url_path_for(self, name: str, /, **path_params: Any) -> Any:
-            """The path of the endpoint, for ``request.url_for("mcp")``."""
+            """Return the path of the endpoint, for ``request.url_for("mcp")``."""
             from starlette.datastructures import URLPath
 
             if name != self.name or path_params:
@@ -214,7 +215,7 @@ def make_route(application: Application, path: str) -> BaseRoute:
             return URLPath(path=path, protocol="http")
 
         async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-            """Answer."""
+            """Answer a request."""
             await application(scope, receive, send)
 
     return Exactly()

@@ -24,10 +24,10 @@ from mcpkit.web import HttpSettings
 __all__ = ["LARGE_BODY", "Bodies", "parse_body"]
 
 LARGE_BODY: Final = 64 * 1024
-"""Bytes from which on a body is counted among those that are served, and takes a while to parse."""
+"""Bytes from which on a body takes a while to parse, and is counted until it is served."""
 
 _MOST: Final = 8
-"""How many bodies of the greatest length may arrive, or be served, at once."""
+"""Bodies of the greatest length that may arrive, or be served, at once."""
 
 _LONGEST_PAUSE: Final = 1.0
 """Seconds after which nobody joins a pause of the garbage collector any more."""
@@ -39,28 +39,28 @@ class Bodies:
     """The bodies that arrive at an endpoint.
 
     Args:
-        settings: Of the endpoint.
+        settings: The settings of the endpoint.
         loop: The event loop.
     """
 
     def __init__(self, settings: HttpSettings, loop: object) -> None:
         self.arriving = 0
-        """How many are being waited for."""
+        """The number of bodies that are being waited for."""
         self.size = 0
-        """Bytes of those that arrive, and of the large ones that are served."""
+        """Bytes of the bodies that arrive, and of the large ones that are served."""
         self._settings = settings
         self._begins_early = sys.version_info >= (3, 11) and isinstance(
             loop, asyncio.AbstractEventLoop
         )
 
     async def read(self, receive: Receive) -> bytes | None:
-        """The body of a POST; None if the client has gone.
+        """Return the body of a POST; None if the client has gone.
 
         Args:
-            receive: Of the ASGI application.
+            receive: The receive function of the ASGI application.
 
         Raises:
-            HttpError: It is too long or too slow, or too much arrives at once.
+            HttpError: The body is too long or too slow, or too much arrives at once.
         """
         message: _Message | None = None
         first: Awaitable[_Message] = receive()
@@ -127,7 +127,7 @@ class Bodies:
 
 
 class _CollectorPause:
-    """Keeps the garbage collector from running while large bodies are parsed, in any thread.
+    """A pause of the garbage collector while large bodies are parsed, in any thread.
 
     The first who parses turns it off and the last turns it on again, unless somebody else had
     turned it off before. Whoever comes late does not prolong the pause, because bodies that arrive
@@ -167,7 +167,7 @@ def parse_body(body: bytes) -> Any:
     """Return the JSON value in a body.
 
     Raises:
-        HttpError: There is none.
+        HttpError: The body is no JSON.
     """
     # A million new objects would set off the garbage collector again and again, for nothing: it
     # takes four times as long as parsing, and meanwhile nobody is served.
@@ -189,8 +189,8 @@ class _Begun:
     """A coroutine that has taken its first step, to be awaited like one that has not.
 
     Args:
-        coroutine: Waits for something.
-        step: What it has yielded to the event loop.
+        coroutine: The coroutine, which waits for something.
+        step: The object that it has yielded to the event loop.
     """
 
     __slots__ = ("_coroutine", "_step")

@@ -1,4 +1,4 @@
-"""The door of an endpoint: who may ask, and which era serves a request."""
+"""The door of an endpoint: it checks who asks, and chooses the era that serves a request."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Endpoint:
     """An ASGI application at one path.
 
     Args:
-        lifespans: Serves the app.
-        settings: Of this endpoint.
-        loopback: Whether the server listens on loopback addresses only; None if that is not known.
+        lifespans: The lifespans of the app.
+        settings: The settings of this endpoint.
+        loopback: True if the server listens on loopback addresses only; None if that is not known.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Endpoint:
         self._find_principal = settings.principal or principal_of
         self._rate = None if settings.rate_limit is None else RateLimit(settings.rate_limit)
         self._identifies = settings.principal is not None or self._rate is not None
-        """True if a request has to be looked at whose scope names no user."""
+        """True if principals or rates are of interest even where the scope names no user."""
         self._state: EndpointState | None = None
 
     async def state(self) -> EndpointState:
-        """What serves in this event loop.
+        """Return the state of the endpoint in this event loop; begin to serve if need be.
 
         Raises:
             HttpError: The app could not be begun; the log says why. The next request tries again.
@@ -92,12 +92,12 @@ class Endpoint:
         """Begin a POST that has arrived whole, and go on with it until it has to wait.
 
         Args:
-            scope: Of the request.
-            body: The whole of it.
+            scope: The scope of the request.
+            body: The whole body.
 
         Returns:
-            The answer, if it is at hand; what has been begun, for `__call__` to find in the scope
-            under `BEGUN`; None if nothing was done.
+            The answer, if it is at hand; the exchange that has begun, for `__call__` to find in the
+            scope under `BEGUN`; None if nothing was done.
         """
         state = self._state
         if state is None or not state.lifespan.is_here:
@@ -120,10 +120,10 @@ class Endpoint:
         return exchange
 
     def admit(self, http: HttpRequest) -> None:
-        """Check who asks, before anything is read or kept for them.
+        """Check who sent a request, before anything is read or kept for them.
 
         Raises:
-            HttpError: They may not ask, or not now.
+            HttpError: They may not send it, or not now.
         """
         scope = http.scope
         why = self._guard.refusal(http.raw, scope.get("server"))
@@ -142,11 +142,11 @@ class Endpoint:
 
 
 class EndpointState:
-    """An endpoint in an event loop: what it has in flight, and what serves the two eras.
+    """An endpoint in an event loop: its requests, and the servers of the two eras.
 
     Args:
-        lifespan: Of the app.
-        settings: Of the endpoint.
+        lifespan: The lifespan of the app.
+        settings: The settings of the endpoint.
     """
 
     def __init__(self, lifespan: Lifespan, settings: HttpSettings) -> None:
@@ -175,7 +175,7 @@ class EndpointState:
         self.flight.check_room()
 
     def begin(self, body: bytes, http: HttpRequest) -> Exchange:
-        """Begin what a POST asks for, and go on with it until it has to wait.
+        """Begin to serve a POST, and go on with it until it has to wait.
 
         Raises:
             HttpError: It is not served; nothing was done.
@@ -206,7 +206,7 @@ class EndpointState:
             self.flight.end(exchange)
 
     async def aclose(self) -> None:
-        """End everything."""
+        """End all requests, streams and sessions."""
         self.flight.expire_all()
         self.flight.let_go_all()
         await self.legacy.aclose()

@@ -1,6 +1,6 @@
-"""The era of a message: that of sessions, which begin with a handshake, or that without them.
+"""The era of a message: revisions with sessions, which begin with a handshake, or without.
 
-It is decided here for all of HTTP, once for each request. What follows relies on it.
+It is decided here for all of HTTP, once for each request. All that follows relies on it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def era_of(message: dict[str, Any] | list[Any], raw: Mapping[bytes, bytes]) -> E
     """Return the era of a POST: the table of PROTOCOL §3.3, first match wins.
 
     Args:
-        message: In its body, or a batch of them.
+        message: The message in its body, or a batch of them.
         raw: Its headers by lower-case name.
 
     Raises:

@@ -44,12 +44,12 @@ _MODERN_STATUS: Final = {
 
 
 def error_status(error: ProtocolError, *, modern: bool, served: bool) -> int:
-    """The HTTP status that an answer goes with.
+    """Return the HTTP status of an answer that is an error.
 
     Args:
-        error: That it says.
-        modern: Whether the request belongs to a revision without handshake.
-        served: Whether a handler has begun; what is refused before is not the handler's.
+        error: The error.
+        modern: True if the request belongs to a revision without handshake.
+        served: True if a handler had begun; otherwise the request was refused.
     """
     if modern:
         return _MODERN_STATUS.get(error.code, 200 if served else 400)
@@ -57,7 +57,7 @@ def error_status(error: ProtocolError, *, modern: bool, served: bool) -> int:
 
 
 class ExchangeChannel(Channel):
-    """A channel on which everything goes to the exchange that it belongs to."""
+    """A channel that gives each message to the exchange that it belongs to."""
 
     def send(self, text: bytes, about: Request | None = None) -> None:
         """Put a message on the stream of its request."""
@@ -67,11 +67,11 @@ class ExchangeChannel(Channel):
     def answer(
         self, request: Request, text: bytes | None, error: ProtocolError | None = None
     ) -> None:
-        """Take the last word on a request."""
+        """Take the answer to a request, or that it has none."""
         _exchange(request.origin).settle(text, error)
 
     def turn_away(self, event: Refused | Dropped, origin: Origin | None = None) -> None:
-        """Take what is to be said of a message that is not served."""
+        """Take the error of a message that is not served."""
         if origin is not None:
             _exchange(origin).turn_away(event)
 
@@ -100,11 +100,11 @@ class Exchange:
 
     Args:
         http: The POST.
-        session: Serves it.
-        flight: Has it among its requests while it is served.
-        count: How many answers it wants: one, or as many as a batch has requests.
+        session: The session that serves it.
+        flight: The requests that it is one of.
+        count: The number of answers that it wants: one, or one for each request of a batch.
         open_stream: Makes the stream that the answer becomes if something streams.
-        modern: Whether the client gives up on the request by going away.
+        modern: True if the client gives up on the request by going away.
     """
 
     # Most of these change in few exchanges only.
@@ -116,9 +116,9 @@ class Exchange:
     size = 0
     """Bytes of the message, if they are so many that they are counted."""
     headers: Sequence[tuple[bytes, bytes]] = ()
-    """Of the response, in addition."""
+    """Headers of the response, in addition."""
     on_done: Callable[[], None] | None = None
-    """Called when the last word has been said."""
+    """Called when the answer is complete."""
     on_close: Callable[[], None] | None = None
     """Called when the client has its answer, or has left."""
     _wake: anyio.Event | None = None
@@ -144,22 +144,22 @@ class Exchange:
         self._open_stream = open_stream
         self._modern = modern
         self.done = count == 0
-        """Whether the last word has been said."""
+        """True if the answer is complete."""
 
     @property
     def principal(self) -> Principal | None:
-        """Whoever sent it."""
+        """The principal of the request; None if it has none."""
         return self.http.principal
 
     # --- what the session says --------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
-        """Whether the answer is at hand, and of a size that sockets take."""
+        """True if the answer is at hand, and of a size that sockets take."""
         return self.done and self.stream is None and len(self.body or b"") < _LARGE
 
     def push(self, text: bytes) -> None:
-        """Take a notification or a question: the answer becomes a stream."""
+        """Take a notification or a question, with which the answer becomes a stream."""
         if self.done:
             return
         if self.stream is None:
@@ -168,7 +168,7 @@ class Exchange:
         self.stream.put(text)
 
     def settle(self, text: bytes | None, error: ProtocolError | None) -> None:
-        """Take the answer to a request; None if it has none, or not yet all of its batch."""
+        """Take the answer to a request; None if it has none, or its batch is incomplete."""
         if self.done:
             return
         self._count -= 1
@@ -180,7 +180,7 @@ class Exchange:
         self._finish(text, error, status)
 
     def turn_away(self, event: Refused | Dropped) -> None:
-        """Take what is wrong with a message that is not served."""
+        """Take the error of a message that is not served."""
         error = event.error
         if isinstance(event, Dropped):
             if error is not None and self.body is None:
@@ -223,7 +223,7 @@ class Exchange:
             self._wake.set()
 
     def leave(self, retry: float | None) -> None:
-        """Close the connection; the client comes back for the rest."""
+        """Close the connection, because the client comes back for the rest."""
         if self.done:
             return
         if self.stream is None:
@@ -281,7 +281,7 @@ class Exchange:
         self.lose()
 
     def lose(self) -> None:
-        """The client has gone away (CANC-5, HTTPL-20)."""
+        """Note that the client has gone away (CANC-5, HTTPL-20)."""
         self.gone = True
         if self._response is not None:
             self._response.lose()
@@ -343,12 +343,12 @@ class Exchange:
             await write(send, message, self.flight.settings.write_timeout)
 
     def close(self) -> None:
-        """End the part of the client, who has the answer or has left."""
+        """End the HTTP side: the client has the answer, or has left."""
         if self.on_close is not None:
             self.on_close()
 
     def expire(self, why: str) -> None:
-        """Stop the work, and say why."""
+        """Stop the work, and answer why."""
         for request in self.session.requests_in(self):
             if request.known.operation != "listen":
                 self.session.end(request, InternalError(why))

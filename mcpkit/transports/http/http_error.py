@@ -1,4 +1,4 @@
-"""Requests that are answered with a status and an error, and not served."""
+"""Errors of HTTP: requests that are not served, but answered with a status and an error."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class HttpError(Exception):
     """A request that is answered with a status and an error, and not served.
 
     Args:
-        status: Of HTTP.
-        error: For the body.
-        id: Of the request, if it is known by then (ERR-5).
-        headers: Of the response, in addition.
+        status: The status of HTTP.
+        error: The error in the body.
+        id: The id of the request, if it is known by then (ERR-5).
+        headers: Headers of the response, in addition.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class HttpError(Exception):
 
     @property
     def body(self) -> bytes:
-        """An error as JSON-RPC has it (MSG-8)."""
+        """The error as JSON-RPC has it (MSG-8)."""
         return error_text(self.id, self.error)
 
 
@@ -61,5 +61,5 @@ async def send_error(send: Send, error: HttpError) -> None:
 
 
 def retry_after(seconds: float) -> Pairs:
-    """The header that says when to come back."""
+    """Return the header that says after how many seconds to come back."""
     return [(b"retry-after", b"%d" % max(1, math.ceil(seconds)))]

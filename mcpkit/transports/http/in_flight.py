@@ -1,4 +1,4 @@
-"""Requests and streams that an endpoint has open in one event loop, and the limits on them."""
+"""Requests and streams of an endpoint in one event loop, and the limits on them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["Expirable", "InFlight"]
 
 
 class Expirable(Protocol):
-    """Something that clients wait for, and that may take too long."""
+    """Work that clients wait for, and that may take too long."""
 
     def expire(self, why: str) -> None:
-        """Stop it, and tell the client why."""
+        """Stop the work, and tell the client why."""
         ...
 
 
 class InFlight:
-    """Everything that clients wait for.
+    """The requests and streams that clients wait for.
 
     Args:
-        lifespan: Of the app.
-        settings: Of the endpoint.
+        lifespan: The lifespan of the app.
+        settings: The settings of the endpoint.
     """
 
     def __init__(self, lifespan: Lifespan, settings: HttpSettings) -> None:
@@ -111,7 +111,7 @@ class InFlight:
     # --- the end ----------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Take nothing new, end what only waits, and give calls their time."""
+        """Take no new request, end streams that only wait, and give calls their time."""
         for response in list(self.streams):
             response.let_go()
         for exchange in list(self.exchanges):
@@ -121,7 +121,7 @@ class InFlight:
         self.tasks.later(self.settings.grace, self.expire_all)
 
     def expire_all(self) -> None:
-        """Stop what still runs."""
+        """Stop every request that still runs."""
         for each in [*self.exchanges, *self.posted]:
             each.expire("The server is stopping")
 

@@ -1,4 +1,4 @@
-"""Requests of revisions with sessions: the handshake, POSTs in a session, its stream, its end."""
+"""Requests of revisions with sessions: the handshake, POSTs in a session, its stream and end."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _WORKERS: Final = "MCPKIT_WORKERS"
 
 
 class SessionExchange(Exchange):
-    """A POST in a session. It goes on when its client leaves, who may come back for the answer."""
+    """A POST in a session, which goes on if its client leaves and may come back for the answer."""
 
     live: LiveSession
 
     def close(self) -> None:
-        """Give the exchange up, or keep it for the return of its client."""
+        """Settle the exchange, or keep it for the return of its client."""
         if self.done:
             self._settle()
         else:
@@ -59,11 +59,11 @@ class SessionExchange(Exchange):
 
 
 class LegacySessions:
-    """Serves sessions.
+    """The server of requests in sessions.
 
     Args:
         flight: The requests of the endpoint.
-        store: Has what is known of sessions that are not held here.
+        store: The store of what is known of sessions that are not held here.
     """
 
     def __init__(self, flight: InFlight, store: SessionStore) -> None:
@@ -75,7 +75,7 @@ class LegacySessions:
         self._ids = SessionIds(server.sealer("session"), settings.session_lifetime)
         self._workers = int(os.environ.get(_WORKERS) or 1)
         self._nobody = sessionless(flight)
-        """The session of messages that are accepted, and nothing else."""
+        """The session of messages that are accepted, and need nothing else."""
         self._unsubscribe = (
             server.changes.subscribe(store.publish),
             store.subscribe(server.changes.tell),
@@ -87,7 +87,7 @@ class LegacySessions:
         """Begin a message, or a batch.
 
         Raises:
-            HttpError: It is not served; nothing was done.
+            HttpError: The message is not served; nothing was done.
         """
         raw = http.raw
         if b"mcp-session-id" not in raw and isinstance(message, dict):
@@ -112,7 +112,7 @@ class LegacySessions:
         return exchange
 
     def _begin_handshake(self, message: dict[str, Any], http: HttpRequest) -> Exchange:
-        """Begin a session, unless the client has only forgotten its id."""
+        """Begin a session; refuse any other request, whose client has forgotten the session id."""
         if message.get("method") != "initialize":
             raise HttpError(
                 400,
@@ -268,7 +268,7 @@ class LegacySessions:
         await send({"type": "http.response.body", "body": b""})
 
     async def aclose(self) -> None:
-        """End what is in use."""
+        """End all sessions."""
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         await self.table.aclose()

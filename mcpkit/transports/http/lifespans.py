@@ -1,4 +1,4 @@
-"""What serves an app in an event loop: begun by lifespan events, else by the first request.
+"""Lifespans of an app: entered by lifespan events, else by the first request in an event loop.
 
 No host has to be told: without lifespan events, the app's lifespan is entered in a task of its own.
 It is left when the event loop ends, which cancels that task, or when the process was told to stop
@@ -35,7 +35,7 @@ class Lifespan:
     """An app that is being served, from entering its lifespan until leaving it.
 
     Args:
-        loop: Identifies the event loop that it belongs to.
+        loop: The event loop that it belongs to, or a token of it.
     """
 
     def __init__(self, loop: object) -> None:
@@ -48,20 +48,20 @@ class Lifespan:
         self.failure: BaseException | None = None
         self.draining = False
         self.on_drain: list[Callable[[], object]] = []
-        """Called once when the server is told to stop."""
+        """Functions to call once when the server is told to stop."""
         self.busy: list[Callable[[], bool]] = []
-        """Tell whether calls are running."""
+        """Functions that return True while calls are running."""
         self.on_end: list[Callable[[], Any]] = []
-        """Awaited before the app's lifespan is left."""
+        """Functions to call and await before the app's lifespan is left."""
         self.task: asyncio.Task[None] | None = None
-        """Of its own, if there are no lifespan events; the loop itself holds tasks only weakly."""
+        """The task that holds it without lifespan events; loops hold tasks only weakly."""
         self._settled = anyio.Event()
         self._told = anyio.Event()
         self._signals = _Signals(self)
 
     @property
     def is_here(self) -> bool:
-        """Whether it has begun, is not over, and belongs to the running event loop."""
+        """True if it has begun, is not over, and belongs to the running event loop."""
         try:
             return self.begun and not self.over and self.loop is get_running_loop()
         except RuntimeError:
@@ -71,7 +71,7 @@ class Lifespan:
         """Wait until it has begun.
 
         Raises:
-            RuntimeError: It could not; the cause is the exception of the app's lifespan.
+            RuntimeError: It could not begin; the cause is the exception of the app's lifespan.
         """
         await self._settled.wait()
         if self.failure is not None:
@@ -102,7 +102,7 @@ class Lifespan:
             raise
 
     def drain(self) -> None:
-        """The server is told to stop: end what only waits, let calls finish."""
+        """Begin to stop: end streams that only wait, let calls finish."""
         if not self.draining:
             self.draining = True
             self._told.set()
@@ -113,7 +113,7 @@ class Lifespan:
         """Wait for the end, of the event loop or of the last call when the server has to stop.
 
         Returns:
-            Whether it was the loop: the running task was cancelled, which is not raised.
+            True if the loop ends: the running task was cancelled, which is not raised.
         """
         try:
             await self._told.wait()
@@ -130,7 +130,7 @@ class Lifespan:
 
 
 class Lifespans:
-    """Serves an app in whatever event loops ask for it: usually one.
+    """The lifespans of an app, one for each event loop that asks for it: usually one.
 
     Args:
         running: Enters the app's lifespan.
@@ -142,7 +142,7 @@ class Lifespans:
         self._last: Lifespan | None = None
 
     async def current(self) -> Lifespan:
-        """The app as it is served in this event loop; begins to serve it if it is not yet.
+        """Return the lifespan of this event loop; begin it if need be.
 
         Raises:
             RuntimeError: The app's lifespan failed; the next request tries again.
@@ -189,7 +189,7 @@ class Lifespans:
 
     @asynccontextmanager
     async def hold(self) -> AsyncGenerator[Lifespan, None]:
-        """Serve the app inside the ``async with``, as lifespan events have it."""
+        """Keep the lifespan of this event loop inside the ``async with``, for lifespan events."""
         loop = _current_loop()
         found = self._by_loop.get(id(loop))
         if found is not None and found.loop is loop:
@@ -224,10 +224,10 @@ def _current_loop() -> object:
 
 
 class _Signals:
-    """Hears SIGTERM and SIGINT before the server's own handlers do.
+    """Handlers of SIGTERM and SIGINT that run before the server's own.
 
     A server that is told to stop waits for its connections, and only then sends lifespan events:
-    too late for streams that nobody but the app can end.
+    too late for streams that only the app can end.
     """
 
     def __init__(self, lifespan: Lifespan) -> None:
@@ -235,7 +235,7 @@ class _Signals:
         self._previous: dict[int, Any] = {}
 
     def chain(self) -> None:
-        """Put ours in front of handlers that a server has installed."""
+        """Put our handlers in front of those that a server has installed."""
         if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
             return
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -249,7 +249,7 @@ class _Signals:
         self._previous[number](number, frame)
 
     def unchain(self) -> None:
-        """Leave no trace."""
+        """Put the server's handlers back."""
         for number, found in self._previous.items():
             if signal.getsignal(number) == self._heard:
                 signal.signal(number, found)

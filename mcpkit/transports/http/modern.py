@@ -1,4 +1,4 @@
-"""Requests of revisions without sessions: each announces itself, and is served by itself."""
+"""Requests of revisions without sessions. Each announces itself, and is served by itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHANNEL: Final = ExchangeChannel()
 
 
 def sessionless(flight: InFlight) -> Session:
-    """Return a session for requests that announce themselves, which knows nothing of any client."""
+    """Return a session that knows no client, for requests that announce themselves."""
     return Session(
         flight.server,
         _CHANNEL,
@@ -32,7 +32,7 @@ def sessionless(flight: InFlight) -> Session:
 
 
 class ModernRequests:
-    """Serves requests that announce themselves.
+    """The server of requests that announce themselves.
 
     Args:
         flight: The requests of the endpoint.
@@ -42,13 +42,13 @@ class ModernRequests:
         self._flight = flight
         self._registry = flight.server.registry
         self._spare: Session | None = None
-        """The session of a request that is over: the next one can have it."""
+        """The session of a request that is over, for the next one to use."""
 
     def begin(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
         """Begin a request.
 
         Raises:
-            HttpError: It is not served; nothing was done.
+            HttpError: The request is not served; nothing was done.
         """
         if isinstance(message, list):
             raise HttpError(400, "A single message is expected, not a batch")  # HTTPM-1

@@ -1,4 +1,4 @@
-"""The headers of a POST: whether it is read at all, and whether they agree with its body.
+"""Checks of the headers of a POST: before its body is read, and against its body.
 
 Only judgements on values that all clients share are remembered, each by itself and within bounds:
 media types here, hosts and origins in `access`. Most headers differ from request to request, and
@@ -95,8 +95,7 @@ def check_head(raw: Mapping[bytes, bytes], max_body: int) -> None:
         max_body: The limit of a body, in bytes.
 
     Raises:
-        HttpError: It is no JSON, the client does not accept what it would be answered with, or the
-            body is too long.
+        HttpError: The body is no JSON or too long, or the client accepts no answer.
     """
     if not IS_JSON[raw.get(b"content-type", b"")]:
         raise HttpError(415, "The Content-Type must be application/json")
@@ -123,13 +122,13 @@ def check_repeated(
 ) -> None:
     """Hold the headers of a request of 2026-07-28 against its body (HTTPM-2, SEC-14).
 
-    What is wrong with the body alone is left to whoever serves it. Which of several flaws is told
+    Flaws of the body alone are left to the session that serves it. Which of several flaws is told
     does not depend on who finds it: the order is that of §8.4.
 
     Args:
         raw: The headers by lower-case name.
         message: The request.
-        catalog: Has the tools, whose schemas declare headers.
+        catalog: The catalog of the tools, whose schemas declare headers.
 
     Raises:
         HttpError: They disagree, or a header is missing.
@@ -141,8 +140,8 @@ def check_repeated(
         _compare(raw, message, method, catalog)
     except HeaderMismatch as error:
         try:
-            # A broken envelope is told before headers that differ. Whoever serves the message
-            # looks at the envelope anyway, so here that is done for the few that do not agree.
+            # A broken envelope is told before headers that differ. The session looks at every
+            # envelope anyway; here that is done for the few messages that do not agree.
             check_envelope(message)
         except InvalidRequest:
             return

@@ -1,4 +1,4 @@
-"""An app served by uvicorn: how it begins, and how it ends when it is told to."""
+"""Our own server: uvicorn, its socket, its start, and its end when it is told to stop."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from mcpkit.web import HttpOptions
 __all__ = ["MARGIN", "SIGNALS", "Server", "bind", "is_loopback", "serve", "serve_on", "where"]
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-"""What stops a server."""
+"""The signals that stop a server."""
 
 MARGIN: Final = 2
-"""Seconds for what is left after running requests had their time."""
+"""Seconds to end the rest after running requests had their time."""
 
 _CLOSING: Final = 0.5
 """Seconds that an event loop has to close, and threads to end."""
@@ -45,7 +45,7 @@ class Server(uvicorn.Server):
     """Uvicorn, with an end of our own: streams end first, and a second Ctrl-C ends at once.
 
     Args:
-        config: Of uvicorn.
+        config: The configuration of uvicorn.
         announce: Called once it listens.
         numbers: The signals that stop it.
     """
@@ -84,7 +84,7 @@ class Server(uvicorn.Server):
         self._watchdog.start()
 
     def wait_for_threads(self) -> None:
-        """Leave, if threads go on in which handlers run; the interpreter would wait for them."""
+        """Leave if threads of handlers go on, because the interpreter would wait for them."""
         if self._watchdog is not None:
             self._watchdog.cancel()
         deadline = time.monotonic() + _CLOSING
@@ -107,7 +107,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Hear the signals; unlike uvicorn, do not send them to ourselves again later."""
+        """Handle the signals; unlike uvicorn, do not send them to ourselves again later."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -128,13 +128,13 @@ class Server(uvicorn.Server):
 
 
 def give_up(code: int) -> None:
-    """End the process, whatever still runs in it."""
+    """End the process, although handlers still run in it."""
     log.warning("leaving, although handlers still run")
     leave_at_once(code)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on can be reached from this machine only."""
+    """Return True if an address to listen on can be reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -145,14 +145,14 @@ def is_loopback(host: str) -> bool:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket.
+    """Return a listening socket.
 
     Args:
         host: An address of this machine, or a name of one.
-        port: 0 takes any that is free.
+        port: The port; 0 takes any that is free.
 
     Raises:
-        OSError: With what to do about it.
+        OSError: The address cannot be listened on; the message says what to do.
     """
     if not 0 <= port <= 65535:
         raise OSError(f"there is no port {port}; ports go from 0 (any that is free) to 65535")
@@ -184,7 +184,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def where(bound: socket.socket, host: str, path: str) -> str:
-    """Where a client reaches the endpoint: a URL, and whether there are more."""
+    """Return the URL at which clients reach the endpoint, and that there are more, if there are."""
     port = bound.getsockname()[1]
     anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
     name = anywhere.get(host, host).replace("%", "%25")  # RFC 6874
@@ -206,7 +206,7 @@ def serve(served: Served, host: str, port: int, options: HttpOptions) -> None:
 
 
 def allow_descriptors() -> None:
-    """Let this process have as many connections as the endpoint's limits allow."""
+    """Raise the limit of descriptors, so that the endpoint's own limits come first."""
     if sys.platform == "win32":
         return
     import resource
@@ -226,8 +226,8 @@ def serve_on(
     """Serve an application on a socket, and end the process as it was told to.
 
     Args:
-        application: Of an app.
-        bound: Listens already.
+        application: The application of an app.
+        bound: The socket, which listens already.
         announce: Called once somebody answers there.
         numbers: The signals that stop it.
 

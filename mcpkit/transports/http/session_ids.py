@@ -1,4 +1,4 @@
-"""Session ids that carry the session: whoever has the secret can serve it, and none need remember.
+"""Session ids that carry the session: every process that has the secret can serve it.
 
 A handshake agrees on little: a revision, and what the client can do. Sealed, it fits into the
 header that every later request repeats, so an idle session takes no memory, survives a restart, and
@@ -24,24 +24,24 @@ from mcpkit.types import is_array, is_object
 __all__ = ["SessionId", "SessionIds"]
 
 _LONGEST: Final = 6 * 1024
-"""Characters of an id: what a header may have, everywhere."""
+"""Characters of an id that fit into a header everywhere."""
 
 _FITS: Final = 3 * 1024
-"""Bytes of what a client says of itself, up to which all of it goes into the id."""
+"""Bytes of a client's facts about itself, up to which all of them go into the id."""
 
 _ASKABLE: Final = ("roots", "sampling", "elicitation", "tasks")
 _NAMING: Final = ("name", "version", "title")
 
 
 class SessionId(NamedTuple):
-    """What a session id says.
+    """The content of a session id.
 
     Args:
-        key: Names the session; unguessable.
-        revision: That was negotiated.
-        client: Who that was with.
-        principal: Who it belongs to, if the host knows.
-        expires: When it ends, in seconds since the epoch.
+        key: A name of the session that nobody can guess.
+        revision: The negotiated revision.
+        client: The facts that the client told of itself.
+        principal: The id of the principal that it belongs to; None if it belongs to none.
+        expires: The time at which it ends, in seconds since the epoch.
     """
 
     key: str
@@ -52,11 +52,11 @@ class SessionId(NamedTuple):
 
 
 class SessionIds:
-    """Makes and reads session ids.
+    """A maker and reader of session ids.
 
     Args:
-        sealer: So that nobody else makes them.
-        lifetime: For how many seconds one is valid.
+        sealer: Seals them, so that nobody else makes any.
+        lifetime: Seconds for which one is valid.
     """
 
     def __init__(self, sealer: Sealer, lifetime: float) -> None:
@@ -64,7 +64,7 @@ class SessionIds:
         self._lifetime = lifetime
 
     def mint(self, revision: Revision, client: ClientFacts, principal: str | None) -> str:
-        """The id of a session that has just been negotiated: visible ASCII (HTTPL-14)."""
+        """Return the id of a session that has just been negotiated: visible ASCII (HTTPL-14)."""
         capabilities, info = _shortened(client)
         expires = int(time.time() + self._lifetime)
         key = os.urandom(12).hex()
@@ -72,10 +72,10 @@ class SessionIds:
         return self._sealer.seal(encode(value))
 
     def read(self, id: str) -> SessionId:
-        """What an id says.
+        """Return the content of an id.
 
         Raises:
-            SealBroken: It was not made here, was changed, or has expired.
+            SealBroken: The id was not made here, was changed, or has expired.
         """
         if len(id) > _LONGEST:
             raise SealBroken
@@ -91,7 +91,7 @@ class SessionIds:
 
 
 def _shortened(client: ClientFacts) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
-    """What a client says of itself, without what a header has no room for."""
+    """Return the facts of a client without those that a header has no room for."""
     capabilities, info = client
     if len(encode([capabilities, info])) <= _FITS:
         return capabilities, info
@@ -106,6 +106,6 @@ def _shortened(client: ClientFacts) -> tuple[Mapping[str, Any], Mapping[str, Any
 
 
 def _flat(value: Any) -> dict[str, Any]:
-    """A capability with the names of its options alone."""
+    """Return a capability with the names of its options alone."""
     names = list(value)[:10] if is_object(value) else []
     return {name: {} for name in names if len(name) < 40}

@@ -1,4 +1,4 @@
-"""Facts of sessions that their ids do not say: which have ended, and the state of those put away.
+"""Facts about sessions that their ids do not say: ends, and the state of those put away.
 
 Processes that serve the same sessions could share these. There is no store yet that does.
 """
@@ -43,11 +43,11 @@ class TooManyEnds(Exception):
 
 
 class SessionStore(Protocol):
-    """What processes that serve the same sessions could share.
+    """The facts that processes which serve the same sessions could share.
 
-    `ended` and `take` are asked while a request waits and answer at once. A store that spans
-    processes keeps at hand what it has heard from the others. All methods but `publish` are called
-    on the event loop's thread.
+    `ended` and `take` answer at once, because requests wait for them. A store that spans processes
+    keeps at hand what it has heard from the others. All methods but `publish` are called on the
+    event loop's thread.
     """
 
     def ended(self, key: str) -> bool:
@@ -58,12 +58,12 @@ class SessionStore(Protocol):
         """Remember for as long as its id is valid that a session has ended, and drop its state.
 
         Args:
-            key: Of the session.
-            expires: When its id ceases to be valid, in seconds since the epoch.
-            owner: Who ends it; how much is remembered for one owner is bounded.
+            key: The key of the session.
+            expires: The time until which its id is valid, in seconds since the epoch.
+            owner: The name of whoever ends it; the ends of one owner are bounded.
 
         Raises:
-            TooManyEnds: It cannot be remembered, and so has not ended.
+            TooManyEnds: The end cannot be remembered, so the session has not ended.
         """
         ...
 
@@ -84,7 +84,7 @@ class SessionStore(Protocol):
         ...
 
     def drop_expired(self) -> None:
-        """Forget what is of no use any more."""
+        """Forget what has expired."""
         ...
 
 
@@ -92,7 +92,7 @@ class LocalStore:
     """The store of one process.
 
     Args:
-        settings: Of the endpoint.
+        settings: The settings of the endpoint.
     """
 
     def __init__(self, settings: HttpSettings) -> None:

@@ -1,6 +1,6 @@
 """The sessions that this process holds: those in use, and those that have state here.
 
-All others are held by nobody; their ids say what is known of them.
+No process holds any other session; its id says all that is known of it.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from mcpkit.web import HttpSettings
 __all__ = ["LiveSession", "SessionTable", "Unknown"]
 
 _MOST_AT_HAND: Final = 128
-"""Sessions without state that are kept at hand, since the next request often comes soon."""
+"""Sessions without state that are kept at hand, because the next request often comes soon."""
 
 _FINE: Final = 0.25
 """Seconds up to which it does not matter which session was used last."""
 
 _SWEEP: Final = 30.0
-"""Seconds between looks at what nobody uses any more."""
+"""Seconds between two searches for sessions that nobody uses any more."""
 
 _DELIVERED: Final = 30.0
-"""Seconds for which an answer is kept that has been written, but perhaps not been read."""
+"""Seconds for which an answer is kept that was written, but perhaps was not read."""
 
 
 class Unknown(Exception):
-    """What a client refers to is not known in this process; the message says what to do."""
+    """A client refers to something that this process does not know; the message says what to do."""
 
 
 class LiveSession(ExchangeChannel):
     """A session that is in use or has state.
 
     Args:
-        id: What its id says.
-        token: The id itself.
-        settings: Of the endpoint.
-        table: Keeps it.
+        id: The content of its id.
+        token: The id itself, as the client sends it.
+        settings: The settings of the endpoint.
+        table: The table that it is in.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class LiveSession(ExchangeChannel):
         self.standalone: Stream | None = None
         self.used = time.monotonic()
         self.ordered = -math.inf
-        """When it was put behind all that were used before it."""
+        """The time at which it was put behind all that were used before it."""
         self._streams: dict[int, Stream] = {}
         self._settings = settings
         self._table = table
 
     @property
     def is_needed(self) -> bool:
-        """Whether it holds anything that its id does not say."""
+        """True if it holds anything that its id does not say."""
         return bool(
             self._streams
             or self.standalone is not None
@@ -80,7 +80,7 @@ class LiveSession(ExchangeChannel):
 
     @property
     def in_use(self) -> bool:
-        """Whether somebody waits for something in it."""
+        """True if a request runs in it, or a client reads its stream."""
         standalone = self.standalone
         return self.session.busy or (standalone is not None and standalone.response is not None)
 
@@ -94,7 +94,7 @@ class LiveSession(ExchangeChannel):
     # --- streams ----------------------------------------------------------------------------------
 
     def open_stream(self) -> Stream:
-        """A stream for the answer to a request, which the client may come back to."""
+        """Return a stream for the answer to a request, which the client may come back to."""
         number = next(self._table.numbers)
         stream = Stream(f"{self._table.tag}.{number}", self._table.buffer)
         self._streams[number] = stream
@@ -103,7 +103,7 @@ class LiveSession(ExchangeChannel):
         return stream
 
     def open_standalone(self) -> Stream:
-        """The stream of what belongs to no request (HTTPL-10)."""
+        """Return the stream of messages that belong to no request (HTTPL-10)."""
         if self.standalone is None:
             number = next(self._table.numbers)
             self.standalone = Stream(f"{self._table.tag}.s{number}", self._table.buffer)
@@ -111,13 +111,13 @@ class LiveSession(ExchangeChannel):
         return self.standalone
 
     def resume(self, last: str) -> Stream:
-        """The stream that an event belongs to, set back to what followed that (HTTPL-13).
+        """Return the stream of an event, set back to what followed the event (HTTPL-13).
 
         Args:
             last: The id of the event.
 
         Raises:
-            Unknown: It is not, or no longer, known here.
+            Unknown: The event is not, or no longer, known here.
         """
         tag, _, rest = last.partition(".")
         name, _, number = rest.partition(".")
@@ -139,7 +139,7 @@ class LiveSession(ExchangeChannel):
         return stream
 
     def retire(self, stream: Stream) -> None:
-        """A request has been answered on its stream: keep that only for as long as it is of use."""
+        """Keep the stream of a request that has been answered for only as long as it is of use."""
         patience = self._settings.replay_time
         if not stream.has_more:
             patience = min(_DELIVERED, patience)
@@ -156,7 +156,7 @@ class LiveSession(ExchangeChannel):
         self.settle()
 
     def leave_standalone(self) -> None:
-        """The client's GET has ended: what happens from now on is kept for a while."""
+        """Keep for a while the messages that no request belongs to: the client's GET has ended."""
         stream = self.standalone
         if stream is None or stream.response is not None:
             return
@@ -175,11 +175,11 @@ class LiveSession(ExchangeChannel):
             self.settle()
 
     def settle(self) -> None:
-        """Note that nobody uses the session for now."""
+        """Note that a use of the session has ended."""
         self._table.settle(self)
 
     def discard(self) -> None:
-        """Keep nothing."""
+        """End all streams, and keep nothing of them."""
         for stream in [*self._streams.values(), self.standalone]:
             if stream is not None:
                 stream.end()
@@ -189,14 +189,14 @@ class LiveSession(ExchangeChannel):
 
 
 class SessionTable:
-    """The state of sessions, in this process only.
+    """The sessions that one process holds.
 
     Args:
-        server: What is served.
-        settings: Of the endpoint.
-        tasks: Of the event loop.
-        threads: Shared by all sessions.
-        store: Has the state of those that are put away.
+        server: The server that answers.
+        settings: The settings of the endpoint.
+        tasks: The tasks of the event loop.
+        threads: The worker threads that all sessions share.
+        store: The store of the state of sessions that are put away.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class SessionTable:
     ) -> None:
         self.tasks = tasks
         self.tag = os.urandom(4).hex()
-        """Names this process in the ids of events and questions."""
+        """A name of this process, in the ids of events and questions."""
         self.numbers = count(1)
         self.buffer = ReplayBuffer(settings.replay_buffer)
         self._server = server
@@ -218,14 +218,14 @@ class SessionTable:
         self._store = store
         self._known: OrderedDict[str, LiveSession] = OrderedDict()
         self._tokens: dict[str, str] = {}
-        """The ids of those that are known, by their keys."""
+        """The tokens of the sessions, by their keys."""
         self._spare: OrderedDict[str, None] = OrderedDict()
-        """The ids of those that hold nothing, or have begun to only now."""
+        """The tokens of sessions that hold nothing, or have begun to only now."""
         self._stop_sweeping = tasks.later(_SWEEP, self._sweep)
         self._ids: Iterator[Id] = (f"{self.tag}.{number}" for number in count(1))
 
     async def close(self, id: SessionId) -> None:
-        """Give a session up that has ended: what it runs is cancelled."""
+        """Give up a session that has ended, and cancel its requests."""
         token = self._tokens.get(id.key)
         if token is not None:
             await self._close(self._remove(token))
@@ -235,11 +235,15 @@ class SessionTable:
         await live.session.aclose()
 
     def find(self, token: str) -> LiveSession | None:
-        """The session of an id, if it is in use or has state."""
+        """Return the session of a token; None if it is not held here."""
         return self._known.get(token)
 
     def open(self, id: SessionId, token: str) -> LiveSession:
-        """Begin to use a session."""
+        """Hold a session from now on.
+
+        Raises:
+            Unknown: There is no room, because all sessions are in use.
+        """
         if len(self._known) >= self._settings.max_sessions and not self._drop_spare():
             self._drop_unused()
         made = LiveSession(id, token, self._settings, self)
@@ -272,7 +276,7 @@ class SessionTable:
             self._drop_spare()
 
     def _drop_spare(self) -> bool:
-        """Forget the session that has held nothing for the longest time; False if there is none."""
+        """Forget the session that has held nothing for longest; return False if none has."""
         while self._spare:
             token, _ = self._spare.popitem(last=False)
             if not self._known[token].is_needed:
@@ -284,7 +288,7 @@ class SessionTable:
         """Put away the session that nobody has used for the longest time.
 
         Raises:
-            Unknown: All are in use.
+            Unknown: All sessions are in use.
         """
         unused = (token for token, each in self._known.items() if not each.in_use)
         longest = next(unused, None)
@@ -306,7 +310,7 @@ class SessionTable:
         self.tasks.start(live.session.aclose())
 
     def settle(self, live: LiveSession) -> None:
-        """A session is used no more for now: those that nobody has used for long come first."""
+        """Order the sessions after a use of one: that which was used longest ago comes first."""
         now = live.used = time.monotonic()
         token = live.token
         if now - live.ordered < _FINE or self._known.get(token) is not live:
@@ -330,7 +334,7 @@ class SessionTable:
         self._stop_sweeping = self.tasks.later(_SWEEP, self._sweep)
 
     def pass_on(self, id: SessionId, answer: Id, text: bytes) -> None:
-        """Refuse an answer to a question of another process; one that came late is of no use."""
+        """Refuse an answer to a question of another process; drop one that came too late."""
         del id, text
         if not str(answer).startswith(f"{self.tag}."):
             raise Unknown(
@@ -339,11 +343,11 @@ class SessionTable:
             )
 
     def sessions(self) -> Iterator[LiveSession]:
-        """Those that are in use or have state."""
+        """Return an iterator over the sessions."""
         return iter(list(self._known.values()))
 
     async def aclose(self) -> None:
-        """End what is in use."""
+        """End all sessions."""
         self._stop_sweeping()
         for live in self.sessions():
             await self._close(live)

@@ -1,6 +1,6 @@
 """HTTP+SSE of 2024-11-05: a GET that stays open, and POSTs to the address that it names.
 
-The session lives and dies with the GET; everything the server says goes that way (SSE-1 … SSE-8).
+A session lives and dies with its GET, and all messages of the server go that way (SSE-1 … SSE-8).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run(
 
     Args:
         served: The app.
-        host, port, options: As for ``http``.
+        host, port, options: As for the transport ``http``.
     """
     from mcpkit.transports.http.serve import serve
 
@@ -47,7 +47,7 @@ def run(
 
 
 class _StreamChannel(Channel):
-    """The one stream of a session."""
+    """A channel that puts all messages of a session on its one stream."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -55,7 +55,7 @@ class _StreamChannel(Channel):
     def answer(
         self, request: Request, text: bytes | None, error: ProtocolError | None = None
     ) -> None:
-        """Put the last word on a request on the stream."""
+        """Put the answer to a request on the stream."""
         super().answer(request, text, error)
         cast("_Posted", request.origin).settle()
 
@@ -73,7 +73,7 @@ class _StreamChannel(Channel):
 
 
 class _SseSession:
-    """A session over the two endpoints."""
+    """A session over the two endpoints, and the id of the principal that it belongs to."""
 
     def __init__(self, session: Session, owner: str | None) -> None:
         self.session = session
@@ -81,12 +81,12 @@ class _SseSession:
 
 
 class _Posted:
-    """What a message arrived in, until all that it asks for is answered.
+    """A POST, until all requests in its message are answered.
 
     Args:
         http: The POST.
-        flight: Counts it among its requests.
-        session: Serves it.
+        flight: The requests that it is one of.
+        session: The session that serves it.
     """
 
     def __init__(self, http: HttpRequest, flight: InFlight, session: Session) -> None:
@@ -97,11 +97,11 @@ class _Posted:
 
     @property
     def principal(self) -> Principal | None:
-        """Whoever sent it."""
+        """The principal of the request; None if it has none."""
         return self.http.principal
 
     def begin(self) -> None:
-        """What it asks for has been begun, and may be answered already."""
+        """Count the POST, unless all of its requests are answered already."""
         if not self._session.requests_in(self):
             return
         self._flight.posted.add(self)
@@ -111,24 +111,24 @@ class _Posted:
             self._stop_deadline = self._flight.tasks.later(limit, lambda: self.expire(why))
 
     def settle(self) -> None:
-        """Something that it asked for is over."""
+        """Count the POST no more, if none of its requests is left."""
         if not self._session.requests_in(self):
             self._flight.posted.discard(self)
             if self._stop_deadline is not None:
                 self._stop_deadline()
 
     def expire(self, why: str) -> None:
-        """Stop the work, and say why."""
+        """Stop the work, and answer why."""
         for request in self._session.requests_in(self):
             self._session.end(request, InternalError(why))
 
 
 class SseEndpoints:
-    """The two endpoints.
+    """The two endpoints of HTTP+SSE.
 
     Args:
-        endpoint: Whose app they serve.
-        messages: The path of the second one, below whatever prefix the app is mounted at.
+        endpoint: The endpoint of today, whose app and limits they share.
+        messages: The path of the second one, below the prefix that the app is mounted at.
     """
 
     def __init__(self, endpoint: Endpoint, messages: str) -> None:
@@ -172,7 +172,7 @@ class SseEndpoints:
             await session.aclose()
 
     async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take a message; what it is answered with goes to the stream (SSE-3, SSE-4)."""
+        """Take a message, whose answer goes to the stream (SSE-3, SSE-4)."""
         http = HttpRequest(scope)
         try:
             if scope["method"] != "POST":

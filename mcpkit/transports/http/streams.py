@@ -1,4 +1,6 @@
-"""Event streams: what goes to a client as it happens, and what it may fetch again (WHATWG SSE).
+"""Event streams to clients, and the buffer from which they fetch what they have missed.
+
+The format is that of server-sent events (WHATWG).
 
 A stream outlives the connections it is written to. It numbers its events where a client may come
 back for what it has missed, and keeps them within a bound that all streams share.
@@ -24,10 +26,10 @@ HEADERS: Final = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
-"""No proxy may hold events back or change them (HTTPM-11)."""
+"""Headers of streams, because no proxy may hold events back or change them (HTTPM-11)."""
 
 _HIGH_WATER: Final = 256 * 1024
-"""Bytes that may wait to be written before what can be left out is."""
+"""Bytes that may wait to be written before log messages and progress are left out."""
 
 _LOW_WATER: Final = _HIGH_WATER // 4
 _MOST_WAITING: Final = 64 * _HIGH_WATER
@@ -37,14 +39,19 @@ _COMMENT: Final = b": still here\n\n"
 
 
 class Unread(Exception):
-    """The client does not take what is written to it."""
+    """A client does not take what is written to it."""
 
 
 async def write(send: Send, message: MutableMapping[str, Any], patience: float) -> None:
     """Send a part of a response.
 
+    Args:
+        send: The send function of the ASGI application.
+        message: The part, as ASGI has it.
+        patience: Seconds that the client may take nothing.
+
     Raises:
-        Unread: The client has taken nothing for so many seconds.
+        Unread: The client has taken nothing for so long.
     """
     try:
         with anyio.fail_after(patience):
@@ -54,10 +61,10 @@ async def write(send: Send, message: MutableMapping[str, Any], patience: float) 
 
 
 class ReplayBuffer:
-    """Bounds what all streams together keep for clients that come back.
+    """The bound on what all streams together keep for clients that come back.
 
     Args:
-        limit: In bytes.
+        limit: The bound, in bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -66,12 +73,12 @@ class ReplayBuffer:
         self.size = 0
 
     def add(self, stream: Stream, size: int) -> None:
-        """A stream keeps more; the oldest streams forget, if it is too much."""
+        """Count more bytes of a stream; let the oldest streams forget if it is too much."""
         self.size += size
         self.trim(stream)
 
     def trim(self, stream: Stream) -> None:
-        """A stream has events that it can spare, perhaps since they are written by now."""
+        """Note that a stream may have events to spare, because they are written by now."""
         self._streams[stream] = None
         while self.size > self._limit and self._streams:
             oldest = next(iter(self._streams))
@@ -79,11 +86,11 @@ class ReplayBuffer:
                 del self._streams[oldest]
 
     def remove(self, stream: Stream, size: int) -> None:
-        """A stream keeps less."""
+        """Count fewer bytes of a stream."""
         self.size -= size
 
     def forget(self, stream: Stream) -> None:
-        """A stream is over."""
+        """Ask a stream for no more events, because it is over."""
         self._streams.pop(stream, None)
 
 
@@ -92,7 +99,7 @@ class Stream:
 
     Args:
         name: The beginning of its event ids; None for a stream that nobody comes back to.
-        buffer: Bounds what it keeps; None if it keeps nothing.
+        buffer: The bound on what it keeps; None if it keeps nothing.
         kind: The name of its events; None for the unnamed ones that mean the same to a browser.
     """
 
@@ -100,7 +107,6 @@ class Stream:
         "__weakref__",
         "_buffer",
         "_events",
-        "_first",
         "_head",
         "_relieved",
         "_unsent",
@@ -121,13 +127,13 @@ class Stream:
     ) -> None:
         self.name = name
         self.number = 0
-        """Of the last event."""
+        """The number of the last event."""
         self.cursor = 0
         """The number of the last event that was written."""
         self.ended = False
         self.response: StreamResponse | None = None
         self.expected = False
-        """Whether its first connection is about to be made."""
+        """True while its first response is about to be made."""
         self._buffer = buffer
         self._head = b"" if kind is None else b"event: %b\n" % kind.encode()
         self._events: deque[tuple[int, bytes]] = deque()
@@ -144,16 +150,16 @@ class Stream:
         """Give the client an event id to come back with, before there is anything to say (HTTPL-6).
 
         Args:
-            retry: After how many seconds it should.
+            retry: Seconds after which it should.
         """
         self._add(b"retry: %d\ndata:\n\n" % round(retry * 1000))
 
     def put_retry(self, retry: float) -> None:
-        """Tell the client after how many seconds it should come back (HTTPL-7)."""
+        """Tell the client to come back after some seconds (HTTPL-7)."""
         self._add(b"retry: %d\ndata:\n\n" % round(retry * 1000))
 
     def put_address(self, uri: str) -> None:
-        """Say where messages are to be sent, as HTTP+SSE begins (SSE-2)."""
+        """Tell the client the address for its messages, as HTTP+SSE begins (SSE-2)."""
         self._add(b"event: endpoint\ndata: %b\n\n" % uri.encode())
 
     def _add(self, event: bytes) -> None:
@@ -170,7 +176,7 @@ class Stream:
             self.response.wake()
 
     def end(self) -> None:
-        """Nothing follows."""
+        """End the stream: no event follows."""
         self.ended = True
         if self.response is not None:
             self.response.wake()
@@ -178,7 +184,7 @@ class Stream:
     # --- what comes out ---------------------------------------------------------------------------
 
     def rewind(self, number: int) -> bool:
-        """Go back to what follows an event; False if that is no longer known."""
+        """Go back to what follows an event; return False if that is no longer known."""
         if number > self.number:
             return False
         first = self._events[0][0] if self._events else self.number + 1
@@ -189,7 +195,7 @@ class Stream:
         return True
 
     def take(self) -> bytes:
-        """Everything that was not written yet, to be written now."""
+        """Return all events that were not written yet, to be written now."""
         events = self._events
         waiting = min(self.number - self.cursor, len(events))
         parts = [events[place][1] for place in range(-waiting, 0)]
@@ -203,11 +209,11 @@ class Stream:
 
     @property
     def has_more(self) -> bool:
-        """Whether anything was not written yet."""
+        """True if an event was not written yet."""
         return self.cursor < self.number
 
     def forget_first(self) -> bool:
-        """Keep one event less; False if none can be spared."""
+        """Forget the first event; return False if it cannot be spared."""
         if not self._events or self._buffer is None:
             return False
         number, event = self._events[0]
@@ -220,7 +226,7 @@ class Stream:
         return True
 
     def discard(self) -> None:
-        """Keep nothing."""
+        """Forget all events."""
         if self._buffer is not None:
             self._buffer.remove(self, sum(len(event) for _, event in self._events))
             self._buffer.forget(self)
@@ -233,23 +239,23 @@ class Stream:
 
     @property
     def congested(self) -> bool:
-        """Whether more waits than the client takes."""
+        """True if so much waits to be written that the client does not keep up."""
         return self._unsent > _HIGH_WATER
 
     @property
     def is_read(self) -> bool:
-        """Whether somebody reads, or is about to."""
+        """True if a response is written, or is about to be."""
         return self.response is not None or self.expected
 
     async def drain(self) -> None:
-        """Wait until it is not congested, or nobody reads."""
+        """Wait until the stream is not congested, or nobody reads it."""
         if self.congested and self.is_read:
             if self._relieved is None:
                 self._relieved = anyio.Event()
             await self._relieved.wait()
 
     def relieve(self) -> None:
-        """Let go on whoever waits for the client to keep up."""
+        """Let those go on who wait for the client to keep up, if it does."""
         if self._relieved is not None and (self._unsent < _LOW_WATER or not self.is_read):
             self._relieved.set()
             self._relieved = None
@@ -259,10 +265,10 @@ class StreamResponse:
     """A response that a stream is written to.
 
     Args:
-        stream: To be written.
-        tasks: Of the event loop.
-        keep_alive: After how many silent seconds a comment is written.
-        write_timeout: How many seconds the client may take nothing.
+        stream: The stream.
+        tasks: The tasks of the event loop.
+        keep_alive: Silent seconds after which a comment is written.
+        write_timeout: Seconds that the client may take nothing.
     """
 
     def __init__(
@@ -271,7 +277,7 @@ class StreamResponse:
         self.stream = stream
         self.comment = False
         self.lost = False
-        """Whether the client went away before the stream or our side ended it."""
+        """True if the client went away before the stream or our side ended it."""
         self._tasks = tasks
         self._keep_alive = keep_alive
         self._write_timeout = write_timeout
@@ -284,16 +290,16 @@ class StreamResponse:
         stream.expected = False
 
     def wake(self) -> None:
-        """There is something to do."""
+        """Look for something to write, or for the end."""
         self._event.set()
 
     def let_go(self) -> None:
-        """Write what there is, and leave the rest of the stream to another connection."""
+        """Write what there is, and leave the rest of the stream to another response."""
         self._leaving = True
         self._event.set()
 
     def lose(self) -> None:
-        """The client is gone."""
+        """Note that the client is gone."""
         self.lost = True
         self._event.set()
 
@@ -310,9 +316,10 @@ class StreamResponse:
         """Answer with the stream, until it ends, the client leaves, or it is to be let go.
 
         Args:
-            send: Of the ASGI application.
-            headers: Of the response, in addition to those of every stream.
-            receive: To notice that the client leaves; None if somebody else does.
+            send: The send function of the ASGI application.
+            headers: Headers of the response, in addition to those of every stream.
+            receive: The receive function, to notice that the client leaves; None if the caller
+                notices that.
         """
         watching = None if receive is None else self._tasks.start(self._watch(receive))
         self._stop_ticking = self._tasks.later(self._keep_alive, self._tick)

@@ -1,8 +1,8 @@
-"""Names of uvicorn's own that `uvicorn_protocol` relies on, and which of them are missing.
+"""Checks that uvicorn has the internals that `uvicorn_protocol` relies on.
 
 Uvicorn documents none of them and may change them in any version. So they are looked for when a
-server starts, on a protocol that serves one request on a connection that leads nowhere. What relies
-on a missing name is left out then; uvicorn serves without it.
+server starts, on a protocol that takes one request on a connection that leads nowhere. The parts
+that rely on a missing name are left out then; uvicorn serves without them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _REQUEST: Final = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
 
 
 class Needs(NamedTuple):
-    """What a part of a protocol relies on.
+    """The internals that a part of a protocol relies on.
 
     Args:
-        gives: What a server is without, if the part is left out.
-        methods: Of the protocol's class, each with the number of arguments that it is called with.
-        attributes: Of a protocol that has taken a request; dots lead to attributes of those.
+        gives: The benefit that a server is without, if the part is left out.
+        methods: Methods of the protocol's class, with the number of arguments they are called with.
+        attributes: Attributes of a protocol that has taken a request; dots lead to theirs.
     """
 
     gives: str
@@ -32,7 +32,7 @@ class Needs(NamedTuple):
 
 
 class Internals:
-    """What a protocol class of uvicorn's has.
+    """The internals of a protocol class of uvicorn's.
 
     Args:
         protocol: The class.
@@ -82,7 +82,7 @@ def _takes(method: Any, count: int) -> bool:
 
 
 def _tried(protocol: type[Any]) -> Any:
-    """Return a protocol of a class that has taken one request; nobody serves that."""
+    """Return a protocol of a class that has taken one request, which is not served."""
     import uvicorn
     from uvicorn.server import ServerState
 

@@ -1,4 +1,4 @@
-"""Connections as uvicorn serves them, with bounds of our own and a shortcut.
+"""Connections under uvicorn, with bounds of our own and a shortcut past ASGI.
 
 Uvicorn waits for ever for the head of a request, for the rest of a body that has been refused, and
 for a client that does not read what was written; and with its fast parser it takes heads of any
@@ -31,7 +31,7 @@ else:
 __all__ = ["BEGUN", "Shortcut", "bounded"]
 
 BEGUN: Final = "mcpkit.begun"
-"""The member of a scope that holds what a shortcut has begun."""
+"""The member of a scope that holds the exchange that a shortcut has begun."""
 
 _LONGEST_HEAD: Final = 64 * 1024
 """Bytes of a request line and headers: as many as h11 takes."""
@@ -43,7 +43,7 @@ _LAST_WORDS: Final = 0.5
 """Seconds to read the answer to a request that has used up its grace."""
 
 _BEGINS_AT_ONCE: Final = sys.version_info >= (3, 11)
-"""Whether the first step of a handler can be taken where it is begun."""
+"""True if the first step of a handler can be taken where it is begun."""
 
 _REFUSED: Final = b"The headers are too long"
 _TOO_LONG: Final = (
@@ -62,9 +62,9 @@ class Answered(NamedTuple):
     """A response that is ready.
 
     Args:
-        status: Of HTTP.
-        headers: In addition to those that every response has, and to those of its body.
-        body: JSON; empty if there is none.
+        status: The status of HTTP.
+        headers: Headers in addition to those of every response, and those of its body.
+        body: The body, which is JSON; empty if there is none.
     """
 
     status: int
@@ -75,8 +75,8 @@ class Answered(NamedTuple):
 Shortcut: TypeAlias = Callable[[Scope, bytes], "Answered | object | None"]
 """Begins a POST that has arrived whole.
 
-Given its scope and its body, it returns the answer; or what has been begun, for the application to
-find in the scope under `BEGUN`; or None if nothing was done.
+Given its scope and its body, it returns the answer; or the exchange that has begun, for the
+application to find in the scope under `BEGUN`; or None if nothing was done.
 """
 
 
@@ -96,7 +96,7 @@ def bounded(
             request that was answered before all of it had.
         write_timeout: Seconds that a client may take nothing of what was written to it.
         grace: Seconds that a request may go on when the server is told to stop.
-        shortcuts: What begins POSTs, by the URL that is posted to, as in the first line of a
+        shortcuts: The functions that begin POSTs, by their URLs, as in the first line of a
             request. They are taken where that is possible, with uvicorn's fast parser.
     """
     base, parts = _choose(shortcuts is not None and _BEGINS_AT_ONCE)
@@ -153,7 +153,7 @@ class _Part(Served):
 
 
 class _Patient(_Part):
-    """A connection that is dropped if it does not go on."""
+    """A connection that is dropped if its client does not write or read in time."""
 
     needs = Needs(
         gives="bounds on the time that clients may take",
@@ -177,15 +177,15 @@ class _Patient(_Part):
     _ending: asyncio.TimerHandle | None = None
     _unwritten = 0
     answered = False
-    """Whether a request of what arrives just now was answered at once."""
+    """True if a request in the data that arrives just now was answered at once."""
 
     def connection_made(self, transport: Any) -> None:
-        """A client has connected."""
+        """Begin to wait for the first head: a client has connected."""
         super().connection_made(transport)
         self._reading = self.loop.call_later(self.read_timeout, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has gone, or was dropped."""
+        """Stop all timers: the client has gone, or was dropped."""
         super().connection_lost(exc)
         timers = self._reading, self._writing, self._ending, self.timeout_keep_alive_task
         for timer in timers:
@@ -216,30 +216,30 @@ class _Patient(_Part):
     # --- what the client reads --------------------------------------------------------------------
 
     def on_response_complete(self) -> None:
-        """All of an answer has been written."""
+        """Watch the client read, if the connection closes after an answer."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._watch_output()
 
     def timeout_keep_alive_handler(self) -> None:
-        """The client wants nothing more."""
+        """Watch the client read, after a silence that closes the connection."""
         super().timeout_keep_alive_handler()
         self._watch_output()
 
     def shutdown(self) -> None:
-        """The server is told to stop."""
+        """Give the last answers their time: the server is told to stop."""
         super().shutdown()
         # The last answers are written when the grace ends; whoever has not read them a little later
         # does not read.
         self._ending = self.loop.call_later(self.grace + _LAST_WORDS, self.transport.abort)
 
     def pause_writing(self) -> None:
-        """More is written than the client has taken."""
+        """Watch the client read: more is written than it has taken."""
         super().pause_writing()
         self._watch_output()
 
     def resume_writing(self) -> None:
-        """The client has taken enough of it."""
+        """Watch no more: the client has taken enough."""
         super().resume_writing()
         if self._writing is not None and not self.transport.is_closing():
             self._writing.cancel()
@@ -260,7 +260,7 @@ class _Patient(_Part):
 
 
 class _Strict(_Part):
-    """What the h11 protocol does by itself.
+    """The checks that uvicorn's h11 protocol has and its fast one lacks.
 
     It refuses heads that do not end, and tells each of several requests that were sent at once that
     the client has gone, where the fast one tells the last.
@@ -289,13 +289,13 @@ class _Strict(_Part):
     _earlier: Sequence[Any] = ()
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Begin to count the bytes of a head."""
         self._in_head = True
         self._head = 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Its headers have arrived."""
+        """End the count, and note an earlier request that is still served."""
         self._in_head = False
         before: Any = self.cycle
         super().on_headers_complete()
@@ -307,12 +307,12 @@ class _Strict(_Part):
             self.transport.close()
 
     def on_message_complete(self) -> None:
-        """A request has arrived."""
+        """Note that a request has arrived whole."""
         self._ended = True
         super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone, or was dropped."""
+        """Tell each request that its client has gone, or was dropped."""
         super().connection_lost(exc)
         self.pipeline.clear()
         for cycle in self._earlier:
@@ -334,7 +334,7 @@ class _Strict(_Part):
 
 
 class _Quick(_Part):
-    """Requests that arrive whole, begun where they arrive, and answered there if that is ready."""
+    """A connection on which requests that arrive whole are begun, and answered if that is ready."""
 
     needs = Needs(
         gives="the shortcut for requests that need not wait",
@@ -370,7 +370,7 @@ class _Quick(_Part):
     shortcuts: Mapping[bytes, Shortcut]
     answered: bool
     _held: list[bytes] | None = None
-    """The body of a request, as far as it has arrived, that may be begun here."""
+    """The body, as far as it has arrived, of a request that may be begun here."""
 
     _headers_of: object = None
     _start = b""
@@ -382,7 +382,7 @@ class _Quick(_Part):
             self._go_on(None)  # there is more to come
 
     def on_headers_complete(self) -> None:
-        """The headers of a request have arrived."""
+        """Hold a request back that may be begun here, and pass on any other."""
         cycle: Any = self.cycle
         parser: Any = self.parser
         if (
@@ -402,21 +402,21 @@ class _Quick(_Part):
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A part of a body has arrived."""
+        """Hold a part of a body back, or pass it on."""
         if self._held is None:
             super().on_body(body)
         else:
             self._held.append(body)
 
     def on_message_complete(self) -> None:
-        """A request has arrived."""
+        """Begin a request that has arrived whole, and answer it if that is ready."""
         held = self._held
         if held is None:
             super().on_message_complete()
             return
         body = held[0] if len(held) == 1 else b"".join(held)
         scope: Any = self.scope
-        # What uvicorn adds when the request goes on as a task.
+        # Uvicorn adds the same when the request goes on as a task.
         path = unquote(self.url.decode("ascii"))
         scope["method"] = "POST"
         scope["path"] = self.root_path + path
