@@ -22,8 +22,9 @@ from pydantic_core import ValidationError, from_json, to_json
 from mcpkit.asking.ask import Ask
 from mcpkit.asking.sealing import SealBroken, Sealer
 from mcpkit.errors import InvalidAnswer, InvalidParams
+from mcpkit.functions.hints import resolve_hints
 from mcpkit.functions.schema import form_of
-from mcpkit.functions.signature import function_name, location, resolve_hints, underlying
+from mcpkit.functions.signature import function_name, location, underlying
 from mcpkit.protocol.connection import Request
 from mcpkit.types import UNSET, is_array, is_object
 
