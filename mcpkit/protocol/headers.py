@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from mcpkit._json_schema import Step, walk
 from mcpkit.errors import HeaderMismatch
@@ -275,14 +275,12 @@ def _mentions_headers(schema: Mapping[str, Any], depth: int = 0) -> bool:
     # Few tools have headers, and this takes a tenth of the time of a walk that knows its ways.
     if _KEYWORD in schema or depth > _DEPTH:
         return True
-    for each in schema.values():
-        if type(each) is dict:
-            if _mentions_headers(cast("dict[str, Any]", each), depth + 1):
+    below: Any
+    for below in schema.values():
+        each: Any
+        for each in below if is_array(below) else (below,):
+            if is_object(each) and _mentions_headers(each, depth + 1):
                 return True
-        elif type(each) is list:
-            for one in cast("list[Any]", each):
-                if is_object(one) and _mentions_headers(one, depth + 1):
-                    return True
     return False
 
 
