@@ -198,10 +198,11 @@ _wait: contextvars.ContextVar[_Wait | None] = contextvars.ContextVar("mcpkit_wai
 class _Worker:
     """A thread that takes calls."""
 
-    __slots__ = ("has_come", "is_over", "wake")
+    __slots__ = ("has_begun", "is_coming", "is_over", "wake")
 
     def __init__(self) -> None:
-        self.has_come = False
+        self.has_begun = False
+        self.is_coming = False
         self.is_over = False
         self.wake = threading.Lock()
         self.wake.acquire()
@@ -247,7 +248,7 @@ class Threads:
         self._done: list[ThreadCall[Any]] = []
         self._workers: set[_Worker] = set()
         self._idle: list[_Worker] = []
-        self._coming = False  # a worker was woken or started, and has not looked yet
+        self._coming = 0  # workers that were woken or started, and have not looked yet
         self._told = False  # the loop was told to look, and has not looked yet
         self._is_closing = False
         # Workers outlive the request that they are started for.
@@ -309,8 +310,26 @@ class Threads:
         """Return the function that makes another worker come; None if none is needed."""
         if self._coming or not self._can_take():
             return None
-        self._coming = True
-        return self._idle.pop().wake.release if self._idle else self._start
+        if self._idle:
+            worker = self._idle.pop()
+            self._expect(worker)
+            return worker.wake.release
+        # Threads take long to start: there are twice as many each time.
+        wanted = len(self._nested) + min(len(self._queue), self._places)
+        new = [_Worker() for _ in range(max(1, min(len(self._workers), wanted)))]
+        for worker in new:
+            self._workers.add(worker)
+            self._expect(worker)
+        return partial(self._start, new)
+
+    def _expect(self, worker: _Worker) -> None:
+        worker.is_coming = True
+        self._coming += 1
+
+    def _stop_expecting(self, worker: _Worker) -> None:
+        if worker.is_coming:
+            worker.is_coming = False
+            self._coming -= 1
 
     def _collect(self) -> None:
         """Hand out the results, and see that what is left in the queue is taken."""
@@ -325,15 +344,16 @@ class Threads:
 
     # --- the workers, from the loop ---------------------------------------------------------------
 
-    def _start(self) -> None:
-        worker = _Worker()
-        with self.lock:
-            self._workers.add(worker)
-        self._context.run(self.tasks.start, self._host(worker))
+    def _start(self, workers: list[_Worker]) -> None:
+        self._is_closing |= self.tasks.is_ending
+        for worker in workers:
+            self._context.run(self.tasks.start, self._host(worker))
 
     async def _host(self, worker: _Worker) -> None:
         """Give a worker a thread of anyio's, in which `anyio.from_thread` can be used."""
         from anyio import CancelScope, CapacityLimiter, sleep, to_thread
+
+        from mcpkit.engine.loop import AsyncioTasks
 
         in_thread = partial(to_thread.run_sync, limiter=CapacityLimiter(1), abandon_on_cancel=True)
         try:
@@ -346,8 +366,8 @@ class Threads:
             self._close(worker)
             raise
         else:
-            if not self._is_closing:
-                # anyio keeps the thread for others, and ends old ones when it is asked for one.
+            if not self._is_closing and isinstance(self.tasks, AsyncioTasks):
+                # On asyncio, anyio ends threads that have been idle only when it is asked for one.
                 await sleep(_IDLE)
                 await in_thread(_do_nothing)
 
@@ -356,9 +376,8 @@ class Threads:
         with self.lock:
             self._is_closing = True
             idle, self._idle = self._idle, []
-            if not worker.has_come:
+            if not worker.has_begun:
                 self._strike_off(worker)
-                self._coming = False
             summon = self._summon()
         for each in idle:
             each.wake.release()
@@ -370,7 +389,6 @@ class Threads:
         failed: list[ThreadCall[Any]] = []
         with self.lock:
             self._strike_off(worker)
-            self._coming = False
             if not self._workers:
                 failed += self._nested
                 failed += self._queue
@@ -384,13 +402,14 @@ class Threads:
     def _strike_off(self, worker: _Worker) -> None:
         worker.is_over = True
         self._workers.discard(worker)
+        self._stop_expecting(worker)
 
     # --- in a worker ------------------------------------------------------------------------------
 
     def _work(self, worker: _Worker) -> None:
         """Take one call after the other."""
         with self.lock:
-            worker.has_come = True
+            worker.has_begun = True
         call: ThreadCall[Any] | None = None
         while not worker.is_over:
             call = self._next(worker, call)
@@ -408,7 +427,7 @@ class Threads:
         """
         with self.lock:
             if ended is None:
-                self._coming = False
+                self._stop_expecting(worker)
             elif ended.follow():
                 return ended
             else:
