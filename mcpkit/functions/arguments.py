@@ -14,7 +14,6 @@ from typing import Annotated, Any, Final
 import pydantic
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
 
-from mcpkit._json_schema import JsonSchema, copy_schema, every_schema
 from mcpkit.errors import InvalidArguments, RegistrationError
 from mcpkit.functions.schema import (
     PydanticForm,
@@ -26,6 +25,7 @@ from mcpkit.functions.schema import (
     settle_references,
 )
 from mcpkit.functions.signature import Parameter, Signature
+from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema
 from mcpkit.types import UNSET, is_array, is_object
 
 __all__ = ["Arguments", "Field", "explain", "shorten"]

@@ -15,8 +15,8 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, NamedTuple, Optional, TypeAlias
 
-from mcpkit._json_schema import JsonSchema
 from mcpkit.functions.markers import Complete
+from mcpkit.support.json_schema import JsonSchema
 
 __all__ = ["BuiltIn", "is_plain", "read_built_in"]
 

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
 
-from mcpkit._json_schema import JsonSchema, copy_schema
 from mcpkit.errors import RegistrationError
 from mcpkit.functions.hints import unalias
 from mcpkit.functions.schema import TypeForm, first_line, form_of, settle_references
 from mcpkit.functions.signature import Signature
+from mcpkit.support.json_schema import JsonSchema, copy_schema
 from mcpkit.types import (
     UNSET,
     AudioContent,

@@ -22,8 +22,8 @@ from pydantic_core import (
     to_json,
 )
 
-from mcpkit._json_schema import JsonSchema, copy_schema, every_schema, subschemas
 from mcpkit.functions.built_in import BuiltIn, is_plain, read_built_in
+from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema, subschemas
 from mcpkit.types import UNSET, is_array, is_object
 
 __all__ = [

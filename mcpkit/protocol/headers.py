@@ -12,9 +12,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from mcpkit._json_schema import Step, walk
 from mcpkit.errors import HeaderMismatch
 from mcpkit.protocol.revisions import PER_REQUEST, REVISIONS
+from mcpkit.support.json_schema import Step, walk
 from mcpkit.types import is_array, is_object
 
 __all__ = [
