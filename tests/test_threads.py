@@ -604,6 +604,11 @@ class Counting:
 
 @pytest.mark.usefixtures("anyio_backend")
 class TestTheEnd:
+    @pytest.fixture(autouse=True)
+    def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let no worker end merely because it is idle."""
+        monkeypatch.setattr(module, "_IDLE", 3 * PATIENCE)
+
     async def test_workers_end_with_the_loops_tasks(self) -> None:
         gate = Gate()
         with anyio.fail_after(PATIENCE):
@@ -691,6 +696,15 @@ def test_a_thread_that_outlives_the_loop_is_told(backend: str) -> None:
     while not seen and time.monotonic() < deadline:
         time.sleep(0.001)
     assert seen == [ConnectionClosed]
+
+
+async def test_a_thread_is_told_if_its_coroutine_is_thrown_away() -> None:
+    wait = module._Wait(anyio.sleep_forever)
+    work = wait.run()
+    work.send(None)
+    work.close()
+    with pytest.raises(ConnectionClosed):
+        wait.outcome()
 
 
 class Storm:

@@ -159,7 +159,7 @@ class _Wait:
         self.is_open = True
         self._function = function
         self._result: Any = None
-        self._error: BaseException | None = None
+        self._error: BaseException | None = ConnectionClosed("The server has ended")
         self._over = threading.Lock()
         self._over.acquire()
 
@@ -169,10 +169,12 @@ class _Wait:
 
         try:
             self._result = await self._function()
-        except (get_cancelled_exc_class(), GeneratorExit):
-            self._error = ConnectionClosed("The server has ended")
+            self._error = None
+        except GeneratorExit:
             raise
         except BaseException as error:
+            if isinstance(error, get_cancelled_exc_class()):
+                raise
             self._error = error
         finally:
             self.is_open = False
@@ -266,12 +268,12 @@ class Threads:
     async def run(self, function: Callable[[], T]) -> T:
         """Run a function in a worker thread, and wait for it.
 
-        A call that is cancelled before its function runs is taken back; later, the function is left
-        to itself. A thread that waits for this one keeps its place, so that this one is given a
-        thread in any case; waiting for a second place could take forever.
+        If the caller is cancelled, a function that waits in the queue never runs, and one that runs
+        goes on alone. If another thread waits for the caller, the function needs no place, because
+        that thread keeps its own, and waiting for a second one could take forever.
 
         Args:
-            function: Blocks. A `ThreadCall` tells afterwards how far it has come.
+            function: Blocks. A `ThreadCall` also tells afterwards how far it has come.
         """
         call: ThreadCall[T]
         if isinstance(function, ThreadCall):
@@ -283,7 +285,7 @@ class Threads:
             self._queue_of(call).append(call)
             summon = self._summon()
         if summon is not None:
-            # Until then, further calls may come, and the loop keeps the interpreter's lock.
+            # Further calls may come until then, and the loop holds the interpreter's lock anyway.
             self.tasks.before_waiting(summon)
         try:
             await future
@@ -386,17 +388,16 @@ class Threads:
 
     def _has_no_thread(self, worker: _Worker, error: Exception) -> None:
         """Fail all calls that wait if there is no other worker, which could take them."""
-        failed: list[ThreadCall[Any]] = []
         with self.lock:
             self._strike_off(worker)
-            if not self._workers:
-                failed += self._nested
-                failed += self._queue
+            failed = [] if self._workers else [*self._nested, *self._queue]
+            for call in failed:
+                call._state = "ended"
+                call._error = error
+            if failed:
                 self._nested.clear()
                 self._queue.clear()
         for call in failed:
-            call._state = "ended"
-            call._error = error
             _settle(call._future)
 
     def _strike_off(self, worker: _Worker) -> None:
