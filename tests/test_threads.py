@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import anyio
+import anyio._backends._asyncio
 import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
@@ -512,6 +513,23 @@ class TestWorkers:
         await until(lambda: threads.size == 0)
         assert await threads.run(lambda: "again") == "again"
 
+    @pytest.mark.parametrize("anyio_backend", ["asyncio"], scope="module")
+    async def test_threads_end_with_their_workers(
+        self, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """anyio ends those that have been idle only when it is asked for one, and keeps that."""
+        monkeypatch.setattr(module, "_IDLE", 0.02)
+        monkeypatch.setattr(anyio._backends._asyncio.WorkerThread, "MAX_IDLE_TIME", 0.01)
+        barrier = threading.Barrier(4, timeout=PATIENCE)
+        used: list[threading.Thread] = []
+
+        def meet() -> None:
+            used.append(threading.current_thread())
+            barrier.wait()
+
+        await all_of(threads, [meet] * 4)
+        await until(lambda: sum(each.is_alive() for each in used) <= 1)
+
     async def test_workers_that_are_about_to_end_lose_no_call(
         self, threads: Threads, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -575,6 +593,7 @@ class Counting:
     """Tasks that count how often a thread wakes the loop, and the loop a thread."""
 
     is_ending = False
+    keeps_threads = False
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks

@@ -48,6 +48,9 @@ class Tasks(Protocol):
     is_ending: bool
     """True once everything that runs is cancelled; it may still clean up."""
 
+    keeps_threads: bool
+    """True if anyio ends a thread that has been idle only when it is asked for another."""
+
     def start(self, work: Work) -> Callable[[], object]:
         """Run a coroutine, which must not raise; the result cancels it."""
         ...
@@ -80,10 +83,11 @@ class Tasks(Protocol):
 class AsyncioTasks:
     """Tasks of an asyncio loop."""
 
-    __slots__ = ("_kept", "_loop", "_spare", "_thread", "is_ending")
+    __slots__ = ("_kept", "_loop", "_spare", "_thread", "is_ending", "keeps_threads")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.is_ending = False
+        self.keeps_threads = True
         self._loop = loop
         self._thread = threading.get_ident()
         self._kept: set[asyncio.Task[None]] = set()
@@ -350,12 +354,13 @@ class _TrioFuture:
 class TrioTasks:
     """Tasks of a trio run, in a nursery of their own."""
 
-    __slots__ = ("_event", "_group", "_thread", "_token", "is_ending")
+    __slots__ = ("_event", "_group", "_thread", "_token", "is_ending", "keeps_threads")
 
     def __init__(self, group: TaskGroup, token: trio.lowlevel.TrioToken) -> None:
         import trio
 
         self.is_ending = False
+        self.keeps_threads = False
         self._event = trio.Event
         self._group = group
         self._token = token

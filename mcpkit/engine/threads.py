@@ -355,8 +355,6 @@ class Threads:
         """Give a worker a thread of anyio's, in which `anyio.from_thread` can be used."""
         from anyio import CancelScope, CapacityLimiter, sleep, to_thread
 
-        from mcpkit.engine.loop import AsyncioTasks
-
         in_thread = partial(to_thread.run_sync, limiter=CapacityLimiter(1), abandon_on_cancel=True)
         try:
             # At the end, calls that clean up may still need a thread.
@@ -368,8 +366,7 @@ class Threads:
             self._close(worker)
             raise
         else:
-            if not self._is_closing and isinstance(self.tasks, AsyncioTasks):
-                # On asyncio, anyio ends threads that have been idle only when it is asked for one.
+            if self.tasks.keeps_threads and not self._is_closing:
                 await sleep(_IDLE)
                 await in_thread(_do_nothing)
 
