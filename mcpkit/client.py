@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard, Ty
 import anyio
 from typing_extensions import Self
 
-from mcpkit._target import names_file, run_command
 from mcpkit.engine.loop import Tasks, open_tasks
 from mcpkit.errors import (
     ConnectionClosed,
@@ -44,6 +43,7 @@ from mcpkit.results import (
     PromptMessages,
     parse,
 )
+from mcpkit.support.target import names_file, run_command
 from mcpkit.transports.memory import MemoryLink
 from mcpkit.transports.process import ProcessLink
 from mcpkit.types import Implementation, LogLevel, ResourceContents, is_array, is_object

@@ -14,7 +14,6 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from mcpkit._json_schema import JsonSchema
 from mcpkit.asking.ask import Ask
 from mcpkit.asking.by_result import Step
 from mcpkit.asking.roots import Root
@@ -29,6 +28,7 @@ from mcpkit.functions.output import Output
 from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.revision import Method, Revision
 from mcpkit.protocol.revisions import REVISIONS
+from mcpkit.support.json_schema import JsonSchema
 from mcpkit.types import LOG_RANK, UNSET, LogLevel, ResourceContents, TextResourceContents
 
 T = TypeVar("T")

@@ -15,8 +15,9 @@ from typing_extensions import TypeAliasType
 from mcpkit.context import Context, SyncContext
 from mcpkit.engine.call_plan import CONTEXTS
 from mcpkit.errors import RegistrationError
+from mcpkit.functions.docstrings import Docs, parse_docstring
 from mcpkit.functions.markers import Complete, Depends, Header
-from mcpkit.functions.signature import Docs, Signature, inspect_function, parse_docstring
+from mcpkit.functions.signature import Signature, inspect_function
 from mcpkit.types import UNSET
 from tests.authoring import module_from
 

@@ -474,17 +474,64 @@ class TestSoon:
     async def test_this_thread_is_the_loop(self, tasks: Tasks) -> None:
         assert tasks.on_loop()
 
-    def test_after_the_loop_has_ended(self) -> None:
+    async def test_it_will_be_called(self, tasks: Tasks, probe: Probe) -> None:
+        assert tasks.soon(lambda: probe.say("on the loop"))
+        assert await anyio.to_thread.run_sync(tasks.soon, lambda: probe.say("in a thread"))
+        await probe.has("on the loop", "in a thread")
+
+    def test_after_the_loop_has_ended_it_will_not(self) -> None:
         async def main() -> Tasks:
             async with open_tasks() as tasks:
                 return tasks
 
         for backend in ("asyncio", "trio"):
             tasks = anyio.run(main, backend=backend)
-            thread = threading.Thread(target=tasks.soon, args=(lambda: None,))
+            told: list[bool] = []
+            thread = threading.Thread(target=lambda: told.append(tasks.soon(lambda: None)))  # noqa: B023
             thread.start()
             thread.join(TIMEOUT)
-            assert not thread.is_alive()
+            assert told == [False]
+
+
+class TestBeforeWaiting:
+    async def test_it_is_called_before_the_loop_waits(self, tasks: Tasks, probe: Probe) -> None:
+        tasks.before_waiting(lambda: probe.say("called"))
+        await turns(1)
+        assert probe.said == ["called"]
+
+
+class TestFuture:
+    async def test_a_task_waits_for_it(self, tasks: Tasks, probe: Probe) -> None:
+        future = tasks.future()
+
+        async def work() -> None:
+            await future
+            probe.say("done")
+
+        tasks.start(work())
+        await turns()
+        assert not future.done()
+        assert probe.said == []
+        future.set_result(None)
+        assert future.done()
+        await probe.has("done")
+        await future  # again, and at once
+
+
+async def test_the_end_is_told(anyio_backend: str) -> None:
+    seen: list[bool] = []
+
+    async def work(tasks: Tasks) -> None:
+        try:
+            seen.append(tasks.is_ending)
+            await anyio.sleep_forever()
+        finally:
+            seen.append(tasks.is_ending)
+
+    async with open_tasks() as tasks:
+        tasks.start(work(tasks))
+        await turns()
+    assert seen == [False, True]
 
 
 @pytest.mark.parametrize("eager", [False, True])

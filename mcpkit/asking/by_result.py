@@ -23,8 +23,9 @@ from mcpkit.asking.ask import Ask
 from mcpkit.asking.elicitation import ElicitUrl
 from mcpkit.asking.sealing import SealBroken, Sealer
 from mcpkit.errors import AskError, InvalidAnswer, InvalidParams, UrlElicitationRequired
+from mcpkit.functions.hints import resolve_hints
 from mcpkit.functions.schema import form_of
-from mcpkit.functions.signature import function_name, location, resolve_hints, underlying
+from mcpkit.functions.signature import function_name, location, underlying
 from mcpkit.protocol.connection import Request
 from mcpkit.types import UNSET, is_array, is_object
 

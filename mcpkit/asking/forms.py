@@ -14,11 +14,11 @@ from typing import Any, Final, Generic, Literal, cast
 from pydantic_core import ValidationError
 from typing_extensions import TypeVar
 
-from mcpkit._json_schema import JsonSchema, copy_schema, every_schema
 from mcpkit.errors import ElicitationError, InvalidAnswer
 from mcpkit.functions.arguments import explain
 from mcpkit.functions.schema import TypeForm, form_of, optional_instead_of_null, settle_references
 from mcpkit.protocol.revision import Revision
+from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema
 from mcpkit.types import is_object
 
 __all__ = ["Choices", "Form"]

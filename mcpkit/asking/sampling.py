@@ -11,7 +11,6 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic_core import ValidationError
 from typing_extensions import TypedDict
 
-from mcpkit._json_schema import copy_schema
 from mcpkit.asking.ask import Ask
 from mcpkit.errors import ElicitationError, InvalidAnswer
 from mcpkit.functions.arguments import explain
@@ -20,6 +19,7 @@ from mcpkit.functions.schema import form_of, settle_references
 from mcpkit.protocol import wire
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
+from mcpkit.support.json_schema import copy_schema
 from mcpkit.types import (
     AudioContent,
     ContentBlock,

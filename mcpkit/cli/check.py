@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mcpkit._target import split
 from mcpkit.cli.checks.facts import with_facts
 from mcpkit.cli.checks.findings import SEVERITIES, Finding, Rule
 from mcpkit.cli.checks.gather import gather
@@ -21,6 +20,7 @@ from mcpkit.cli.checks.table import chosen, unknown
 from mcpkit.cli.connect import is_python, run_async
 from mcpkit.cli.options import Env, Headers, Reach, Revision, Timeout
 from mcpkit.cli.terminal import BAD_NEWS, fail, on_stderr, on_stdout
+from mcpkit.support.target import split
 
 __all__ = ["check"]
 

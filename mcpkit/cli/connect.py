@@ -19,10 +19,10 @@ from typing import Any, Final, TypeVar
 import anyio
 import typer
 
-from mcpkit._target import names_file, run_command, split
 from mcpkit.cli.terminal import fail
 from mcpkit.client import Client, is_url
 from mcpkit.errors import ConnectionClosed, MCPKitError
+from mcpkit.support.target import names_file, run_command, split
 
 __all__ = [
     "command_for",

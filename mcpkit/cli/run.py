@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mcpkit._target import split
 from mcpkit.asking.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit.cli.reloading.relayed import follow_relay
 from mcpkit.cli.target import TargetError, load_app
 from mcpkit.cli.terminal import fail
 from mcpkit.engine.server import log
+from mcpkit.support.target import split
 from mcpkit.transports import TRANSPORTS
 from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
 from mcpkit.transports.stdio.stderr import never_block

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mcpkit._json_schema import resolve
+from mcpkit.support.json_schema import resolve
 from mcpkit.types import is_array, is_object
 
 __all__ = ["a_kind", "compact", "in_words", "kinds_of", "properties_of", "resolved"]

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeGuard
 
-from mcpkit._target import split
 from mcpkit.app import MCPKit
 from mcpkit.engine import from_functions
 from mcpkit.errors import RegistrationError
+from mcpkit.support.target import split
 
 __all__ = ["TargetError", "load_app"]
 

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from mcpkit._json_schema import JsonSchema
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import RegistrationError
 from mcpkit.functions.output import Rendered, wrapped_schema
@@ -20,6 +19,7 @@ from mcpkit.functions.uri_template import UriTemplate
 from mcpkit.protocol import wire
 from mcpkit.protocol.headers import HeaderParameter
 from mcpkit.protocol.revision import Revision
+from mcpkit.support.json_schema import JsonSchema
 from mcpkit.types import (
     Annotations,
     CacheScope,

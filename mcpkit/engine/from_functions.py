@@ -23,23 +23,18 @@ from typing import (
 
 from typing_extensions import NotRequired, Unpack
 
-from mcpkit._json_schema import JsonSchema, every_schema
 from mcpkit.context import Context
 from mcpkit.engine.call_plan import CONTEXTS, CallPlan, inspect_handler
 from mcpkit.engine.entries import Argument, Prompt, Resource, ResourceTemplate, Tool
 from mcpkit.errors import InvalidArguments, RegistrationError, ResourceNotFound
 from mcpkit.functions.arguments import Arguments
+from mcpkit.functions.hints import unalias
 from mcpkit.functions.output import Output, Rendered, is_structured
-from mcpkit.functions.signature import (
-    Parameter,
-    Signature,
-    function_name,
-    inspect_function,
-    unalias,
-)
+from mcpkit.functions.signature import Parameter, Signature, function_name, inspect_function
 from mcpkit.functions.uri_template import UriTemplate
 from mcpkit.protocol.headers import declared_in
 from mcpkit.protocol.messages import encode
+from mcpkit.support.json_schema import JsonSchema, every_schema
 from mcpkit.types import (
     UNSET,
     Annotations,

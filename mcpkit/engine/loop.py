@@ -45,6 +45,9 @@ class Future(Protocol):
 class Tasks(Protocol):
     """The event loop, as a session needs it."""
 
+    is_ending: bool
+    """True once everything that runs is cancelled; it may still clean up."""
+
     def start(self, work: Work) -> Callable[[], object]:
         """Run a coroutine, which must not raise; the result cancels it."""
         ...
@@ -77,9 +80,10 @@ class Tasks(Protocol):
 class AsyncioTasks:
     """Tasks of an asyncio loop."""
 
-    __slots__ = ("_kept", "_loop", "_spare", "_thread")
+    __slots__ = ("_kept", "_loop", "_spare", "_thread", "is_ending")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.is_ending = False
         self._loop = loop
         self._thread = threading.get_ident()
         self._kept: set[asyncio.Task[None]] = set()
@@ -146,6 +150,7 @@ class AsyncioTasks:
 
     async def aclose(self) -> None:
         """Cancel what still runs, and wait until it has ended."""
+        self.is_ending = True
         current = asyncio.current_task()
         waiting = [task for task in self._kept if task is not current]
         spare, self._spare = self._spare, None  # whoever starts something later finds it ended
@@ -345,11 +350,12 @@ class _TrioFuture:
 class TrioTasks:
     """Tasks of a trio run, in a nursery of their own."""
 
-    __slots__ = ("_event", "_group", "_thread", "_token")
+    __slots__ = ("_event", "_group", "_thread", "_token", "is_ending")
 
     def __init__(self, group: TaskGroup, token: trio.lowlevel.TrioToken) -> None:
         import trio
 
+        self.is_ending = False
         self._event = trio.Event
         self._group = group
         self._token = token
@@ -421,7 +427,9 @@ async def open_tasks() -> AsyncGenerator[Tasks, None]:
         import trio
 
         async with anyio.create_task_group() as group:
-            yield TrioTasks(group, trio.lowlevel.current_trio_token())
+            on_trio = TrioTasks(group, trio.lowlevel.current_trio_token())
+            yield on_trio
+            on_trio.is_ending = True
             group.cancel_scope.cancel()
         return
     tasks = AsyncioTasks(asyncio.get_running_loop())

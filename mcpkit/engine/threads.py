@@ -159,7 +159,7 @@ class _Wait:
         self.is_open = True
         self._function = function
         self._result: Any = None
-        self._error: BaseException | None = None
+        self._error: BaseException | None = ConnectionClosed("The server has ended")
         self._over = threading.Lock()
         self._over.acquire()
 
@@ -169,10 +169,12 @@ class _Wait:
 
         try:
             self._result = await self._function()
-        except (get_cancelled_exc_class(), GeneratorExit):
-            self._error = ConnectionClosed("The server has ended")
+            self._error = None
+        except GeneratorExit:
             raise
         except BaseException as error:
+            if isinstance(error, get_cancelled_exc_class()):
+                raise
             self._error = error
         finally:
             self.is_open = False
@@ -198,10 +200,11 @@ _wait: contextvars.ContextVar[_Wait | None] = contextvars.ContextVar("mcpkit_wai
 class _Worker:
     """A thread that takes calls."""
 
-    __slots__ = ("has_come", "is_over", "wake")
+    __slots__ = ("has_begun", "is_coming", "is_over", "wake")
 
     def __init__(self) -> None:
-        self.has_come = False
+        self.has_begun = False
+        self.is_coming = False
         self.is_over = False
         self.wake = threading.Lock()
         self.wake.acquire()
@@ -247,7 +250,7 @@ class Threads:
         self._done: list[ThreadCall[Any]] = []
         self._workers: set[_Worker] = set()
         self._idle: list[_Worker] = []
-        self._coming = False  # a worker was woken or started, and has not looked yet
+        self._coming = 0  # workers that were woken or started, and have not looked yet
         self._told = False  # the loop was told to look, and has not looked yet
         self._is_closing = False
         # Workers outlive the request that they are started for.
@@ -265,12 +268,12 @@ class Threads:
     async def run(self, function: Callable[[], T]) -> T:
         """Run a function in a worker thread, and wait for it.
 
-        A call that is cancelled before its function runs is taken back; later, the function is left
-        to itself. A thread that waits for this one keeps its place, so that this one is given a
-        thread in any case; waiting for a second place could take forever.
+        If the caller is cancelled, a function that waits in the queue never runs, and one that runs
+        goes on alone. If another thread waits for the caller, the function needs no place, because
+        that thread keeps its own, and waiting for a second one could take forever.
 
         Args:
-            function: Blocks. A `ThreadCall` tells afterwards how far it has come.
+            function: Blocks. A `ThreadCall` also tells afterwards how far it has come.
         """
         call: ThreadCall[T]
         if isinstance(function, ThreadCall):
@@ -282,7 +285,7 @@ class Threads:
             self._queue_of(call).append(call)
             summon = self._summon()
         if summon is not None:
-            # Until then, further calls may come, and the loop keeps the interpreter's lock.
+            # Further calls may come until then, and the loop holds the interpreter's lock anyway.
             self.tasks.before_waiting(summon)
         try:
             await future
@@ -309,8 +312,26 @@ class Threads:
         """Return the function that makes another worker come; None if none is needed."""
         if self._coming or not self._can_take():
             return None
-        self._coming = True
-        return self._idle.pop().wake.release if self._idle else self._start
+        if self._idle:
+            worker = self._idle.pop()
+            self._expect(worker)
+            return worker.wake.release
+        # Threads take long to start: there are twice as many each time.
+        wanted = len(self._nested) + min(len(self._queue), self._places)
+        new = [_Worker() for _ in range(max(1, min(len(self._workers), wanted)))]
+        for worker in new:
+            self._workers.add(worker)
+            self._expect(worker)
+        return partial(self._start, new)
+
+    def _expect(self, worker: _Worker) -> None:
+        worker.is_coming = True
+        self._coming += 1
+
+    def _stop_expecting(self, worker: _Worker) -> None:
+        if worker.is_coming:
+            worker.is_coming = False
+            self._coming -= 1
 
     def _collect(self) -> None:
         """Hand out the results, and see that what is left in the queue is taken."""
@@ -325,15 +346,16 @@ class Threads:
 
     # --- the workers, from the loop ---------------------------------------------------------------
 
-    def _start(self) -> None:
-        worker = _Worker()
-        with self.lock:
-            self._workers.add(worker)
-        self._context.run(self.tasks.start, self._host(worker))
+    def _start(self, workers: list[_Worker]) -> None:
+        self._is_closing |= self.tasks.is_ending
+        for worker in workers:
+            self._context.run(self.tasks.start, self._host(worker))
 
     async def _host(self, worker: _Worker) -> None:
         """Give a worker a thread of anyio's, in which `anyio.from_thread` can be used."""
         from anyio import CancelScope, CapacityLimiter, sleep, to_thread
+
+        from mcpkit.engine.loop import AsyncioTasks
 
         in_thread = partial(to_thread.run_sync, limiter=CapacityLimiter(1), abandon_on_cancel=True)
         try:
@@ -346,8 +368,8 @@ class Threads:
             self._close(worker)
             raise
         else:
-            if not self._is_closing:
-                # anyio keeps the thread for others, and ends old ones when it is asked for one.
+            if not self._is_closing and isinstance(self.tasks, AsyncioTasks):
+                # On asyncio, anyio ends threads that have been idle only when it is asked for one.
                 await sleep(_IDLE)
                 await in_thread(_do_nothing)
 
@@ -356,9 +378,8 @@ class Threads:
         with self.lock:
             self._is_closing = True
             idle, self._idle = self._idle, []
-            if not worker.has_come:
+            if not worker.has_begun:
                 self._strike_off(worker)
-                self._coming = False
             summon = self._summon()
         for each in idle:
             each.wake.release()
@@ -367,30 +388,29 @@ class Threads:
 
     def _has_no_thread(self, worker: _Worker, error: Exception) -> None:
         """Fail all calls that wait if there is no other worker, which could take them."""
-        failed: list[ThreadCall[Any]] = []
         with self.lock:
             self._strike_off(worker)
-            self._coming = False
-            if not self._workers:
-                failed += self._nested
-                failed += self._queue
+            failed = [] if self._workers else [*self._nested, *self._queue]
+            for call in failed:
+                call._state = "ended"
+                call._error = error
+            if failed:
                 self._nested.clear()
                 self._queue.clear()
         for call in failed:
-            call._state = "ended"
-            call._error = error
             _settle(call._future)
 
     def _strike_off(self, worker: _Worker) -> None:
         worker.is_over = True
         self._workers.discard(worker)
+        self._stop_expecting(worker)
 
     # --- in a worker ------------------------------------------------------------------------------
 
     def _work(self, worker: _Worker) -> None:
         """Take one call after the other."""
         with self.lock:
-            worker.has_come = True
+            worker.has_begun = True
         call: ThreadCall[Any] | None = None
         while not worker.is_over:
             call = self._next(worker, call)
@@ -408,7 +428,7 @@ class Threads:
         """
         with self.lock:
             if ended is None:
-                self._coming = False
+                self._stop_expecting(worker)
             elif ended.follow():
                 return ended
             else:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, cast, get_args, get_origin
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import pydantic
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
 
-from mcpkit._json_schema import JsonSchema, copy_schema, every_schema
 from mcpkit.errors import InvalidArguments, RegistrationError
 from mcpkit.functions.schema import (
+    PydanticForm,
     first_line,
     form_of,
     is_finite,
@@ -24,6 +25,7 @@ from mcpkit.functions.schema import (
     settle_references,
 )
 from mcpkit.functions.signature import Parameter, Signature
+from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema
 from mcpkit.types import UNSET, is_array, is_object
 
 __all__ = ["Arguments", "Field", "explain", "shorten"]
@@ -33,6 +35,7 @@ class Field:
     """One argument: its name on the wire, its type, and what happens when it is absent."""
 
     __slots__ = (
+        "_check",
         "default",
         "described",
         "factory",
@@ -43,37 +46,54 @@ class Field:
         "wire_name",
     )
 
-    def __init__(self, parameter: Parameter, where: str) -> None:
-        from pydantic.fields import FieldInfo
-
-        annotation, default = parameter.annotation, parameter.default
-        self.factory: Callable[[], Any] | None = None
-        if isinstance(default, FieldInfo):
-            annotation = Annotated[annotation, default]
-            self.factory = cast("Callable[[], Any] | None", default.default_factory)
-            default = UNSET if default.is_required() or self.factory else default.default
+    def __init__(self, parameter: Parameter, signature: Signature) -> None:
         self.parameter = parameter
+        self._check: Callable[[Any], Any] | None = None
         self.name = self.wire_name = parameter.name
         self.described = False
-        for each in get_args(annotation)[1:] if get_origin(annotation) is Annotated else ():
-            if isinstance(each, FieldInfo):
-                alias = each.validation_alias if each.alias is None else each.alias
-                self.wire_name = alias if isinstance(alias, str) else self.wire_name
-                self.described = self.described or each.description is not None
-                if default is UNSET and self.factory is None and not each.is_required():
-                    self.factory = cast("Callable[[], Any] | None", each.default_factory)
-                    default = UNSET if self.factory else each.default
-        self.default = default
-        self.required = default is UNSET and self.factory is None
+        self.default = parameter.default
+        self.factory: Callable[[], Any] | None = None
+        annotation = parameter.annotation
+        if type(annotation) is not type or type(self.default) not in _ORDINARY:
+            annotation = self._read_fields(annotation)
+        self.required = self.default is UNSET and self.factory is None
         try:
-            self.form = form_of(_without_aliases(annotation))
+            self.form = form_of(annotation)
             self.form.schema("validation")
         except Exception as error:
             raise RegistrationError(
-                f"{where}: the parameter {parameter.name} has a type that cannot come from JSON "
-                f"({first_line(error)}); use a model, a dataclass or a built-in type, or let the "
-                f"server provide it: Annotated[..., Depends(...)]"
+                f"{signature.place}: the parameter {parameter.name} has a type that cannot come "
+                f"from JSON ({first_line(error)}); use a model, a dataclass or a built-in type, or "
+                f"let the server provide it: Annotated[..., Depends(...)]"
             ) from error
+
+    def _read_fields(self, annotation: Any) -> Any:
+        """Take over what ``Field(...)`` says, and return the annotation without its names."""
+        module = sys.modules.get("pydantic.fields")
+        if module is None:
+            return annotation  # so nobody has called it
+        field_info: type[Any] = module.FieldInfo
+        if isinstance(self.default, field_info):
+            field, self.default = self.default, UNSET
+            annotation = Annotated[annotation, field]
+            self._take_default(field)
+        if type(annotation) is not _ANNOTATED:
+            return annotation
+        has_names = False
+        for each in annotation.__metadata__:
+            if not isinstance(each, field_info):
+                continue
+            self._take_default(each)
+            alias = each.validation_alias if each.alias is None else each.alias
+            self.wire_name = alias if isinstance(alias, str) else self.wire_name
+            self.described = self.described or each.description is not None
+            has_names = has_names or bool(each.validation_alias)
+        return _without_names(annotation, field_info) if has_names else annotation
+
+    def _take_default(self, field: Any) -> None:
+        if self.default is UNSET and self.factory is None and not field.is_required():
+            self.factory = field.default_factory
+            self.default = UNSET if self.factory else field.default
 
     def accept(self, raw: Any) -> Any:
         """The value of an argument.
@@ -81,8 +101,11 @@ class Field:
         Raises:
             pydantic_core.ValidationError: It does not fit; of the value as it was sent.
         """
+        check = self._check
+        if check is None:
+            check = self._check = self.form.checker()
         try:
-            return self.form.validate(raw)
+            return check(raw)
         except ValidationError:
             # Models often send an array or object as text. Only what has failed is tried again,
             # so a string that is wanted as a string stays one. The arguments of prompts and the
@@ -90,31 +113,41 @@ class Field:
             if not isinstance(raw, str) or raw.lstrip()[:1] not in _JSON_STARTS:
                 raise
             try:
-                return self.form.validate(from_json(raw, allow_inf_nan=False))
+                return check(from_json(raw, allow_inf_nan=False))
             except ValueError:
                 pass
             raise
+
+    def show_default(self, schema: JsonSchema) -> None:
+        """Add the default to a schema, unless JSON cannot show it."""
+        if self.factory is not None:
+            return
+        try:
+            shown = self.form.shown(self.default)
+        except (PydanticSerializationError, ValueError):
+            return  # it is still the default
+        if is_finite(shown):
+            schema["default"] = shown
 
 
 _JSON_STARTS: Final = frozenset("[{-0123456789")
 """What an array, an object and a number begin with."""
 
 
-def _without_aliases(annotation: Any) -> Any:
-    """The annotation without the names that pydantic knows only as those of a model's field."""
-    from pydantic.fields import FieldInfo
+_ANNOTATED: Final[Any] = type(Annotated[int, 0])
+_ORDINARY: Final = frozenset({bool, float, int, str, type(None), type(UNSET)})
+"""The classes of defaults that say nothing but themselves."""
 
-    if get_origin(annotation) is not Annotated:
-        return annotation
-    metadata = annotation.__metadata__
-    if not any(isinstance(each, FieldInfo) and each.validation_alias for each in metadata):
-        return annotation
+
+def _without_names(annotation: Any, field_info: type) -> Any:
+    """Return an annotation without the names that only a field of a model can have."""
     made = annotation.__origin__
-    for each in metadata:
-        if isinstance(each, FieldInfo):
-            each = copy.copy(each)
-            each.alias = each.validation_alias = each.serialization_alias = None
-        made = Annotated[made, each]
+    for each in annotation.__metadata__:
+        kept: Any = each
+        if isinstance(each, field_info):
+            kept = copy.copy(each)
+            kept.alias = kept.validation_alias = kept.serialization_alias = None
+        made = Annotated[made, kept]
     return made
 
 
@@ -128,15 +161,11 @@ class Arguments:
         RegistrationError: A type cannot come from JSON, or has no JSON Schema.
     """
 
-    __slots__ = ("_by_wire_name", "_fields", "_where", "fields")
+    __slots__ = ("_signature", "fields")
 
     def __init__(self, signature: Signature) -> None:
-        self._where = f"{signature.where}: {signature.name}()"
-        self.fields = [Field(each, self._where) for each in signature.arguments]
-        self._fields = [
-            (each.wire_name, each.name, each.accept, each.required, each) for each in self.fields
-        ]
-        self._by_wire_name = {each.wire_name: each for each in self.fields}
+        self._signature = signature
+        self.fields = [Field(each, signature) for each in signature.arguments]
 
     def validate(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """The keyword arguments for the function. Those left out keep their Python defaults.
@@ -147,95 +176,101 @@ class Arguments:
         values: dict[str, Any] = {}
         problems: list[str] | None = None
         known = 0
-        for wire_name, name, accept, required, field in self._fields:
+        for field in self.fields:
+            wire_name = field.wire_name
             if wire_name in raw:
                 known += 1
                 try:
-                    values[name] = accept(raw[wire_name])
+                    values[field.name] = field.accept(raw[wire_name])
                 except ValidationError as error:
                     problems = problems or []
                     problems += explain(error, raw[wire_name], wire_name)
-            elif required:
+            elif field.required:
                 problems = problems or []
                 problems.append(f"{wire_name}: required, but missing")
             elif field.factory is not None:
-                values[name] = field.factory()
+                values[field.name] = field.factory()
             elif field.default is not field.parameter.default:
-                values[name] = field.default
+                values[field.name] = field.default
         if known != len(raw):
             problems = problems or []
-            problems += [self._unknown(name) for name in raw if name not in self._by_wire_name]
+            names = [field.wire_name for field in self.fields]
+            problems += [_unknown(name, names) for name in raw if name not in names]
         if problems:
             raise InvalidArguments(problems)
         return values
 
-    def _unknown(self, name: str) -> str:
-        import difflib  # only for those who get it wrong
-
-        close = difflib.get_close_matches(name, self._by_wire_name, n=1)
-        if close:
-            return f'{name}: unknown argument; did you mean "{close[0]}"?'
-        known = ", ".join(self._by_wire_name) or "none"
-        return f"{name}: unknown argument; known: {known}"
-
     def schema(self) -> JsonSchema:
-        """The JSON Schema of the arguments: an object, without ``title`` noise.
+        """Return the JSON Schema of the arguments: an object, without ``title`` noise.
 
         Raises:
             RegistrationError: A type has no JSON Schema.
         """
-        properties: dict[str, JsonSchema] = {}
         definitions: dict[str, JsonSchema] = {}
-        for field, described in zip(self.fields, self._described(definitions), strict=True):
-            schema = dict(described)
+        properties: dict[str, JsonSchema] = {}
+        required: list[str] = []
+        has_models = False
+        for field, shared in zip(self.fields, self._described(definitions), strict=True):
+            schema = copy_schema(shared)
             if field.parameter.description and not field.described:
                 schema["description"] = field.parameter.description
-            if not field.required and "default" not in schema:
-                self._default(field, schema)
+            if field.required:
+                required.append(field.wire_name)
+            else:
+                if "default" not in schema:
+                    field.show_default(schema)
+                optional_instead_of_null(schema)
+            has_models = has_models or not field.form.is_built_in
             properties[field.wire_name] = schema
-        root: JsonSchema = {"type": "object", "properties": properties}
-        required = [field.wire_name for field in self.fields if field.required]
+        root: JsonSchema = {"type": "object"}
+        if properties:
+            root["properties"] = properties
         if required:
             root["required"] = required
-        if not properties:
-            del root["properties"]
         root["additionalProperties"] = False
         if definitions:
             root["$defs"] = definitions
             root = settle_references(root)
-        for part in every_schema(root):
-            optional_instead_of_null(part)
+        if has_models:
+            for part in every_schema(root):
+                optional_instead_of_null(part)
         return root
 
     def _described(self, definitions: dict[str, JsonSchema]) -> list[JsonSchema]:
-        """The schema of each field; shared definitions are gathered in `definitions`."""
+        """Return the schema of each field, and gather shared ones in `definitions`."""
+        schemas = [field.form.schema("validation") for field in self.fields]
+        for schema in schemas:
+            if "$defs" in schema:
+                return self._described_together(schemas, definitions)
+        return schemas
+
+    def _described_together(
+        self, schemas: list[JsonSchema], definitions: dict[str, JsonSchema]
+    ) -> list[JsonSchema]:
+        forms = enumerate([field.form for field in self.fields])
+        dependent = [(place, form) for place, form in forms if isinstance(form, PydanticForm)]
         try:
-            alone = [field.form.schema("validation") for field in self.fields]
-            if not any("$defs" in schema for schema in alone):
-                return [copy_schema(schema) for schema in alone]
             together, shared = pydantic.TypeAdapter.json_schemas(
-                [(field.wire_name, "validation", field.form.adapter) for field in self.fields],
+                [(place, "validation", form.adapter) for place, form in dependent],
                 schema_generator=schema_generator(),
             )
         except Exception as error:
             raise RegistrationError(
-                f"{self._where}: a parameter has no JSON Schema: {first_line(error)}"
+                f"{self._signature.place}: a parameter has no JSON Schema: {first_line(error)}"
             ) from error
         definitions.update(shared.get("$defs", {}))
-        return [together[field.wire_name, "validation"] for field in self.fields]
+        for place, _ in dependent:
+            schemas[place] = together[place, "validation"]
+        return schemas
 
-    @staticmethod
-    def _default(field: Field, schema: JsonSchema) -> None:
-        if field.factory is not None:
-            return
-        try:
-            shown = field.form.adapter.dump_python(
-                field.default, mode="json", by_alias=True, warnings="error"
-            )
-        except (PydanticSerializationError, ValueError):
-            return  # a default that JSON cannot show is still a default
-        if is_finite(shown):
-            schema["default"] = shown
+
+def _unknown(name: str, names: Sequence[str]) -> str:
+    import difflib  # only for those who get it wrong
+
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        return f'{name}: unknown argument; did you mean "{close[0]}"?'
+    return f"{name}: unknown argument; known: {', '.join(names) or 'none'}"
 
 
 # --- problems, for a model to read ----------------------------------------------------------------

@@ -5,18 +5,20 @@ Made once for a function, at registration.
 
 from __future__ import annotations
 
+import functools
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
 
-from mcpkit._json_schema import JsonSchema, copy_schema
 from mcpkit.errors import RegistrationError
+from mcpkit.functions.hints import unalias
 from mcpkit.functions.schema import TypeForm, first_line, form_of, settle_references
-from mcpkit.functions.signature import Signature, unalias
+from mcpkit.functions.signature import Signature
+from mcpkit.support.json_schema import JsonSchema, copy_schema
 from mcpkit.types import (
     UNSET,
     AudioContent,
@@ -112,10 +114,11 @@ class Output:
         RegistrationError: The return type cannot be serialised or described.
     """
 
-    __slots__ = ("_form", "is_object", "schema")
+    __slots__ = ("_dump", "_form", "is_object", "schema")
 
     def __init__(self, signature: Signature, structured: bool | None) -> None:
         self._form: TypeForm | None = None
+        self._dump: Callable[[Any], bytes] | None = None
         self.schema: JsonSchema | None = None
         self.is_object = False
         annotation = signature.returns
@@ -123,16 +126,17 @@ class Output:
             return
         if structured is None and not is_structured(annotation):
             return
-        where = f"{signature.where}: {signature.name}()"
         if annotation is UNSET:
-            raise RegistrationError(f"{where}: structured output needs a return annotation")
+            raise RegistrationError(
+                f"{signature.place}: structured output needs a return annotation"
+            )
         try:
             self._form = form_of(annotation)
             schema = settle_references(copy_schema(self._form.schema("serialization")))
         except Exception as error:
             raise RegistrationError(
-                f"{where}: the return type cannot become JSON ({first_line(error)}); return a "
-                f"model, a dataclass or built-in types, or pass structured_output=False"
+                f"{signature.place}: the return type cannot become JSON ({first_line(error)}); "
+                f"return a model, a dataclass or built-in types, or pass structured_output=False"
             ) from error
         self.schema = schema
         self.is_object = schema.get("type") == "object"
@@ -147,14 +151,13 @@ class Output:
             return self._whole(value)
         if self._form is None:
             return Rendered(value if type(value) is str else blocks_of(value))
-        text = self._dump(value)
-        return Rendered(None, text, False, None, self.is_object)
+        return Rendered(None, self._json_of(value), False, None, self.is_object)
 
     def _whole(self, value: ToolResult) -> Rendered:
         structured = None
         if value.structured_content is not UNSET:
             if self._form is not None and not value.is_error:
-                structured = self._dump(value.structured_content)
+                structured = self._json_of(value.structured_content)
             else:
                 structured = _any_json(value.structured_content)
         elif self._form is not None and not value.is_error:
@@ -170,16 +173,27 @@ class Output:
             is_object = structured is None or structured[:1] == b"{"
         return Rendered(blocks, structured, value.is_error, value.meta, is_object)
 
-    def _dump(self, value: Any) -> bytes:
-        assert self._form is not None
+    def _json_of(self, value: Any) -> bytes:
+        dump = self._dump
+        if dump is None:
+            assert self._form is not None
+            dump = self._dump = self._form.dumper()
         try:
-            return self._form.dump(value)
+            return dump(value)
         except (ValidationError, PydanticSerializationError) as error:
             raise OutputMismatch(str(error)) from error
 
 
 def is_structured(annotation: Any) -> bool:
-    """Whether a return annotation promises data rather than text or content."""
+    """Return whether a return annotation promises data rather than text or content."""
+    try:
+        return _is_structured(annotation)
+    except TypeError:  # metadata that cannot be hashed
+        return _is_structured.__wrapped__(annotation)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_structured(annotation: Any) -> bool:
     annotation = _plainly(annotation)
     if annotation in (UNSET, Any, object, None) or annotation in _UNSTRUCTURED:
         return False

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import functools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, cast
 
 import pydantic
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import (
+    CoreConfig,
+    CoreSchema,
+    PydanticSerializationError,
+    SchemaSerializer,
+    SchemaValidator,
+    to_json,
+)
 
-from mcpkit._json_schema import JsonSchema, copy_schema, every_schema, subschemas
+from mcpkit.functions.built_in import BuiltIn, is_plain, read_built_in
+from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema, subschemas
 from mcpkit.types import UNSET, is_array, is_object
 
 __all__ = [
@@ -33,9 +42,112 @@ Mode: TypeAlias = Literal["validation", "serialization"]
 _PLAIN: Final = frozenset({"int", "float", "bool", "str", "any"})
 """Core schema types that mean the same for a JSON value and for the Python value it became."""
 
+_CONFIG: Final = pydantic.ConfigDict(
+    allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64"
+)
+_CORE_CONFIG: Final = CoreConfig(
+    allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64"
+)
 
-class TypeForm:
-    """A type, ready to validate, to dump, and to describe itself.
+
+class TypeForm(ABC):
+    """A type, ready to describe itself, and to validate and to dump once that is wanted.
+
+    A validator takes longer to make than all the rest of a registration, and few tools of a large
+    server are ever called: so it is made when it is first used.
+
+    Args:
+        core: The core schema.
+    """
+
+    __slots__ = ("_checker", "_core", "_dumper")
+
+    is_built_in: ClassVar[bool]
+    """True if nothing in the type is pydantic's; then no schema inside its schema has a default."""
+
+    def __init__(self, core: CoreSchema) -> None:
+        self._core = core
+        self._checker: Callable[[Any], Any] | None = None
+        self._dumper: Callable[[Any], bytes] | None = None
+
+    @property
+    @abstractmethod
+    def validator(self) -> SchemaValidator:
+        """The validator of pydantic-core."""
+
+    @property
+    @abstractmethod
+    def serializer(self) -> SchemaSerializer:
+        """The serializer of pydantic-core."""
+
+    @abstractmethod
+    def schema(self, mode: Mode) -> JsonSchema:
+        """Return the JSON Schema of the type alone, with ``$defs`` where it has any.
+
+        It is shared, and not to be changed.
+        """
+
+    def validate(self, value: Any) -> Any:
+        """Return the value that a JSON value becomes.
+
+        Raises:
+            pydantic_core.ValidationError: It does not fit.
+        """
+        return self.checker()(value)
+
+    def checker(self) -> Callable[[Any], Any]:
+        """Return what `validate` calls, for those who validate often."""
+        if self._checker is None:
+            validator = self.validator
+            validate_json = validator.validate_json
+            if self._core["type"] in _PLAIN:
+                self._checker = validator.validate_python
+            else:
+                # What arrived is JSON, and JSON mode reads dates, bytes, sets and tuples from it.
+                self._checker = lambda value: validate_json(to_json(value))
+        return self._checker
+
+    def dumper(self) -> Callable[[Any], bytes]:
+        """Return a function from a value to its JSON text, checked against the type.
+
+        It raises `pydantic_core.ValidationError` if the value does not fit, and
+        `pydantic_core.PydanticSerializationError` if something inside it does not.
+        """
+        if self._dumper is None:
+            validate = self.validator.validate_python
+            if self._core["type"] in _PLAIN and self._core["type"] != "any":
+                self._dumper = lambda value: to_json(validate(value))
+            else:
+                self._dumper = self._checked_dumper(validate, self.serializer)
+        return self._dumper
+
+    def _checked_dumper(
+        self, validate: Callable[..., Any], serializer: SchemaSerializer
+    ) -> Callable[[Any], bytes]:
+        has_floats = any(map(_allows_floats, every_schema(self.schema("serialization"))))
+
+        def dump(value: Any) -> bytes:
+            checked = validate(value, from_attributes=True)
+            text = serializer.to_json(checked, by_alias=True, warnings="error")
+            # Inside models and `Any`, NaN and infinities would silently become null.
+            if has_floats and b"null" in text and not is_finite(serializer.to_python(checked)):
+                raise PydanticSerializationError("NaN and infinities have no JSON")
+            return text
+
+        return dump
+
+    def shown(self, value: Any) -> Any:
+        """Return a value of the type as JSON has it.
+
+        Raises:
+            pydantic_core.PydanticSerializationError: It is no value of the type, or JSON has none
+                for it.
+        """
+        return self.serializer.to_python(value, mode="json", by_alias=True, warnings="error")
+
+
+class PydanticForm(TypeForm):
+    """The form of a type that pydantic reads.
 
     Args:
         annotation: Anything pydantic can express.
@@ -44,58 +156,74 @@ class TypeForm:
         pydantic.errors.PydanticUserError: It cannot.
     """
 
+    __slots__ = ("_schemas", "adapter")
+
+    is_built_in = False
+
     def __init__(self, annotation: Any) -> None:
-        config = pydantic.ConfigDict(
-            allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64"
-        )
+        self.adapter: pydantic.TypeAdapter[Any]
         try:
-            self.adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(
-                annotation, config=config
-            )
+            self.adapter = pydantic.TypeAdapter(annotation, config=_CONFIG)
         except pydantic.PydanticUserError as error:
             if error.code != "type-adapter-config-unused":
                 raise
             self.adapter = pydantic.TypeAdapter(annotation)  # a model has its own configuration
-        self.validator = self.adapter.validator
-        kind = self.adapter.core_schema.get("type")
-        self._plain = kind in _PLAIN and kind != "any"
-        self.validate: Callable[[Any], Any] = (
-            self.validator.validate_python if kind in _PLAIN else self._validate_json
-        )
         self._schemas: dict[Mode, JsonSchema] = {}
+        super().__init__(self.adapter.core_schema)
 
-    def _validate_json(self, value: Any) -> Any:
-        # What arrived is JSON, and JSON mode is what reads dates, bytes, sets and tuples from it.
-        return self.validator.validate_json(to_json(value))
+    @property
+    def validator(self) -> SchemaValidator:
+        """The validator of pydantic-core."""
+        return cast("SchemaValidator", self.adapter.validator)
 
-    def dump(self, value: Any) -> bytes:
-        """The JSON text of a value, checked against the type.
-
-        Raises:
-            pydantic_core.ValidationError: The value does not fit.
-            pydantic_core.PydanticSerializationError: Something inside it does not.
-        """
-        if self._plain:
-            return to_json(self.validator.validate_python(value))
-        checked = self.validator.validate_python(value, from_attributes=True)
-        serializer = self.adapter.serializer
-        text = serializer.to_json(checked, by_alias=True, warnings="error")
-        # Inside models and `Any`, NaN and infinities would silently become null.
-        if b"null" in text and self._has_floats and not is_finite(serializer.to_python(checked)):
-            raise PydanticSerializationError("NaN and infinities have no JSON")
-        return text
-
-    @functools.cached_property
-    def _has_floats(self) -> bool:
-        return any(map(_allows_floats, every_schema(self.schema("serialization"))))
+    @property
+    def serializer(self) -> SchemaSerializer:
+        """The serializer of pydantic-core."""
+        return self.adapter.serializer
 
     def schema(self, mode: Mode) -> JsonSchema:
-        """The JSON Schema of the type alone, with ``$defs`` where it has any. Not to be changed."""
+        """Return the JSON Schema of the type alone."""
         found = self._schemas.get(mode)
         if found is None:
             found = self.adapter.json_schema(mode=mode, schema_generator=schema_generator())
             self._schemas[mode] = found
         return found
+
+
+class BuiltInForm(TypeForm):
+    """The form of a type that `read_built_in` reads."""
+
+    __slots__ = ("_schema", "_serializer", "_validator")
+
+    is_built_in = True
+
+    def __init__(self, read: BuiltIn) -> None:
+        core, self._schema = read
+        self._validator: SchemaValidator | None = None
+        self._serializer: SchemaSerializer | None = None
+        super().__init__(cast("CoreSchema", core))
+
+    @property
+    def validator(self) -> SchemaValidator:
+        """The validator of pydantic-core."""
+        if self._validator is None:
+            self._validator = SchemaValidator(self._core, _CORE_CONFIG)
+        return self._validator
+
+    @property
+    def serializer(self) -> SchemaSerializer:
+        """The serializer of pydantic-core."""
+        if self._serializer is None:
+            self._serializer = SchemaSerializer(self._core, _CORE_CONFIG)
+        return self._serializer
+
+    def schema(self, mode: Mode) -> JsonSchema:
+        """Return the JSON Schema of the type alone."""
+        return self._schema
+
+    def shown(self, value: Any) -> Any:
+        """Return a value of the type as JSON has it."""
+        return value if is_plain(value, self._core) else super().shown(value)
 
 
 def _allows_floats(schema: JsonSchema) -> bool:
@@ -119,22 +247,51 @@ def is_finite(value: Any) -> bool:
     return True
 
 
+_ANNOTATED: Final[Any] = type(Annotated[int, 0])
 _forms: dict[Any, TypeForm] = {}
 
 
 def form_of(annotation: Any) -> TypeForm:
-    """The form of a type, made once; building a validator is most of the cost of registration."""
-    # ``int | str`` equals ``str | int``, but the first that fits wins, so the order matters.
-    key = annotation, repr(annotation)
+    """Return the form of a type, made once, as far as the type can be hashed.
+
+    Raises:
+        pydantic.errors.PydanticUserError: Pydantic cannot express the type.
+    """
+    if type(annotation) is type:
+        found = _forms.get(annotation)
+        return _kept_form(annotation, annotation) if found is None else found
+    if type(annotation) is _ANNOTATED:
+        # Hashing one takes as long as reading it, and most have a field that no other has.
+        read = read_built_in(annotation)
+        if read is not None:
+            return BuiltInForm(read)
+    key = _key(annotation)
     try:
         found = _forms.get(key)
     except TypeError:  # metadata that cannot be hashed
-        return TypeForm(annotation)
-    if found is None:
-        found = TypeForm(annotation)
-        if len(_forms) < 4096:
-            _forms[key] = found
-    return found
+        return _make_form(annotation)
+    return _kept_form(annotation, key) if found is None else found
+
+
+def _kept_form(annotation: Any, key: Any) -> TypeForm:
+    made = _make_form(annotation)
+    if len(_forms) < _MOST_FORMS:
+        _forms[key] = made
+    return made
+
+
+_MOST_FORMS: Final = 4096
+
+
+def _make_form(annotation: Any) -> TypeForm:
+    read = read_built_in(annotation)
+    return PydanticForm(annotation) if read is None else BuiltInForm(read)
+
+
+def _key(annotation: Any) -> Any:
+    # ``int | str`` equals ``str | int``, but the first that fits wins, so the order matters.
+    parts: tuple[Any, ...] = getattr(annotation, "__args__", ())
+    return (annotation, *map(_key, parts)) if parts else annotation
 
 
 @functools.cache

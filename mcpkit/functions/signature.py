@@ -5,39 +5,31 @@ All introspection happens here, once, when a function is registered.
 
 from __future__ import annotations
 
-import ast
 import functools
-import importlib
 import inspect
-import re
-import sys
-import textwrap
 import types
-import typing
-from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args, get_origin
-
-from typing_extensions import TypeAliasType, get_type_hints
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Final, Literal, NamedTuple, Optional, TypeAlias, TypeVar, cast
 
 from mcpkit.errors import RegistrationError
+from mcpkit.functions.docstrings import Docs, parse_docstring, without_indentation
+from mcpkit.functions.hints import resolve_hints, unalias
 from mcpkit.functions.markers import Complete, DeclaredAsk, Depends, Header
 from mcpkit.types import UNSET
 
-__all__ = ["Docs", "Parameter", "Signature", "inspect_function"]
+__all__ = [
+    "Parameter",
+    "Signature",
+    "function_name",
+    "inspect_function",
+    "is_async",
+    "location",
+    "underlying",
+]
+
+T = TypeVar("T")
 
 Source: TypeAlias = Literal["argument", "context", "depends", "ask"]
-
-
-class Docs(NamedTuple):
-    """What a docstring says.
-
-    Args:
-        description: The text above the sections, unwrapped of its indentation; None if empty.
-        parameters: A description by parameter name.
-    """
-
-    description: str | None
-    parameters: Mapping[str, str]
 
 
 class Parameter(NamedTuple):
@@ -91,7 +83,12 @@ class Signature(NamedTuple):
     @property
     def arguments(self) -> tuple[Parameter, ...]:
         """The parameters that the client fills."""
-        return tuple(each for each in self.parameters if each.source == "argument")
+        return tuple([each for each in self.parameters if each.source == "argument"])
+
+    @property
+    def place(self) -> str:
+        """``file:line: name()``, for messages."""
+        return f"{self.where}: {self.name}()"
 
 
 def inspect_function(fn: Callable[..., Any], *, contexts: tuple[type, ...] = ()) -> Signature:
@@ -112,100 +109,171 @@ def inspect_function(fn: Callable[..., Any], *, contexts: tuple[type, ...] = ())
             f"{where}: {name}() has no class to be called on yet; mark it with the decorators of "
             f"mcpkit, and include the class: app.include(...)"
         )
-    try:
-        raw = inspect.signature(fn)
-    except (TypeError, ValueError):
-        raise RegistrationError(f"{name}: has no signature that Python can show; wrap it") from None
+    raw = _parameters(fn, name)
     hints = resolve_hints(target, name, where)
     if isinstance(fn, type):
         hints["return"] = fn
     docs = parse_docstring(_docstring(fn, target))
-    parameters = tuple(
-        _parameter(each, hints, docs, name, where, contexts) for each in raw.parameters.values()
-    )
+    at = f"{where}: {name}()"
+    parameters = tuple([_parameter(each, hints, docs, at, contexts) for each in raw])
     returns = hints.get("return", UNSET)
     return Signature(name, is_async(fn), parameters, returns, docs, where)
 
 
+_Raw: TypeAlias = tuple[str, Any, Any]
+"""A parameter as it is written: its name, its default or `UNSET`, and its kind for `inspect`."""
+
+
+def _parameters(fn: Callable[..., Any], name: str) -> Iterable[_Raw]:
+    """Read the parameters that a caller has to fill."""
+    plain = _plain_parameters(fn)
+    if plain is not None:
+        return plain
+    try:
+        found = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        raise RegistrationError(f"{name}: has no signature that Python can show; wrap it") from None
+    return [
+        (each.name, UNSET if each.default is each.empty else each.default, each.kind)
+        for each in found
+    ]
+
+
+def _plain_parameters(fn: Callable[..., Any]) -> list[_Raw] | None:
+    """Return what `inspect.signature` finds out about most functions and methods, but at once.
+
+    Returns:
+        None if the code of the function is not all that there is to know.
+    """
+    bound = type(fn) is types.MethodType
+    function = cast("types.MethodType", fn).__func__ if bound else fn
+    if type(function) is not types.FunctionType:
+        return None
+    if function.__dict__ and function.__dict__.keys() & _ELSEWHERE:
+        return None
+    code = function.__code__
+    positional = code.co_argcount
+    if code.co_flags & _STARS or code.co_posonlyargcount or bound > positional:
+        return None
+    names = code.co_varnames
+    given = function.__defaults__ or ()
+    defaults = (UNSET,) * (positional - len(given)) + given
+    raw = [(names[place], defaults[place], _NAMED) for place in range(bound, positional)]
+    if code.co_kwonlyargcount:
+        optional: dict[str, Any] = function.__kwdefaults__ or {}
+        last = names[positional : positional + code.co_kwonlyargcount]
+        raw += [(each, optional.get(each, UNSET), _NAMED) for each in last]
+    return raw
+
+
+_ELSEWHERE: Final = frozenset(
+    {"__signature__", "__text_signature__", "__wrapped__", "__partialmethod__", "_partialmethod"}
+)
+"""Attributes that say of a function that it has the parameters of another."""
+
+_NAMED: Final = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_STARS: Final = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+
+
 def _parameter(
-    raw: inspect.Parameter,
-    hints: Mapping[str, Any],
-    docs: Docs,
-    function: str,
-    where: str,
-    contexts: tuple[type, ...],
+    raw: _Raw, hints: Mapping[str, Any], docs: Docs, at: str, contexts: tuple[type, ...]
 ) -> Parameter:
-    at = f"{where}: {function}()"
-    if raw.kind is raw.VAR_POSITIONAL or raw.kind is raw.VAR_KEYWORD:
-        star = "*" if raw.kind is raw.VAR_POSITIONAL else "**"
-        kind = "list" if star == "*" else "dict"
+    name, default, kind = raw
+    if kind is not _NAMED or name in _RESERVED or isinstance(default, _MARKS):
+        _refuse_raw(raw, hints, at, contexts)
+    annotation = hints.get(name, Any)
+    description = docs.parameters.get(name)
+    depends = ask = complete = None
+    if type(annotation) is type:
+        is_context = issubclass(annotation, contexts)
+    else:
+        named = unalias(annotation)
+        is_context = _is_context(named, contexts)
+        if is_context or type(named) is _ANNOTATED:
+            annotation = named  # a recursive alias has to keep its name
+        marks = _marks(annotation)
+        if marks:
+            depends, ask = _first(marks, Depends), _first(marks, DeclaredAsk)
+            complete = _first(marks, Complete)
+        if marks and (is_context or depends or ask) and _first(marks, Header) is not None:
+            raise RegistrationError(
+                f"{at}: {name} is not sent by the client, so no header can repeat it; "
+                f"remove Header(...)"
+            )
+    if is_context:
+        return Parameter(name, annotation, default, description, "context")
+    if depends is not None:
+        return Parameter(name, annotation, default, description, "depends", depends=depends)
+    if ask is not None:
+        return Parameter(name, annotation, default, description, "ask", ask=ask)
+    if name[0] == "_":
         raise RegistrationError(
-            f"{at}: {star}{raw.name} has no names a client could use; "
-            f"write a parameter of type {kind} instead"
+            f"{at}: the name {name} begins with an underscore, which hosts refuse; rename it"
         )
-    if raw.kind is raw.POSITIONAL_ONLY:
+    return Parameter(name, annotation, default, description, "argument", None, complete)
+
+
+def _marks(annotation: Any) -> list[Any]:
+    if type(annotation) is not _ANNOTATED:
+        return []
+    return [each for each in annotation.__metadata__ if isinstance(each, _MARKS)]
+
+
+def _first(marks: Iterable[Any], kind: type[T]) -> T | None:
+    for each in marks:
+        if isinstance(each, kind):
+            return each
+    return None
+
+
+def _refuse_raw(raw: _Raw, hints: Mapping[str, Any], at: str, contexts: tuple[type, ...]) -> None:
+    name, default, kind = raw
+    if kind is inspect.Parameter.VAR_POSITIONAL or kind is inspect.Parameter.VAR_KEYWORD:
+        star = "*" if kind is inspect.Parameter.VAR_POSITIONAL else "**"
+        instead = "list" if star == "*" else "dict"
         raise RegistrationError(
-            f"{at}: {raw.name} is positional-only, arguments arrive by name; remove the /"
+            f"{at}: {star}{name} has no names a client could use; "
+            f"write a parameter of type {instead} instead"
         )
-    if raw.name in ("self", "cls") and raw.name not in hints:
+    if kind is inspect.Parameter.POSITIONAL_ONLY:
         raise RegistrationError(
-            f"{at}: is a method, and nothing fills {raw.name}; mark it with the decorators of "
+            f"{at}: {name} is positional-only, arguments arrive by name; remove the /"
+        )
+    if name in _METHODS and name not in hints:
+        raise RegistrationError(
+            f"{at}: is a method, and nothing fills {name}; mark it with the decorators of "
             f"mcpkit, and include the object: app.include(...)"
         )
-    if raw.name == "ctx" and raw.name not in hints and contexts:
+    if name == "ctx" and name not in hints and contexts:
         raise RegistrationError(
             f"{at}: ctx has no annotation, so a client would have to send it; write ctx: Context, "
             f"or ctx: SyncContext in a plain def"
         )
-    annotation = hints.get(raw.name, Any)
-    named = unalias(annotation)
-    if get_origin(named) is Annotated or _is_context(named, contexts):
-        annotation = named  # a recursive alias has to keep its name
-    default: Any = UNSET if raw.default is raw.empty else raw.default
-    description = docs.parameters.get(raw.name)
-    if isinstance(default, (Depends, Complete, DeclaredAsk, Header)):
-        kind = type(default).__name__
+    if isinstance(default, _MARKS):
+        marker = type(default).__name__
         raise RegistrationError(
-            f"{at}: write {raw.name}: Annotated[<type>, {kind}(...)] instead of a default value"
+            f"{at}: write {name}: Annotated[<type>, {marker}(...)] instead of a default value"
         )
-    metadata = _metadata(annotation)
-    injected = any(isinstance(m, (Depends, DeclaredAsk)) for m in metadata)
-    if any(isinstance(m, Header) for m in metadata) and (
-        injected or _is_context(annotation, contexts)
-    ):
-        raise RegistrationError(
-            f"{at}: {raw.name} is not sent by the client, so no header can repeat it; "
-            f"remove Header(...)"
-        )
-    if _is_context(annotation, contexts):
-        return Parameter(raw.name, annotation, default, description, "context")
-    markers = [m for m in metadata if isinstance(m, (Depends, Complete))]
-    depends = next((m for m in markers if isinstance(m, Depends)), None)
-    complete = next((m for m in markers if isinstance(m, Complete)), None)
-    if depends is not None:
-        return Parameter(raw.name, annotation, default, description, "depends", depends=depends)
-    ask = next((m for m in metadata if isinstance(m, DeclaredAsk)), None)
-    if ask is not None:
-        return Parameter(raw.name, annotation, default, description, "ask", ask=ask)
-    if raw.name.startswith("_"):
-        raise RegistrationError(
-            f"{at}: the name {raw.name} begins with an underscore, which hosts refuse; rename it"
-        )
-    return Parameter(raw.name, annotation, default, description, "argument", complete=complete)
 
 
-def _metadata(annotation: Any) -> tuple[Any, ...]:
-    return annotation.__metadata__ if get_origin(annotation) is Annotated else ()
+_METHODS: Final = frozenset({"cls", "self"})
+_RESERVED: Final = _METHODS | {"ctx"}
+_MARKS: Final = (Depends, Complete, DeclaredAsk, Header)
 
 
-def _is_context(annotation: Any, contexts: tuple[type, ...]) -> bool:
-    """Whether an annotation is a context type, also as ``Context[State]`` or ``Context | None``."""
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    if get_origin(annotation) in (typing.Union, types.UnionType):
-        return any(_is_context(part, contexts) for part in get_args(annotation))
-    base = get_origin(annotation) or annotation
-    return isinstance(base, type) and issubclass(base, contexts) if contexts else False
+def _is_context(annotation: object, contexts: tuple[type, ...]) -> bool:
+    """True for a context type, also as ``Context[State]`` or ``Context | None``."""
+    if type(annotation) is type:
+        return issubclass(annotation, contexts)
+    if type(annotation) is _ANNOTATED or type(annotation) in _UNIONS:
+        parts: tuple[object, ...] = getattr(annotation, "__args__", ())
+        return any(_is_context(part, contexts) for part in parts)
+    base = getattr(annotation, "__origin__", annotation)
+    return isinstance(base, type) and issubclass(base, contexts)
+
+
+_ANNOTATED: Final[Any] = type(Annotated[int, 0])
+_UNIONS: Final[Any] = {type(int | str), type(Optional[int])}  # noqa: UP045 - another class
 
 
 # --- what a callable really is --------------------------------------------------------------------
@@ -220,6 +288,8 @@ def _without_arguments(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The function whose annotations describe `fn`."""
+    if type(fn) is types.FunctionType and "__wrapped__" not in fn.__dict__:
+        return fn
     fn = inspect.unwrap(_without_arguments(fn))
     if isinstance(fn, types.MethodType):
         fn = fn.__func__
@@ -234,6 +304,8 @@ def underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _docstring(fn: Callable[..., Any], target: Callable[..., Any]) -> str:
     fn = _without_arguments(fn)
+    if fn is target and type(fn) is types.FunctionType and fn.__doc__ is not None:
+        return without_indentation(fn.__doc__)
     if target.__doc__ is None and not inspect.isroutine(fn):
         # An object with ``__call__``, or a class: they are described where they are defined.
         return inspect.cleandoc((fn if isinstance(fn, type) else type(fn)).__doc__ or "")
@@ -250,6 +322,8 @@ def function_name(fn: Callable[..., Any]) -> str:
 def is_async(fn: Callable[..., Any]) -> bool:
     """Whether calling it gives a coroutine."""
     fn = _without_arguments(fn)
+    if type(fn) is types.FunctionType and fn.__code__.co_flags & inspect.CO_COROUTINE:
+        return True
     if isinstance(fn, staticmethod):
         fn = fn.__func__
     if inspect.iscoroutinefunction(fn):
@@ -263,162 +337,3 @@ def location(fn: Callable[..., Any]) -> str:
     if isinstance(code, types.CodeType):
         return f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
     return str(getattr(fn, "__module__", "?"))
-
-
-# --- type hints -----------------------------------------------------------------------------------
-
-
-def resolve_hints(fn: Callable[..., Any], name: str, where: str) -> dict[str, Any]:
-    """The annotations of a function as types.
-
-    Strings (``from __future__ import annotations``) are evaluated in the function's globals and
-    closure, and in the functions around it if they are still running; names imported only under
-    ``if TYPE_CHECKING:`` are imported now.
-
-    Raises:
-        RegistrationError: A name cannot be resolved.
-    """
-    scope = _closure(fn)
-    tried: set[str] = set()
-    while True:
-        try:
-            return get_type_hints(fn, localns=scope or None, include_extras=True)
-        except NameError as error:
-            missing = error.name if error.name else str(error)
-            if missing not in tried:
-                tried.add(missing)
-                found = _local_name(fn, missing)
-                if found is UNSET:
-                    found = _typing_only_import(fn, missing)
-                if found is not UNSET:
-                    scope[missing] = found
-                    continue
-            raise RegistrationError(
-                f"{where}: {name}(): the annotation names {missing!r}, which cannot be found at "
-                f"run time; import it outside `if TYPE_CHECKING:` and at module level"
-            ) from None
-        except Exception as error:
-            raise RegistrationError(
-                f"{where}: {name}(): an annotation cannot be evaluated: {error}"
-            ) from error
-
-
-def _closure(fn: Callable[..., Any]) -> dict[str, Any]:
-    code, cells = getattr(fn, "__code__", None), getattr(fn, "__closure__", None)
-    scope: dict[str, Any] = {}
-    if code is not None and cells:
-        for name, cell in zip(code.co_freevars, cells, strict=False):
-            try:
-                scope[name] = cell.cell_contents
-            except ValueError:  # a name that is not bound yet
-                continue
-    for parameter in getattr(fn, "__type_params__", ()):
-        scope[parameter.__name__] = parameter
-    return scope
-
-
-def unalias(annotation: Any) -> Any:
-    """What a ``type X = ...`` statement names; any other annotation as it is."""
-    while isinstance(annotation, TypeAliasType) or type(annotation) in _ALIASES:
-        annotation = annotation.__value__
-    return annotation
-
-
-# From Python 3.12 on there is one of its own.
-_ALIASES: Final = (getattr(typing, "TypeAliasType", TypeAliasType),)
-
-
-def _local_name(fn: Callable[..., Any], wanted: str) -> Any:
-    """A local variable of the running function in which `fn` is defined, or UNSET."""
-    code = getattr(fn, "__code__", None)
-    frame: types.FrameType | None = sys._getframe(1)
-    while code is not None and frame is not None:
-        if wanted in frame.f_locals and _defines(frame.f_code, code):
-            return frame.f_locals[wanted]
-        frame = frame.f_back
-    return UNSET
-
-
-def _defines(outer: types.CodeType, inner: types.CodeType) -> bool:
-    """Whether one function's text is inside another's, also in a class or function in between."""
-    return any(
-        each is inner or _defines(each, inner)
-        for each in outer.co_consts
-        if isinstance(each, types.CodeType)
-    )
-
-
-def _typing_only_import(fn: Callable[..., Any], wanted: str) -> Any:
-    """The object behind a name that the function's module imports under TYPE_CHECKING, or UNSET."""
-    module = sys.modules.get(fn.__module__)
-    if module is None:
-        return UNSET
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(module)))
-    except (OSError, TypeError, SyntaxError):
-        return UNSET
-    package = getattr(module, "__package__", None) or ""
-    for statement in _typing_only_statements(tree):
-        try:
-            if isinstance(statement, ast.Import):
-                for alias in statement.names:
-                    if (alias.asname or alias.name.partition(".")[0]) == wanted:
-                        top = alias.name if alias.asname else alias.name.partition(".")[0]
-                        importlib.import_module(alias.name)
-                        return sys.modules[top]
-            elif isinstance(statement, ast.ImportFrom):
-                for alias in statement.names:
-                    if (alias.asname or alias.name) == wanted:
-                        source = "." * statement.level + (statement.module or "")
-                        found = importlib.import_module(source, package)
-                        return getattr(found, alias.name)
-        except (ImportError, AttributeError):
-            return UNSET
-    return UNSET
-
-
-def _typing_only_statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If):
-            test = node.test
-            guard = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
-            if guard == "TYPE_CHECKING":
-                yield from node.body
-
-
-# --- docstrings -----------------------------------------------------------------------------------
-
-_SECTION: Final = re.compile(
-    r"^[ \t]*(?:(?:Args|Arguments|Parameters|Params|Returns?|Raises|Yields?|Examples?|Attributes|"
-    r"Keyword Args|Keyword Arguments|Note|Notes|See Also|Other Parameters)[ \t]*:?[ \t]*$|:\w+.*:)",
-    re.MULTILINE,
-)
-
-
-def parse_docstring(text: str) -> Docs:
-    """What a docstring in the style of Google, NumPy or reST says about a function.
-
-    Args:
-        text: Without the indentation of the source, as `inspect.getdoc` gives it.
-    """
-    text = text.strip()
-    if not text:
-        return Docs(None, {})
-    if _SECTION.search(text) is None:
-        return Docs(text, {})
-    # Only docstrings with sections pay for the parser.
-    from docstring_parser import parse
-
-    # The parser would take a section in the first line for the summary.
-    bare = _SECTION.match(text) is not None
-    parsed = parse(f"-\n\n{text}" if bare else text)
-    parts = [None if bare else parsed.short_description, parsed.long_description]
-    gap = "\n\n" if parsed.blank_after_short_description else "\n"
-    description = gap.join(part for part in parts if part) or None
-    found = {
-        name.split()[0].lstrip("*"): " ".join(each.description.split())
-        for each in parsed.params
-        for name in each.arg_name.split(",")  # NumPy describes several at once: ``x, y : int``
-        if each.description and name.strip()
-    }
-    return Docs(description, found)

@@ -12,9 +12,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from mcpkit._json_schema import Step, walk
 from mcpkit.errors import HeaderMismatch
 from mcpkit.protocol.revisions import PER_REQUEST, REVISIONS
+from mcpkit.support.json_schema import Step, walk
 from mcpkit.types import is_array, is_object
 
 __all__ = [
@@ -227,6 +227,8 @@ def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
             with the place and the fix. A client leaves such a tool out (HDR-3).
     """
     found: dict[bytes, HeaderParameter] = {}
+    if not _mentions_headers(schema):
+        return ()
     for way, part in walk(schema, unknown=True, deepest=_DEPTH + 1):
         if len(way) > _DEPTH:
             top = "/".join(_members(way)[:5])
@@ -267,6 +269,19 @@ def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
                 f"{'/'.join(before.path)}, and case does not count; choose another"
             )
     return tuple(found.values())
+
+
+def _mentions_headers(schema: Mapping[str, Any], depth: int = 0) -> bool:
+    # Few tools have headers, and this takes a tenth of the time of a walk that knows its ways.
+    if _KEYWORD in schema or depth > _DEPTH:
+        return True
+    below: Any
+    for below in schema.values():
+        each: Any
+        for each in below if is_array(below) else (below,):
+            if is_object(each) and _mentions_headers(each, depth + 1):
+                return True
+    return False
 
 
 def _members(way: tuple[Step, ...]) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from mcpkit import _json_schema
-from mcpkit._json_schema import DEFINITIONS, Place, Step, resolve, unescaped
+from mcpkit.support import json_schema
+from mcpkit.support.json_schema import DEFINITIONS, Place, Step, resolve, unescaped
 from mcpkit.types import is_array, is_object
 
 __all__ = ["Node", "enumerated", "is_recursive", "listed", "resolve", "types_of", "unused", "walk"]
@@ -100,7 +100,7 @@ _PARTS: Final = [[each] for each in DEFINITIONS]
 
 def _inner(name: str, top: Mapping[str, Any]) -> Iterator[Node]:
     """Yield a schema and those in it, without definitions and without following references."""
-    for place in _json_schema.walk(top, without=DEFINITIONS, deepest=_MAX_DEPTH):
+    for place in json_schema.walk(top, without=DEFINITIONS, deepest=_MAX_DEPTH):
         yield _node(name, place)
 
 

@@ -17,10 +17,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import mcpkit
-from mcpkit._target import run_command, split
 from mcpkit.cli.connect import command_for, is_python
 from mcpkit.cli.hosts.host import Launch, Remote, Unfit
 from mcpkit.client import is_url
+from mcpkit.support.target import run_command, split
 
 __all__ = ["named_by", "server_at"]
 

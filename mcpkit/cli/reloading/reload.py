@@ -24,12 +24,12 @@ from typing import Any, Final, Literal, NamedTuple
 import typer
 from typing_extensions import ParamSpec
 
-from mcpkit._target import run_command
 from mcpkit.asking.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit.cli.reloading.relay import KINDS, Relay, Step, Version
 from mcpkit.cli.reloading.relayed import LIFELINE
 from mcpkit.cli.reloading.supervise import Watched
 from mcpkit.protocol.messages import notification_text, request_text
+from mcpkit.support.target import run_command
 from mcpkit.transports.stdio.guard import ProtocolStreams
 from mcpkit.transports.stdio.lines import MAX_LINE, LineSplitter
 from mcpkit.types import is_array, is_object

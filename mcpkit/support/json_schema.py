@@ -53,7 +53,19 @@ _HOLDERS: Final = _TABLES | {
 }
 """Keywords whose value is a schema, a list of schemas, or a table of schemas."""
 
-_DATA: Final = frozenset({"default", "const", "enum", "examples", "required", "dependentRequired"})
+_DATA: Final = frozenset(
+    {
+        "const",
+        "default",
+        "dependentRequired",
+        "description",
+        "enum",
+        "examples",
+        "required",
+        "title",
+        "type",
+    }
+)
 """Keywords whose value has no schemas, even if it looks like one."""
 
 
@@ -84,25 +96,29 @@ class Place(NamedTuple):
 
 def subschemas(
     schema: Mapping[str, Any], *, unknown: bool = False
-) -> Iterator[tuple[Step, JsonSchema]]:
-    """Yield the schemas directly inside a schema, in the order of its keywords.
+) -> list[tuple[Step, JsonSchema]]:
+    """Return the schemas directly inside a schema, in the order of its keywords.
 
     Args:
-        schema: Not to be changed before the last one has been taken; those that are yielded may be.
+        schema: Any.
         unknown: Also take the objects in keywords that no draft defines for schemas.
     """
+    found: list[tuple[Step, JsonSchema]] = []
     for keyword, value in schema.items():
+        if keyword in _DATA or not (unknown or keyword in _HOLDERS):
+            continue
         if is_object(value):
-            if keyword in _TABLES:
-                for name, each in value.items():
-                    if is_object(each):
-                        yield Step(keyword, name), each
-            elif keyword in _HOLDERS or (unknown and keyword not in _DATA):
-                yield Step(keyword, None), value
-        elif is_array(value) and (keyword in _HOLDERS or (unknown and keyword not in _DATA)):
+            if keyword not in _TABLES:
+                found.append((Step(keyword, None), value))
+                continue
+            for name, each in value.items():
+                if is_object(each):
+                    found.append((Step(keyword, name), each))
+        elif is_array(value):
             for index, each in enumerate(value):
                 if is_object(each):
-                    yield Step(keyword, index), each
+                    found.append((Step(keyword, index), each))
+    return found
 
 
 def walk(
@@ -128,15 +144,13 @@ def walk(
     while waiting:
         place = waiting.pop()
         yield place
-        way = place.way
+        way, found = place
         if deepest is not None and len(way) >= deepest:
             continue
-        inner = [
-            Place((*way, step), each)
-            for step, each in subschemas(place.schema, unknown=unknown)
-            if step.keyword not in without
-        ]
-        waiting += reversed(inner)
+        inner = subschemas(found, unknown=unknown)
+        if without:
+            inner = [each for each in inner if each[0].keyword not in without]
+        waiting += [Place((*way, step), each) for step, each in reversed(inner)]
 
 
 def every_schema(schema: JsonSchema) -> Iterator[JsonSchema]:
@@ -180,10 +194,16 @@ def unescaped(part: str) -> str:
     return unquote(part).replace("~1", "/").replace("~0", "~")
 
 
-def copy_schema(value: Any) -> Any:
-    """Return a copy of a JSON value that may be changed, down to its innermost arrays."""
+def copy_schema(value: JsonSchema) -> JsonSchema:
+    """Return a copy of a schema that may be changed, down to its innermost arrays."""
+    made = value.copy()
+    for key, each in value.items():
+        if isinstance(each, (dict, list)):
+            made[key] = _copy(each)
+    return made
+
+
+def _copy(value: Any) -> Any:
     if is_object(value):
-        return {key: copy_schema(item) for key, item in value.items()}
-    if is_array(value):
-        return [copy_schema(item) for item in value]
-    return value
+        return copy_schema(value)
+    return [_copy(each) for each in value] if is_array(value) else value

@@ -1,0 +1,769 @@
+"""Worker threads: what a function that blocks, and whoever waits for it, can rely on."""
+
+from __future__ import annotations
+
+import contextvars
+import gc
+import random
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+import sniffio
+
+from mcpkit.engine import threads as module
+from mcpkit.engine.loop import Tasks, open_tasks
+from mcpkit.engine.threads import ThreadCall, Threads
+from mcpkit.errors import ConnectionClosed
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE = 20
+"""Seconds to wait for what must happen."""
+
+variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+
+
+@pytest.fixture
+async def tasks(anyio_backend: str) -> AsyncIterator[Tasks]:
+    async with open_tasks() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def threads(tasks: Tasks) -> Threads:
+    return Threads(tasks, 4)
+
+
+class Gate:
+    """A function that blocks in its thread until it is let go."""
+
+    def __init__(self, result: Any = None) -> None:
+        self.begun = threading.Event()
+        self.ended = threading.Event()
+        self._open = threading.Event()
+        self._result = result
+
+    def __call__(self) -> Any:
+        self.begun.set()
+        assert self._open.wait(PATIENCE)
+        self.ended.set()
+        return self._result
+
+    def open(self) -> None:
+        self._open.set()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what other threads do."""
+    with anyio.fail_after(PATIENCE):
+        while not condition():
+            await anyio.sleep(0.001)
+
+
+async def all_of(threads: Threads, functions: list[Callable[[], Any]]) -> list[Any]:
+    """Run functions at once, and return their results in order."""
+    results: list[Any] = [None] * len(functions)
+
+    async def one(number: int) -> None:
+        results[number] = await threads.run(functions[number])
+
+    async with anyio.create_task_group() as group:
+        for number in range(len(functions)):
+            group.start_soon(one, number)
+    return results
+
+
+async def is_unharmed(threads: Threads, most: int) -> bool:
+    """Return True if as many functions as ever run at once, and not one more."""
+    barrier = threading.Barrier(most, timeout=PATIENCE)
+    running: list[int] = []
+    seen: list[int] = []
+
+    def meet() -> None:
+        running.append(1)
+        barrier.wait()
+        seen.append(len(running))
+        barrier.wait()
+        running.pop()
+
+    await all_of(threads, [meet] * (3 * most))
+    await until(lambda: not threads.busy)
+    return max(seen) == most
+
+
+class TestOutcome:
+    async def test_a_function_runs_in_another_thread(self, threads: Threads) -> None:
+        assert await threads.run(threading.get_ident) != threading.get_ident()
+
+    @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt])
+    async def test_an_exception_reaches_the_caller(
+        self, threads: Threads, kind: type[BaseException]
+    ) -> None:
+        def fail() -> None:
+            raise kind("so")
+
+        with pytest.raises(kind, match="so") as caught:
+            await threads.run(fail)
+        assert caught.traceback[-1].name == "fail"
+        assert await threads.run(lambda: 1) == 1
+
+    async def test_a_stop_iteration_is_an_error(self, threads: Threads) -> None:
+        with pytest.raises(RuntimeError) as caught:
+            await threads.run(lambda: next(iter(())))
+        assert isinstance(caught.value.__cause__, StopIteration)
+
+    async def test_an_exception_is_gone_with_its_last_reference(self, threads: Threads) -> None:
+        class FaultError(Exception):
+            pass
+
+        def fail() -> None:
+            raise FaultError
+
+        async def from_loop() -> None:
+            raise FaultError
+
+        gc.collect()
+        gc.disable()
+        try:
+            for function in (fail, lambda: threads.run_on_loop(from_loop)):
+                found: list[weakref.ref[Exception]] = []
+                try:
+                    await threads.run(function)
+                except FaultError as error:
+                    found.append(weakref.ref(error))
+                await until(lambda found=found: found[0]() is None)  # type: ignore[misc]
+        finally:
+            gc.enable()
+
+    async def test_a_result_is_gone_with_its_last_reference(self, threads: Threads) -> None:
+        class Thing:
+            pass
+
+        thing = weakref.ref(await threads.run(Thing))
+        await until(lambda: thing() is None)
+
+
+class TestContext:
+    async def test_a_function_sees_the_context_variables_of_the_caller(
+        self, threads: Threads
+    ) -> None:
+        variable.set("of the caller")
+        assert await threads.run(variable.get) == "of the caller"
+
+    async def test_a_function_has_a_context_of_its_own(self, threads: Threads) -> None:
+        await threads.run(lambda: variable.set("in the thread"))
+        assert variable.get() == "unset"
+        assert await threads.run(variable.get) == "unset"
+
+    async def test_a_worker_is_started_in_no_context_of_a_caller(self, threads: Threads) -> None:
+        """A worker outlives the call, and would keep what its variables hold."""
+
+        class Thing:
+            pass
+
+        holding: contextvars.ContextVar[Thing] = contextvars.ContextVar("holding")
+
+        def hold() -> weakref.ref[Thing]:
+            thing = Thing()
+            holding.set(thing)
+            return weakref.ref(thing)
+
+        async def call() -> None:
+            seen.append(hold())
+            await threads.run(lambda: None)
+
+        seen: list[weakref.ref[Thing]] = []
+        async with anyio.create_task_group() as group:
+            group.start_soon(call)
+        await until(lambda: gc.collect() and seen[0]() is None)
+
+    async def test_no_event_loop_is_found_in_a_thread(
+        self, threads: Threads, anyio_backend: str
+    ) -> None:
+        def library() -> str:
+            try:
+                return sniffio.current_async_library()
+            except sniffio.AsyncLibraryNotFoundError:
+                return "none"
+
+        sniffio.current_async_library_cvar.set(anyio_backend)
+        assert await threads.run(library) == "none"
+        assert sniffio.current_async_library() == anyio_backend
+
+    async def test_anyio_finds_the_way_back_to_the_loop(self, threads: Threads) -> None:
+        async def on_loop(name: str) -> tuple[str, int]:
+            await anyio.lowlevel.checkpoint()
+            return variable.get() + name, threading.get_ident()
+
+        def work() -> tuple[str, int, int]:
+            ran_sync = anyio.from_thread.run_sync(threading.get_ident)
+            return (*anyio.from_thread.run(on_loop, "!"), ran_sync)
+
+        variable.set("here")
+        loop = threading.get_ident()
+        assert await threads.run(work) == ("here!", loop, loop)
+
+
+class TestPlaces:
+    async def test_a_thousand_calls_share_four_threads(self, threads: Threads) -> None:
+        running: list[int] = []
+        most: list[int] = []
+
+        def work(number: int) -> int:
+            running.append(number)
+            most.append(len(running))
+            running.remove(number)
+            return number * 2
+
+        functions = [partial(work, number) for number in range(1000)]
+        assert await all_of(threads, [*functions]) == [number * 2 for number in range(1000)]
+        assert max(most) <= 4
+        assert threads.size <= 4
+
+    async def test_a_long_call_does_not_hold_up_short_ones(self, threads: Threads) -> None:
+        gate = Gate("long")
+        short: list[int] = []
+        done: list[Any] = []
+
+        async def wait() -> None:
+            done.append(await threads.run(gate))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            for number in range(20):
+                group.start_soon(threads.run, partial(short.append, number))
+            await until(lambda: len(short) == 20)
+            assert done == []
+            gate.open()
+        assert done == ["long"]
+
+    async def test_the_result_before_a_long_call_is_not_held_back(self, tasks: Tasks) -> None:
+        threads = Threads(tasks, 1)
+        first, second = Gate(), Gate()
+        found: list[str] = []
+
+        async def call() -> None:
+            found.append(await threads.run(lambda: "quick"))
+
+        async with anyio.create_task_group() as group:
+            for each in (partial(threads.run, first), call, partial(threads.run, second)):
+                group.start_soon(each)
+                await anyio.wait_all_tasks_blocked()
+            first.open()
+            await until(lambda: found)
+            assert not second.ended.is_set()
+            second.open()
+
+    async def test_as_many_calls_as_may_run_at_once_do(self, tasks: Tasks) -> None:
+        """Each is in the queue behind another that blocks."""
+        threads = Threads(tasks, 16)
+        assert await is_unharmed(threads, 16)
+        assert await is_unharmed(threads, 16)
+        assert threads.size == 16
+
+    async def test_there_is_at_least_one_place(self, tasks: Tasks) -> None:
+        with pytest.raises(ValueError, match="max_threads must be at least 1"):
+            Threads(tasks, 0)
+
+
+class TestGivingUp:
+    async def test_a_call_that_is_cancelled_in_the_queue_never_runs(self, tasks: Tasks) -> None:
+        threads = Threads(tasks, 1)
+        gate = Gate()
+        ran: list[str] = []
+        async with anyio.create_task_group() as group:
+            group.start_soon(threads.run, gate)
+            await until(gate.begun.is_set)
+            call = ThreadCall(lambda: ran.append("cancelled"))
+            with anyio.move_on_after(0.01):
+                await threads.run(call)
+            assert not call.then(lambda: None)
+            gate.open()
+        await threads.run(lambda: ran.append("next"))
+        assert ran == ["next"]
+        assert not call.returned
+
+    async def test_a_call_that_is_cancelled_while_it_runs_is_left_at_once(
+        self, tasks: Tasks
+    ) -> None:
+        """It keeps its place until it ends, or calls that are given up would pile up threads."""
+        threads = Threads(tasks, 1)
+        gate = Gate()
+        with anyio.move_on_after(0.01) as scope:
+            await threads.run(gate)
+        assert scope.cancelled_caught
+        assert not gate.ended.is_set()
+        assert threads.busy == 1
+        ran: list[str] = []
+        async with anyio.create_task_group() as group:
+            group.start_soon(threads.run, partial(ran.append, "next"))
+            await anyio.wait_all_tasks_blocked()
+            assert ran == []
+            gate.open()
+        assert ran == ["next"]
+        assert threads.busy == 0
+
+    async def test_nobody_hears_of_an_exception_that_comes_too_late(self, threads: Threads) -> None:
+        gate = Gate()
+
+        def fail() -> None:
+            gate()
+            raise KeyError
+
+        with anyio.move_on_after(0.01):
+            await threads.run(fail)
+        gate.open()
+        await until(lambda: threads.busy == 0)
+
+    async def test_what_follows_a_function_happens_in_its_place(self, tasks: Tasks) -> None:
+        threads = Threads(tasks, 1)
+        gate = Gate(threading.get_ident)
+        call: ThreadCall[Any] = ThreadCall(gate)
+        seen: list[Any] = []
+        with anyio.move_on_after(0.01):
+            await threads.run(call)
+        worker = threading.get_ident()
+
+        def after() -> None:
+            nonlocal worker
+            worker = threading.get_ident()
+            seen.append((call.returned, gate.ended.is_set(), threads.busy))
+
+        assert call.then(after)
+        gate.open()
+        assert await threads.run(threading.get_ident) == worker
+        assert seen == [(True, True, 1)]
+        assert not call.then(after)
+
+    async def test_what_follows_a_function_that_has_raised_can_see_it(
+        self, threads: Threads
+    ) -> None:
+        gate = Gate()
+
+        def fail() -> None:
+            gate()
+            raise KeyError
+
+        call = ThreadCall(fail)
+        with anyio.move_on_after(0.01):
+            await threads.run(call)
+        seen: list[bool] = []
+        assert call.then(lambda: seen.append(call.returned))
+        gate.open()
+        await until(lambda: seen)
+        assert seen == [False]
+        assert not call.returned
+
+    async def test_the_end_can_be_waited_for_in_spite_of_a_cancellation(
+        self, threads: Threads
+    ) -> None:
+        gate = Gate()
+        call: ThreadCall[Any] = ThreadCall(gate)
+        seen: list[bool] = []
+        async with anyio.create_task_group() as group:
+
+            async def work() -> None:
+                try:
+                    await threads.run(call)
+                finally:
+                    await call.ended()
+                    seen.append(gate.ended.is_set())
+
+            group.start_soon(work)
+            await until(gate.begun.is_set)
+            group.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await anyio.wait_all_tasks_blocked()
+                assert seen == []
+                gate.open()
+        assert seen == [True]
+        await call.ended()
+
+    async def test_a_function_that_was_never_run_has_ended(self) -> None:
+        call = ThreadCall(lambda: 1)
+        await call.ended()
+        assert not call.then(lambda: None)
+        assert call() == 1
+
+
+class TestOnLoop:
+    async def test_a_thread_waits_for_a_coroutine(self, threads: Threads) -> None:
+        async def add(a: int, b: int) -> tuple[int, int]:
+            await anyio.lowlevel.checkpoint()
+            return a + b, threading.get_ident()
+
+        found = await threads.run(lambda: threads.run_on_loop(add, 1, 2))
+        assert found == (3, threading.get_ident())
+
+    @pytest.mark.parametrize("kind", [KeyError, SystemExit, KeyboardInterrupt])
+    async def test_an_exception_reaches_the_thread(
+        self, threads: Threads, kind: type[BaseException]
+    ) -> None:
+        async def fail() -> None:
+            await anyio.lowlevel.checkpoint()
+            raise kind
+
+        def work() -> str:
+            with pytest.raises(kind):
+                threads.run_on_loop(fail)
+            return "seen"
+
+        assert await threads.run(work) == "seen"
+
+    async def test_a_coroutine_sees_the_context_variables_of_the_thread(
+        self, threads: Threads
+    ) -> None:
+        async def read() -> str:
+            return variable.get()
+
+        def work() -> str:
+            variable.set("of the thread")
+            return threads.run_on_loop(read)
+
+        assert await threads.run(work) == "of the thread"
+
+    async def test_a_thread_that_waits_for_another_needs_no_second_place(
+        self, tasks: Tasks
+    ) -> None:
+        threads = Threads(tasks, 1)
+
+        def nested(depth: int) -> int:
+            if not depth:
+                return threads.busy
+            found: int = threads.run_on_loop(threads.run, partial(nested, depth - 1))
+            return found
+
+        assert await threads.run(partial(nested, 5)) == 6
+        assert threads.busy == 0
+        assert await is_unharmed(threads, 1)
+
+    async def test_a_thread_may_wait_for_several_at_once(self, tasks: Tasks) -> None:
+        threads = Threads(tasks, 1)
+        barrier = threading.Barrier(3, timeout=PATIENCE)
+
+        async def wait_for_all() -> int:
+            return len(await all_of(threads, [barrier.wait] * 3))
+
+        assert await threads.run(lambda: threads.run_on_loop(wait_for_all)) == 3
+
+    async def test_a_task_that_outlives_the_wait_needs_a_place(self, tasks: Tasks) -> None:
+        threads = Threads(tasks, 1)
+        go_on, gate = anyio.Event(), Gate()
+        ran: list[str] = []
+
+        async def later() -> None:
+            await go_on.wait()
+            await threads.run(lambda: ran.append("later"))
+
+        async def leave_behind() -> None:
+            tasks.start(later())
+
+        await threads.run(lambda: threads.run_on_loop(leave_behind))
+        async with anyio.create_task_group() as group:
+            group.start_soon(threads.run, gate)
+            await until(gate.begun.is_set)
+            go_on.set()
+            await anyio.wait_all_tasks_blocked()
+            assert ran == []
+            gate.open()
+        await until(lambda: ran)
+
+    async def test_any_thread_may_wait(self, threads: Threads) -> None:
+        async def answer() -> int:
+            return 42
+
+        found: list[int] = []
+        other = threading.Thread(target=lambda: found.append(threads.run_on_loop(answer)))
+        other.start()
+        await until(lambda: found)
+        other.join(PATIENCE)
+        assert found == [42]
+
+    async def test_the_loop_itself_may_not_wait(self, threads: Threads) -> None:
+        with pytest.raises(RuntimeError, match="event loop's own thread"):
+            threads.run_on_loop(anyio.sleep, 0)
+
+    async def test_a_coroutine_may_be_left_alone(self, threads: Threads) -> None:
+        seen: list[int] = []
+
+        async def note() -> None:
+            seen.append(threading.get_ident())
+
+        await threads.run(lambda: threads.start_on_loop(note))
+        await until(lambda: seen)
+        assert seen == [threading.get_ident()]
+
+
+class TestWorkers:
+    async def test_idle_workers_end(
+        self, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "_IDLE", 0.01)
+        assert await is_unharmed(threads, 4)
+        await until(lambda: threads.size == 0)
+        assert await threads.run(lambda: "again") == "again"
+
+    async def test_workers_that_are_about_to_end_lose_no_call(
+        self, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "_IDLE", 0.0005)
+        for number in range(100):
+            await anyio.sleep(0.0005)
+            assert await threads.run(lambda number=number: number) == number  # type: ignore[misc]
+
+    async def test_the_worker_that_worked_last_works_next(self, threads: Threads) -> None:
+        """The others get old and end."""
+        assert await is_unharmed(threads, 4)
+        await until(lambda: len(threads._idle) == 4)
+        used = set()
+        for _ in range(10):
+            used.add(await threads.run(threading.get_ident))
+            await until(lambda: len(threads._idle) == 4)
+        assert len(used) == 1
+
+    async def test_a_thread_that_cannot_be_started_is_an_error(
+        self, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def fail(*args: Any, **kwargs: Any) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(anyio.to_thread, "run_sync", fail)
+            for _ in range(2):
+                with pytest.raises(RuntimeError, match="can't start"):
+                    await threads.run(lambda: None)
+        assert await is_unharmed(threads, 4)
+
+    async def test_calls_wait_for_other_workers_if_one_cannot_be_started(
+        self, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        gate = Gate()
+        failed: list[int] = []
+
+        async def fail(*args: Any, **kwargs: Any) -> None:
+            failed.append(1)
+            raise RuntimeError("can't start new thread")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(threads.run, gate)
+            await until(gate.begun.is_set)
+            monkeypatch.setattr(anyio.to_thread, "run_sync", fail)
+            group.start_soon(threads.run, lambda: None)
+            await until(lambda: failed)
+            gate.open()
+
+    async def test_the_loop_is_woken_for_many_results_at_once(self, tasks: Tasks) -> None:
+        counting = Counting(tasks)
+        threads = Threads(counting, 4)
+        await threads.run(lambda: None)
+        counting.woken = counting.summoned = 0
+        await all_of(threads, [lambda: None] * 100)
+        assert 1 <= counting.woken <= 30
+        assert 1 <= counting.summoned <= 30
+
+
+class Counting:
+    """Tasks that count how often a thread wakes the loop, and the loop a thread."""
+
+    is_ending = False
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self.woken = 0
+        self.summoned = 0
+
+    def soon(self, function: Callable[[], object]) -> bool:
+        self.woken += not self._tasks.on_loop()
+        return self._tasks.soon(function)
+
+    def before_waiting(self, function: Callable[[], object]) -> None:
+        self.summoned += 1
+        self._tasks.before_waiting(function)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
+        return self._tasks.start(work)
+
+    def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
+        return self._tasks.later(delay, function)
+
+    def future(self) -> Any:
+        return self._tasks.future()
+
+    def on_loop(self) -> bool:
+        return self._tasks.on_loop()
+
+
+@pytest.mark.usefixtures("anyio_backend")
+class TestTheEnd:
+    @pytest.fixture(autouse=True)
+    def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let no worker end merely because it is idle."""
+        monkeypatch.setattr(module, "_IDLE", 3 * PATIENCE)
+
+    async def test_workers_end_with_the_loops_tasks(self) -> None:
+        gate = Gate()
+        with anyio.fail_after(PATIENCE):
+            async with open_tasks() as tasks:
+                threads = Threads(tasks, 4)
+                assert await is_unharmed(threads, 4)
+                with anyio.move_on_after(0.01):
+                    await threads.run(gate)
+            await until(lambda: threads.size == 1)
+            gate.open()
+            await until(lambda: threads.size == 0)
+
+    @pytest.mark.parametrize("used", [False, True])
+    async def test_a_task_that_cleans_up_may_use_a_thread(self, used: bool) -> None:
+        seen: list[str] = []
+        begun = anyio.Event()
+
+        async def work(threads: Threads) -> None:
+            try:
+                begun.set()
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    for _ in range(3):
+                        await threads.run(lambda: seen.append("cleaned"))
+
+        with anyio.fail_after(PATIENCE):
+            async with open_tasks() as tasks:
+                threads = Threads(tasks, 4)
+                if used:
+                    await threads.run(lambda: None)
+                tasks.start(work(threads))
+                await begun.wait()
+            assert seen == ["cleaned"] * 3
+            await until(lambda: threads.size == 0)
+
+    async def test_a_thread_that_waits_is_told_of_the_end(self) -> None:
+        seen: list[type[BaseException]] = []
+        begun = anyio.Event()
+
+        async def wait() -> None:
+            begun.set()
+            await anyio.sleep_forever()
+
+        def work(threads: Threads) -> None:
+            for _ in range(2):
+                try:
+                    threads.run_on_loop(wait)
+                except BaseException as error:
+                    seen.append(type(error))
+                    return
+
+        with anyio.fail_after(PATIENCE):
+            async with open_tasks() as tasks:
+                threads = Threads(tasks, 4)
+                async with anyio.create_task_group() as group:
+                    group.start_soon(threads.run, partial(work, threads))
+                    await begun.wait()
+                    group.cancel_scope.cancel()
+            await until(lambda: seen)
+        assert seen == [ConnectionClosed]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_thread_that_outlives_the_loop_is_told(backend: str) -> None:
+    gate = Gate()
+    seen: list[type[BaseException]] = []
+
+    async def main() -> None:
+        def work() -> None:
+            gate()
+            try:
+                pool.run_on_loop(anyio.sleep, 0)
+            except BaseException as error:
+                seen.append(type(error))
+
+        async with open_tasks() as tasks:
+            pool = Threads(tasks, 4)
+            with anyio.move_on_after(0.01):
+                await pool.run(work)
+
+    anyio.run(main, backend=backend)
+    gate.open()
+    deadline = time.monotonic() + PATIENCE
+    while not seen and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert seen == [ConnectionClosed]
+
+
+async def test_a_thread_is_told_if_its_coroutine_is_thrown_away() -> None:
+    wait = module._Wait(anyio.sleep_forever)
+    work = wait.run()
+    work.send(None)
+    work.close()
+    with pytest.raises(ConnectionClosed):
+        wait.outcome()
+
+
+class Storm:
+    """Calls at random, with an account of what became of each."""
+
+    def __init__(self, threads: Threads, seed: int) -> None:
+        self.threads = threads
+        self.random = random.Random(seed)
+        self.account: list[str] = []
+        self.begun = 0
+        self.ended = 0
+        self._lock = threading.Lock()
+
+    def _function(self, depth: int) -> Callable[[], str]:
+        kind = self.random.choice(["quick", "slow", "fails", "nested", "nested"])
+        pause = self.random.random() / 500
+        inner = self._function(depth + 1) if kind == "nested" and depth < 3 else None
+
+        def work() -> str:
+            with self._lock:
+                self.begun += 1
+            try:
+                if kind == "slow":
+                    time.sleep(pause)
+                if kind == "fails":
+                    raise LookupError
+                if inner is not None:
+                    self.threads.run_on_loop(self.threads.run, inner)
+                return "returned"
+            finally:
+                with self._lock:
+                    self.ended += 1
+
+        return work
+
+    async def call(self) -> None:
+        patience = self.random.choice([0, 0.001, 0.003, PATIENCE, PATIENCE])
+        function = self._function(0)
+        await anyio.sleep(self.random.random() / 50)
+        with anyio.move_on_after(patience) as scope:
+            try:
+                self.account.append(await self.threads.run(function))
+            except LookupError:
+                self.account.append("failed")
+        if scope.cancelled_caught:
+            self.account.append("given up")
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_nothing_is_lost_whatever_happens(tasks: Tasks, seed: int) -> None:
+    threads = Threads(tasks, 5)
+    storm = Storm(threads, seed)
+    async with anyio.create_task_group() as group:
+        for _ in range(250):
+            group.start_soon(storm.call)
+    await until(lambda: threads.busy == 0)
+    assert len(storm.account) == 250
+    assert {"returned", "failed", "given up"} == set(storm.account)
+    assert storm.begun == storm.ended
+    assert not threads._queue
+    assert not threads._nested
+    assert await is_unharmed(threads, 5)
