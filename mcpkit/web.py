@@ -84,7 +84,12 @@ class HttpRequest:
         self.scope = scope
         self.principal = principal
         self._headers: Headers | None = None
-        self.raw: Mapping[bytes, bytes] = by_name(scope["headers"]) if raw is None else raw
+        if raw is None:
+            pairs = scope["headers"]
+            raw = dict(pairs)
+            if len(raw) != len(pairs):
+                raw = by_name(pairs)
+        self.raw: Mapping[bytes, bytes] = raw
         """The headers by lower-case name, as bytes."""
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from mcpkit.transports.http.in_flight import InFlight
 from mcpkit.transports.http.legacy import LegacySessions
 from mcpkit.transports.http.lifespans import Lifespan, Lifespans
 from mcpkit.transports.http.modern import ModernRequests
-from mcpkit.transports.http.post_headers import TOO_LONG, check_head
+from mcpkit.transports.http.post_headers import TOO_LONG, check_media, is_too_long
 from mcpkit.transports.http.session_store import LocalStore
 from mcpkit.transports.http.streams import Receive, Send, Unread
 from mcpkit.transports.http.uvicorn_protocol import BEGUN, Answered
@@ -107,14 +107,16 @@ class Endpoint:
         try:
             http = HttpRequest(scope)
             self.admit(http)
-            state.check(http)
+            check_media(http.raw)
             if len(body) > self.settings.max_body:
                 raise HttpError(413, TOO_LONG % self.settings.max_body)
+            state.flight.check_room()
             exchange = state.begin(body, http)
         except HttpError as error:
             return Answered(error.status, error.headers, error.body)
         if exchange.is_ready:
-            state.flight.end(exchange)
+            state.flight.bodies.size -= exchange.size
+            exchange.close()
             return Answered(exchange.status, exchange.headers, exchange.body or b"")
         state.flight.exchanges.add(exchange)  # counts from now on, not from a task's first step
         return exchange
@@ -161,18 +163,16 @@ class EndpointState:
 
     async def post(self, http: HttpRequest, receive: Receive, send: Send) -> None:
         """Serve one message, or a batch."""
-        self.check(http)
+        check_media(http.raw)
+        if is_too_long(http.raw, self._max_body):
+            raise HttpError(413, TOO_LONG % self._max_body)
+        self.flight.check_room()
         body = await self.flight.bodies.read(receive)
         if body is None:
             return  # the client has gone
         exchange = self.begin(body, http)
         del body
         await self.finish(exchange, receive, send)
-
-    def check(self, http: HttpRequest) -> None:
-        """Refuse a POST whose body need not even be read."""
-        check_head(http.raw, self._max_body)
-        self.flight.check_room()
 
     def begin(self, body: bytes, http: HttpRequest) -> Exchange:
         """Begin to serve a POST, and go on with it until it has to wait.

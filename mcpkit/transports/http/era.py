@@ -36,7 +36,8 @@ def era_of(message: dict[str, Any] | list[Any], raw: Mapping[bytes, bytes]) -> E
     """
     if isinstance(message, list):
         return "legacy" if has_session_version(raw) else "modern"
-    if "params" in message and is_announced(message):
+    params: Any = message.get("params")
+    if type(params) is dict and "_meta" in params and is_announced(message):
         return "modern"
     method: Any = message.get("method")
     if method == "initialize":

@@ -19,7 +19,7 @@ from mcpkit.transports.http.exchange import Exchange, ExchangeChannel
 from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.in_flight import InFlight
 from mcpkit.transports.http.modern import sessionless
-from mcpkit.transports.http.post_headers import accepts, check_repeated, session_token
+from mcpkit.transports.http.post_headers import accepts, check_repeated, read_token
 from mcpkit.transports.http.session_ids import SessionId, SessionIds
 from mcpkit.transports.http.session_store import SessionStore, TooManyEnds
 from mcpkit.transports.http.sessions import LiveSession, SessionTable, Unknown
@@ -42,20 +42,17 @@ class SessionExchange(Exchange):
 
     def close(self) -> None:
         """Settle the exchange, or keep it for the return of its client."""
-        if self.done:
-            self._settle()
-        else:
+        if not self.done:
             self.flight.exchanges.add(self)
-            self.on_done = self._end_late
-
-    def _end_late(self) -> None:
-        self.flight.exchanges.discard(self)
-        self._settle()
-
-    def _settle(self) -> None:
+            self.on_done = self._close_late
+            return
         if self.stream is not None:
             self.live.retire(self.stream)
         self.live.settle()
+
+    def _close_late(self) -> None:
+        self.flight.exchanges.discard(self)
+        self.close()
 
 
 class LegacySessions:
@@ -70,6 +67,7 @@ class LegacySessions:
         server, settings = flight.server, flight.settings
         self.table = SessionTable(server, settings, flight.tasks, flight.lifespan.threads, store)
         self._store = store
+        self._ended = store.ended
         self._flight = flight
         self._server = server
         self._ids = SessionIds(server.sealer("session"), settings.session_lifetime)
@@ -90,9 +88,10 @@ class LegacySessions:
             HttpError: The message is not served; nothing was done.
         """
         raw = http.raw
-        if b"mcp-session-id" not in raw and isinstance(message, dict):
+        sent = raw.get(b"mcp-session-id")
+        if sent is None and isinstance(message, dict):
             return self._begin_handshake(message, http)
-        token = session_token(raw)
+        token = read_token(sent)
         id, live = self._session_of(http, token, message)
         if isinstance(message, list):
             count = self._check_batch(message, id, raw)
@@ -197,12 +196,10 @@ class LegacySessions:
         """Return what the session id of a request says, and the session if it is held here."""
         live = self.table.find(token)
         id = self._read(token, message) if live is None else live.id
+        principal = http.principal
+        owner = None if principal is None else principal.id
         # One answer for every cause (SEC-6): nobody is to learn which ids exist.
-        if (
-            id.expires <= time.time()
-            or self._store.ended(id.key)
-            or id.principal != principal_id(http)
-        ):
+        if id.expires <= time.time() or self._ended(id.key) or id.principal != owner:
             raise HttpError(
                 404, "Session not found: begin again with initialize", readable_id(message)
             )
@@ -231,7 +228,7 @@ class LegacySessions:
             raise HttpError(405, "This revision has no GET", headers=((b"allow", b"POST"),))
         if not accepts(raw.get(b"accept"), b"text/event-stream"):
             raise HttpError(406, "The Accept header must list text/event-stream")
-        token = session_token(raw)
+        token = read_token(raw.get(b"mcp-session-id"))
         id, live = self._session_of(http, token, None)
         self._flight.check_streams()
         if live is None:
@@ -254,7 +251,7 @@ class LegacySessions:
         """End a session (HTTPL-17)."""
         if not has_session_version(http.raw):
             raise HttpError(405, "This revision has no DELETE", headers=((b"allow", b"POST"),))
-        id, _ = self._session_of(http, session_token(http.raw), None)
+        id, _ = self._session_of(http, read_token(http.raw.get(b"mcp-session-id")), None)
         try:
             await self._store.end(id.key, id.expires, owner_of(http))
         except TooManyEnds as error:

@@ -22,10 +22,10 @@ from mcpkit.types import is_object
 __all__ = [
     "TOO_LONG",
     "accepts",
-    "check_head",
+    "check_media",
     "check_repeated",
     "is_too_long",
-    "session_token",
+    "read_token",
 ]
 
 TOO_LONG: Final = "The body is longer than %d bytes (the server's setting is max_body)"
@@ -87,23 +87,20 @@ ACCEPTS_BOTH: Final = Judgements(_accepts_both)
 """True for each Accept that lists JSON and event streams."""
 
 
-def check_head(raw: Mapping[bytes, bytes], max_body: int) -> None:
-    """Refuse a POST whose headers alone say that its body need not be read.
+def check_media(raw: Mapping[bytes, bytes]) -> None:
+    """Refuse a POST that is no JSON, or whose client does not accept what may be answered.
 
     Args:
         raw: The headers by lower-case name.
-        max_body: The limit of a body, in bytes.
 
     Raises:
-        HttpError: The body is no JSON or too long, or the client accepts no answer.
+        HttpError: One of them is wrong.
     """
     if not IS_JSON[raw.get(b"content-type", b"")]:
         raise HttpError(415, "The Content-Type must be application/json")
     accept = raw.get(b"accept")
     if accept is not None and not ACCEPTS_BOTH[accept]:
         raise HttpError(406, "The Accept header must list application/json and text/event-stream")
-    if is_too_long(raw, max_body):
-        raise HttpError(413, TOO_LONG % max_body)
 
 
 def is_too_long(raw: Mapping[bytes, bytes], limit: int) -> bool:
@@ -112,9 +109,9 @@ def is_too_long(raw: Mapping[bytes, bytes], limit: int) -> bool:
     return not length.isdigit() or len(length) > _DIGITS or int(length) > limit
 
 
-def session_token(raw: Mapping[bytes, bytes]) -> str:
-    """Return the session id in the headers of a request; empty if there is none."""
-    return raw.get(b"mcp-session-id", b"").decode("latin-1").strip(" \t")
+def read_token(sent: bytes | None) -> str:
+    """Return a session id as it was sent in a header; empty if there is none."""
+    return "" if sent is None else sent.decode("latin-1").strip(" \t")
 
 
 def check_repeated(

@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Final
 
@@ -176,7 +176,9 @@ class LiveSession(ExchangeChannel):
 
     def settle(self) -> None:
         """Note that a use of the session has ended."""
-        self._table.settle(self)
+        now = self.used = time.monotonic()
+        if now - self.ordered >= _FINE:
+            self._table.put_last(self)
 
     def discard(self) -> None:
         """End all streams, and keep nothing of them."""
@@ -217,6 +219,8 @@ class SessionTable:
         self._threads = threads
         self._store = store
         self._known: OrderedDict[str, LiveSession] = OrderedDict()
+        self.find: Callable[[str], LiveSession | None] = self._known.get
+        """Returns the session of a token; None if it is not held here."""
         self._tokens: dict[str, str] = {}
         """The tokens of the sessions, by their keys."""
         self._spare: OrderedDict[str, None] = OrderedDict()
@@ -233,10 +237,6 @@ class SessionTable:
     async def _close(self, live: LiveSession) -> None:
         live.discard()
         await live.session.aclose()
-
-    def find(self, token: str) -> LiveSession | None:
-        """Return the session of a token; None if it is not held here."""
-        return self._known.get(token)
 
     def open(self, id: SessionId, token: str) -> LiveSession:
         """Hold a session from now on.
@@ -309,13 +309,12 @@ class SessionTable:
         live.discard()
         self.tasks.start(live.session.aclose())
 
-    def settle(self, live: LiveSession) -> None:
-        """Order the sessions after a use of one: that which was used longest ago comes first."""
-        now = live.used = time.monotonic()
+    def put_last(self, live: LiveSession) -> None:
+        """Put a session behind all others: it was used last."""
         token = live.token
-        if now - live.ordered < _FINE or self._known.get(token) is not live:
-            return  # it stands where it should, more or less
-        live.ordered = now
+        if self._known.get(token) is not live:
+            return
+        live.ordered = live.used
         self._known.move_to_end(token)
         if live.is_needed:
             self._spare.pop(token, None)
