@@ -255,17 +255,17 @@ def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
     return tuple(found.values())
 
 
-def _mentions_headers(value: Mapping[str, Any], depth: int = 0) -> bool:
+def _mentions_headers(schema: Mapping[str, Any], depth: int = 0) -> bool:
     # Few tools have headers, and this takes a tenth of the time of a walk that knows its ways.
-    if _KEYWORD in value or depth > _DEPTH:
+    if _KEYWORD in schema or depth > _DEPTH:
         return True
-    for each in value.values():
-        if type(each) is dict:
+    for each in schema.values():
+        if each.__class__ is dict:
             if _mentions_headers(each, depth + 1):
                 return True
-        elif type(each) is list:
+        elif each.__class__ is list:
             for one in each:
-                if type(one) is dict and _mentions_headers(one, depth + 1):
+                if one.__class__ is dict and _mentions_headers(one, depth + 1):
                     return True
     return False
 
