@@ -54,10 +54,6 @@ DEFERRED: Final = {
     ): "so that only those who serve the old endpoints load them",
     ("transports.http", "transports.http.serve"): "so that a mounted app does not load a server",
     ("transports.http.sse", "transports.http.serve"): "as above",
-    (
-        "engine.threads",
-        "engine.loop",
-    ): "so that importing an app, whose plans know of threads, does not load an event loop",
     ("cli.run", "cli.reloading.reload"): "so that a server loads nothing that starts others",
     (
         "cli.run",

@@ -5,19 +5,24 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import types
+import typing
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import pytest
+import typing_extensions
+from hypothesis import event, given
+from hypothesis import strategies as st
 from typing_extensions import TypeAliasType
 
 from mcpkit.context import Context, SyncContext
 from mcpkit.engine.call_plan import CONTEXTS
 from mcpkit.errors import RegistrationError
-from mcpkit.functions.docstrings import Docs, parse_docstring
+from mcpkit.functions.hints import _settled_hints
 from mcpkit.functions.markers import Complete, Depends, Header
-from mcpkit.functions.signature import Signature, inspect_function
+from mcpkit.functions.signature import Signature, _plain_parameters, inspect_function
 from mcpkit.types import UNSET
 from tests.authoring import module_from
 
@@ -388,105 +393,95 @@ class TestNames:
         assert (a.source, b.source) == ("depends", "argument")
 
 
-GOOGLE = """Book a hotel.
-
-Only where there is room.
-
-Args:
-    city (str): Where to stay,
-        or near it.
-    nights: How many: one by one.
-    **more: The rest.
-
-Returns:
-    A booking.
-
-Raises:
-    ValueError: If there is none.
-"""
-
-NUMPY = """Book a hotel.
-
-Only where there is room.
-
-Parameters
-----------
-city : str
-    Where to stay,
-    or near it.
-nights, more : int, optional
-    How many.
-
-Returns
--------
-Booking
-    A booking.
-"""
-
-REST = """Book a hotel.
-
-Only where there is room.
-
-:param city: Where to stay,
-    or near it.
-:param int nights: How many.
-:returns: A booking.
-:raises ValueError: If there is none.
-"""
+# --- plain functions, which are read at once ------------------------------------------------------
 
 
-class TestDocstrings:
-    @pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
-    def test_the_description_is_what_stands_above_the_sections(self, text: str) -> None:
-        assert parse_docstring(text).description == "Book a hotel.\n\nOnly where there is room."
+class Given:
+    """A class that annotations name."""
 
-    @pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
-    def test_parameters_are_described_on_one_line(self, text: str) -> None:
-        assert parse_docstring(text).parameters["city"] == "Where to stay, or near it."
 
-    @pytest.mark.parametrize(
-        ("text", "name", "about"),
-        [
-            (GOOGLE, "nights", "How many: one by one."),
-            (GOOGLE, "more", "The rest."),
-            (NUMPY, "nights", "How many."),
-            (NUMPY, "more", "How many."),
-            (REST, "nights", "How many."),
-        ],
-    )
-    def test_other_ways_to_name_a_parameter(self, text: str, name: str, about: str) -> None:
-        assert parse_docstring(text).parameters[name] == about
+PARTS: Final = st.sampled_from(
+    [
+        *("int", "str", "None", "Any", "Given", "Literal['a']", "list", "Path", "ClassVar[int]"),
+        *("TypeVar('T')", "Generic", "Protocol", "NewType('N', int)", "'int'", "Missing", "5"),
+        *("Context", "SyncContext | None", "Annotated[int, Depends(len)]", "..."),
+    ]
+)
+ANNOTATIONS: Final = st.recursive(
+    PARTS,
+    lambda inner: st.one_of(
+        inner.map("list[{}]".format),
+        inner.map("List[{}]".format),
+        inner.map("Optional[{}]".format),
+        inner.map("Annotated[{}, 'x']".format),
+        st.builds("{} | {}".format, inner, inner),
+        st.builds("Union[{}, {}]".format, inner, inner),
+        st.builds("dict[{}, {}]".format, inner, inner),
+        st.builds("Callable[[{}], {}]".format, inner, inner),
+    ),
+    max_leaves=3,
+)
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "Book a hotel.",
-            "Book a hotel\nin a city.",
-            "Book.\n\nOne more.\n\nAnd one.",
-            "Book.\n\nReturns nothing in particular. Args: none.",
-            "Search the notes.\n\nNotes\nare short.",
-            "Book.\n\n- city: where\n- nights: how many",
-            "Book :hotel: rooms.",
-            "Book.\n\n    city = 'oslo'\n    nights = 2",
-        ],
-    )
-    def test_prose_is_kept_as_it_is(self, text: str) -> None:
-        assert parse_docstring(text) == Docs(text, {})
 
-    def test_paragraphs_below_the_summary_are_kept(self) -> None:
-        text = "Book.\n\nFirst\nlines.\n\nSecond.\n\nArgs:\n    a: An a."
-        assert parse_docstring(text).description == "Book.\n\nFirst\nlines.\n\nSecond."
+@given(st.lists(ANNOTATIONS, min_size=1, max_size=3), st.booleans())
+def test_annotations_are_what_typing_says_they_are(texts: list[str], postponed: bool) -> None:
+    names = {**vars(typing), **globals(), "Path": Path}
+    parameters = ", ".join(f"p{place}: {text}" for place, text in enumerate(texts))
+    future = "from __future__ import annotations\n" if postponed else ""
+    try:
+        exec(f"{future}def fn({parameters}) -> None: ...", names)
+    except (NameError, TypeError):
+        return  # so Python refuses it
+    fn = names["fn"]
+    try:
+        expected = typing_extensions.get_type_hints(fn, include_extras=True)
+    except Exception:
+        assert _settled_hints(fn, {}) is None
+        return
+    found = _settled_hints(fn, {})
+    event("at once" if found is not None else "by typing")
+    assert found is None or repr(found) == repr(expected)
 
-    def test_a_section_right_below_the_summary(self) -> None:
-        assert parse_docstring("Book.\nArgs:\n    a: An a.") == Docs("Book.", {"a": "An a."})
 
-    @pytest.mark.parametrize(
-        "text",
-        ["Args:\n    a: An a.", "Parameters\n----------\na : int\n    An a.", ":param a: An a."],
-    )
-    def test_nothing_but_a_section(self, text: str) -> None:
-        assert parse_docstring(text) == Docs(None, {"a": "An a."})
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def fn(): ...",
+        "def fn(a, b=1): ...",
+        "def fn(a, b=1, *, c, d=2, e): ...",
+        "def fn(*, a=None): ...",
+        "async def fn(a=1, b=2): ...",
+        "fn = lambda a, b=1: a",
+    ],
+)
+@pytest.mark.parametrize("bound", [False, True])
+def test_parameters_are_what_inspect_says_they_are(source: str, bound: bool) -> None:
+    scope: dict[str, Any] = {}
+    exec(source.replace("fn(", "fn(self, ") if bound else source, scope)
+    fn = types.MethodType(scope["fn"], object()) if bound and "def" in source else scope["fn"]
+    found = _plain_parameters(fn)
+    assert found is not None
+    assert [(name, default, kind) for name, default, kind in found] == [
+        (each.name, UNSET if each.default is each.empty else each.default, found[0][2])
+        for each in inspect.signature(fn).parameters.values()
+    ]
 
-    @pytest.mark.parametrize("text", ["", "   \n  "])
-    def test_nothing_at_all(self, text: str) -> None:
-        assert parse_docstring(text) == Docs(None, {})
+
+def signed(fn: Any) -> Any:
+    fn.__signature__ = inspect.Signature([inspect.Parameter("z", inspect.Parameter.KEYWORD_ONLY)])
+    return fn
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        functools.update_wrapper(lambda: None, book),
+        signed(lambda a: None),
+        functools.partial(book, nights=3),
+        "".join,
+        Given,
+        len,
+    ],
+)
+def test_what_is_no_plain_function_is_left_to_inspect(fn: Any) -> None:
+    assert _plain_parameters(fn) is None

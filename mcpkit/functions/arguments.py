@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import pydantic
-from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
+from pydantic_core import ValidationError, from_json, to_json
 
 from mcpkit.errors import InvalidArguments, RegistrationError
 from mcpkit.functions.schema import (
     PydanticForm,
     first_line,
     form_of,
-    is_finite,
     optional_instead_of_null,
     schema_generator,
     settle_references,
@@ -123,11 +122,9 @@ class Field:
         if self.factory is not None:
             return
         try:
-            shown = self.form.shown(self.default)
-        except (PydanticSerializationError, ValueError):
-            return  # it is still the default
-        if is_finite(shown):
-            schema["default"] = shown
+            schema["default"] = self.form.shown(self.default)
+        except ValueError:
+            pass  # it is still the default
 
 
 _JSON_STARTS: Final = frozenset("[{-0123456789")

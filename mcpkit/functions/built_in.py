@@ -169,38 +169,36 @@ def _annotated(annotation: Any) -> BuiltIn | None:
     for each in annotation.__metadata__:
         if type(each) is str or type(each) is Complete:
             continue  # pydantic passes over them
-        if "default" in schema or not _apply(each, core, schema):
+        if "default" in schema:
+            return None
+        known = _known()
+        if type(each) is not known.field:
+            fits = _limit(each, core, schema, known.limits)
+        else:
+            fits = known.others(each) == known.blank and _field(each, core, schema, known.limits)
+        if not fits:
             return None
     return core, _sorted(schema)
 
 
 def _sorted(schema: JsonSchema) -> JsonSchema:
-    return {keyword: schema[keyword] for keyword in sorted(schema)}
+    return dict(sorted(schema.items()))
 
 
-def _apply(metadata: object, core: Core, schema: JsonSchema) -> bool:
-    """Add what metadata says to a type; False if it says something that is pydantic's."""
-    known = _known()
-    if type(metadata) is known.field:
-        return _field(metadata, core, schema, known)
-    return _limit(metadata, core, schema, known.limits)
-
-
-def _field(field: Any, core: Core, schema: JsonSchema, known: _Known) -> bool:
-    if known.others(field) != known.blank:
-        return False
+def _field(field: Any, core: Core, schema: JsonSchema, limits: Mapping[type, str]) -> bool:
+    """Add what a field says to a type; False if it says something that is pydantic's."""
     for each in field.metadata:
-        if not _limit(each, core, schema, known.limits):
+        if not _limit(each, core, schema, limits):
             return False
     if field.description is not None:
         schema["description"] = field.description
     if field.title is not None:
         schema["title"] = field.title
-    examples: object = field.examples
+    examples: list[Any] | None = field.examples
     if examples is not None:
-        schema["examples"] = [*field.examples]
-        if type(examples) is not list or not all(map(_is_written, schema["examples"])):
+        if not isinstance(examples, list) or not all(map(_is_written, examples)):
             return False
+        schema["examples"] = [*examples]
     if field.is_required():
         return True
     schema["default"] = field.default

@@ -110,13 +110,15 @@ def _is_settled(annotation: object) -> bool:
     kind = type(annotation)
     if kind is type:
         return annotation is not Generic
-    if kind is _LITERAL or annotation is Any or annotation is ...:
-        return True
-    if kind in _GENERICS and not isinstance(getattr(annotation, "__origin__", None), type):
-        return False  # ClassVar[...] and its like
-    if kind is _ANNOTATED or kind in _UNIONS or kind in _GENERICS:
+    origin: object = getattr(annotation, "__origin__", None)
+    if kind is _ANNOTATED:
+        return _is_settled(origin)
+    # Not so ClassVar[...] and its like.
+    if kind in _UNIONS or (kind in _GENERICS and isinstance(origin, type)):
         parts: tuple[object, ...] = getattr(annotation, "__args__", ())
         return all(map(_is_settled, parts))
+    if kind is _LITERAL or annotation is Any or annotation is ...:
+        return True
     return issubclass(kind, type) and annotation is not Protocol
 
 

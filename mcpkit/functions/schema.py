@@ -60,15 +60,15 @@ class TypeForm(ABC):
         core: The core schema.
     """
 
-    __slots__ = ("_checker", "_core", "_dumper")
-
     is_built_in: ClassVar[bool]
     """True if nothing in the type is pydantic's; then no schema inside its schema has a default."""
 
+    # A registration makes thousands of forms: attributes that are set later are not set before.
+    _checker: Callable[[Any], Any] | None = None
+    _dumper: Callable[[Any], bytes] | None = None
+
     def __init__(self, core: CoreSchema) -> None:
         self._core = core
-        self._checker: Callable[[Any], Any] | None = None
-        self._dumper: Callable[[Any], bytes] | None = None
 
     @property
     @abstractmethod
@@ -140,10 +140,12 @@ class TypeForm(ABC):
         """Return a value of the type as JSON has it.
 
         Raises:
-            pydantic_core.PydanticSerializationError: It is no value of the type, or JSON has none
-                for it.
+            ValueError: It is no value of the type, or JSON has none for it.
         """
-        return self.serializer.to_python(value, mode="json", by_alias=True, warnings="error")
+        shown = self.serializer.to_python(value, mode="json", by_alias=True, warnings="error")
+        if not is_finite(shown):
+            raise ValueError("NaN and infinities have no JSON")
+        return shown
 
 
 class PydanticForm(TypeForm):
@@ -155,8 +157,6 @@ class PydanticForm(TypeForm):
     Raises:
         pydantic.errors.PydanticUserError: It cannot.
     """
-
-    __slots__ = ("_schemas", "adapter")
 
     is_built_in = False
 
@@ -193,15 +193,13 @@ class PydanticForm(TypeForm):
 class BuiltInForm(TypeForm):
     """The form of a type that `read_built_in` reads."""
 
-    __slots__ = ("_schema", "_serializer", "_validator")
-
     is_built_in = True
 
+    _validator: SchemaValidator | None = None
+    _serializer: SchemaSerializer | None = None
+
     def __init__(self, read: BuiltIn) -> None:
-        core, self._schema = read
-        self._validator: SchemaValidator | None = None
-        self._serializer: SchemaSerializer | None = None
-        super().__init__(cast("CoreSchema", core))
+        self._core, self._schema = cast("tuple[CoreSchema, JsonSchema]", read)
 
     @property
     def validator(self) -> SchemaValidator:

@@ -187,7 +187,7 @@ def _parameter(
     if type(annotation) is type:
         is_context = issubclass(annotation, contexts)
     else:
-        named = unalias(annotation)
+        named = annotation if type(annotation) is _ANNOTATED else unalias(annotation)
         is_context = _is_context(named, contexts)
         if is_context or type(named) is _ANNOTATED:
             annotation = named  # a recursive alias has to keep its name
@@ -265,10 +265,12 @@ def _is_context(annotation: object, contexts: tuple[type, ...]) -> bool:
     """True for a context type, also as ``Context[State]`` or ``Context | None``."""
     if type(annotation) is type:
         return issubclass(annotation, contexts)
-    if type(annotation) is _ANNOTATED or type(annotation) in _UNIONS:
+    if type(annotation) in _UNIONS:
         parts: tuple[object, ...] = getattr(annotation, "__args__", ())
         return any(_is_context(part, contexts) for part in parts)
-    base = getattr(annotation, "__origin__", annotation)
+    base: object = getattr(annotation, "__origin__", annotation)
+    if type(annotation) is _ANNOTATED:
+        return _is_context(base, contexts)
     return isinstance(base, type) and issubclass(base, contexts)
 
 
