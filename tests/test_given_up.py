@@ -100,15 +100,18 @@ async def test_a_dependency_that_is_still_being_entered_is_left_as_well() -> Non
         return connection
 
     async with AsyncTestClient(app) as client, anyio.create_task_group() as group:
-        scope = anyio.CancelScope()
+        scope, told = anyio.CancelScope(), anyio.Event()
 
         async def call() -> None:
             with scope:
                 await client.call_tool("work")
+            told.set()
 
         group.start_soon(call)
         await course.until(begun)
         scope.cancel()
+        with anyio.fail_after(PATIENCE):
+            await told.wait()  # the server knows that nobody waits any more
         course.go_on.set()
         await course.until(course.left)
     assert (course.events[0], course.events[-1]) == ("opened", "closed")

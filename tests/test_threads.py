@@ -70,6 +70,16 @@ async def until(condition: Callable[[], object]) -> None:
             await anyio.sleep(0.001)
 
 
+async def give_up(threads: Threads, function: Any, gate: Gate) -> bool:
+    """Run a function, and give it up as soon as it waits at its gate; True if it was given up."""
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(threads.run, function)
+            await until(gate.begun.is_set)
+            scope.cancel()
+    return scope.cancelled_caught
+
+
 async def all_of(threads: Threads, functions: list[Callable[[], Any]]) -> list[Any]:
     """Run functions at once, and return their results in order."""
     results: list[Any] = [None] * len(functions)
@@ -299,9 +309,7 @@ class TestGivingUp:
         """It keeps its place until it ends, or calls that are given up would pile up threads."""
         threads = Threads(tasks, 1)
         gate = Gate()
-        with anyio.move_on_after(0.01) as scope:
-            await threads.run(gate)
-        assert scope.cancelled_caught
+        assert await give_up(threads, gate, gate)
         assert not gate.ended.is_set()
         assert threads.busy == 1
         ran: list[str] = []
@@ -320,8 +328,7 @@ class TestGivingUp:
             gate()
             raise KeyError
 
-        with anyio.move_on_after(0.01):
-            await threads.run(fail)
+        assert await give_up(threads, fail, gate)
         gate.open()
         await until(lambda: threads.busy == 0)
 
@@ -330,8 +337,7 @@ class TestGivingUp:
         gate = Gate(threading.get_ident)
         call: ThreadCall[Any] = ThreadCall(gate)
         seen: list[Any] = []
-        with anyio.move_on_after(0.01):
-            await threads.run(call)
+        assert await give_up(threads, call, gate)
         worker = threading.get_ident()
 
         def after() -> None:
@@ -355,8 +361,7 @@ class TestGivingUp:
             raise KeyError
 
         call = ThreadCall(fail)
-        with anyio.move_on_after(0.01):
-            await threads.run(call)
+        assert await give_up(threads, call, gate)
         seen: list[bool] = []
         assert call.then(lambda: seen.append(call.returned))
         gate.open()
@@ -634,8 +639,7 @@ class TestTheEnd:
             async with open_tasks() as tasks:
                 threads = Threads(tasks, 4)
                 assert await is_unharmed(threads, 4)
-                with anyio.move_on_after(0.01):
-                    await threads.run(gate)
+                assert await give_up(threads, gate, gate)
             await until(lambda: threads.size == 1)
             gate.open()
             await until(lambda: threads.size == 0)
@@ -706,8 +710,7 @@ def test_a_thread_that_outlives_the_loop_is_told(backend: str) -> None:
 
         async with open_tasks() as tasks:
             pool = Threads(tasks, 4)
-            with anyio.move_on_after(0.01):
-                await pool.run(work)
+            assert await give_up(pool, work, gate)
 
     anyio.run(main, backend=backend)
     gate.open()
