@@ -124,9 +124,9 @@ def test_everything_public_has_a_docstring_of_its_own() -> None:
     assert len(found) > 150
     without: list[str] = []
     for name, value in found.items():
-        # To Python 3.10 an alias such as `CallNext` is a class.
-        is_class = inspect.isclass(value) and get_origin(value) is None
-        text = vars(value).get("__doc__") if is_class else value.__doc__
+        if get_origin(value) is not None:
+            continue  # an alias, such as `CallNext`, has none that Python could know
+        text = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
         # A dataclass without one gets its signature instead.
         if not text or text.startswith(f"{name}("):
             without.append(name)
