@@ -122,6 +122,19 @@ class TestDocstrings:
         assert parse_docstring(text) == Docs(None, {})
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Book.\n\nArgs:\n    city\n        of the stay: Where.\n    nights: How many.",
+        "Note:\n    Book early.\nArgs:\n    city: Where.",
+        "Exceptions:\nArgs:\n    city: Where.",
+    ],
+)
+def test_what_is_out_of_the_ordinary_is_left_to_the_parser(text: str) -> None:
+    """So that no name and no sentence is made of parts that belong elsewhere."""
+    assert parse_docstring(text) == _parsed_docs(text)
+
+
 # --- the short ways, beside the long ones ---------------------------------------------------------
 
 PLAIN: Final = ["Book a hotel.", "Only where there is room.", "", "", "Note:", "x: y"]

@@ -111,11 +111,13 @@ def _google_docs(text: str) -> Docs | None:
     Returns:
         None if it has none, or if anything in it is out of the ordinary: then the parser judges.
     """
-    head, *parts = _TITLE.split(text)
+    head, *parts = _TITLE.split(f"\n{text}")
     titles = set(parts[::2])
-    if titles <= _RAISING or len(titles) < len(parts) // 2:
+    if not head or titles <= _RAISING or len(titles) < len(parts) // 2:
         return None
-    if text[0] in ":@." or _DOUBTFUL.search(text) is not None or _has_other_blanks(text):
+    if text[0] in "@." or _SECTION.match(f"\n{text}") is not None:
+        return None
+    if _DOUBTFUL.search(text) is not None or _has_other_blanks(text):
         return None
     found: dict[str, str] = {}
     for title, body in zip(parts[::2], parts[1::2], strict=True):
@@ -126,7 +128,7 @@ def _google_docs(text: str) -> Docs | None:
             return None
         if title in _RAISING and not (items and all(":" in item for item in items)):
             return None
-    summary, _, rest = head.partition("\n")
+    summary, _, rest = head[1:].partition("\n")
     if not rest:
         return Docs(summary, found)
     gap = "\n\n" if rest[0] == "\n" else "\n"
@@ -145,7 +147,7 @@ def _items(body: str) -> list[str] | None:
         if "\n" in item:
             return None
         if item[0] == " ":
-            items[-1] += item
+            items[-1] += f"\n{item}"
         else:
             items.append(item)
     return items
