@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import threading
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from pydantic import Field
 
 from mcpkit.errors import InvalidArguments
+from mcpkit.functions.arguments import Arguments
 from tests.authoring import (
     accepted,
     arguments_of,
@@ -254,6 +256,25 @@ class TestAbsent:
         first, second = arguments.validate({})["x"], arguments.validate({})["x"]
         assert first == []
         assert first is not second
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            arguments_of(handler(list[int], Field([7]))),
+            arguments_of(handler(Annotated[list[int], Field(default=[7])])),
+        ],
+    )
+    def test_what_one_call_does_to_a_default_is_not_seen_by_the_next(
+        self, arguments: Arguments
+    ) -> None:
+        arguments.validate({})["x"].append(8)
+        assert arguments.validate({}) == {"x": [7]}
+        assert arguments.schema()["properties"]["x"]["default"] == [7]
+
+    @pytest.mark.filterwarnings("ignore:Default value")
+    def test_a_default_that_cannot_be_copied_is_used_as_it_is(self) -> None:
+        lock = threading.Lock()
+        assert arguments_of(handler(Any, Field(lock))).validate({}) == {"x": lock}
 
     def test_null_is_accepted_though_it_is_not_advertised(self) -> None:
         assert arguments_of(handler(int | None, None)).validate({"x": None}) == {"x": None}

@@ -173,6 +173,8 @@ def outcome(function: Any, *given: Any, **options: Any) -> Any:
     """What a function returns, or the exception that it raises, as text."""
     try:
         return repr(function(*given, **options))
+    except ValidationError as error:
+        return repr(error.errors(include_url=False))  # the title is another with a default around
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 

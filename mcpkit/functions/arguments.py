@@ -6,6 +6,7 @@ Made once for a function, at registration.
 from __future__ import annotations
 
 import copy
+import functools
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -93,6 +94,8 @@ class Field:
         if self.default is UNSET and self.factory is None and not field.is_required():
             self.factory = field.default_factory
             self.default = UNSET if self.factory else field.default
+            if self.factory is None and type(self.default) not in _ORDINARY:
+                self.factory = _copies_of(self.default)
 
     def accept(self, raw: Any) -> Any:
         """The value of an argument.
@@ -119,7 +122,7 @@ class Field:
 
     def show_default(self, schema: JsonSchema) -> None:
         """Add the default to a schema, unless JSON cannot show it."""
-        if self.factory is not None:
+        if self.default is UNSET:
             return
         try:
             schema["default"] = self.form.shown(self.default)
@@ -134,6 +137,19 @@ _JSON_STARTS: Final = frozenset("[{-0123456789")
 _ANNOTATED: Final[Any] = type(Annotated[int, 0])
 _ORDINARY: Final = frozenset({bool, float, int, str, type(None), type(UNSET)})
 """The classes of defaults that say nothing but themselves."""
+
+
+def _copies_of(default: Any) -> Callable[[], Any] | None:
+    """Return a maker of copies; None if there are none to be had.
+
+    As in a model, a handler that changes the default of a ``Field(...)`` changes a copy, and not
+    the value that the next call gets.
+    """
+    try:
+        copy.deepcopy(default)
+    except Exception:
+        return None
+    return functools.partial(copy.deepcopy, default)
 
 
 def _without_names(annotation: Any, field_info: type) -> Any:
