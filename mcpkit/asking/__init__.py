@@ -1,1 +1,1 @@
-"""What a handler may ask of its client, and the ways to get the answer."""
+"""Questions of a handler to its client, and the ways to get the answers."""

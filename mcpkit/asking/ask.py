@@ -68,7 +68,7 @@ class Ask(DeclaredAsk, Generic[T]):
             raise MissingClientCapability(needed)
 
     def fingerprint(self, revision: Revision) -> str:
-        """What tells this ask from a different one: the same for the same question."""
+        """Return a text that tells this ask from others; the same question has the same."""
         asked = encode([self.METHOD, self.params(revision)])
         return digest(asked)
 

@@ -1,4 +1,4 @@
-"""How the run of one request asks its client: one strategy, chosen once for each run."""
+"""The strategy by which the run of a request asks its client, chosen once for each run."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class _Question:
 
 
 class Questions:
-    """What was asked and is not answered yet.
+    """The questions that have been asked and are not answered yet.
 
     Args:
         connection: Makes the requests.
@@ -80,11 +80,11 @@ class Questions:
 
     @property
     def open(self) -> bool:
-        """Whether any question waits for its answer."""
+        """True if any question waits for its answer."""
         return bool(self._open)
 
     def awaits(self, id: Id) -> bool:
-        """Whether a question of this id is open."""
+        """Return True if a question of this id is open."""
         return id in self._open
 
     async def ask(

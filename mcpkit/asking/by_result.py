@@ -53,7 +53,7 @@ class Suspended(BaseException):
 
 @dataclass(slots=True)
 class _Memory:
-    """What a call knows of its earlier rounds; what is sealed into the state."""
+    """The memory that a call has of its earlier rounds; it is sealed into the state."""
 
     call: str
     round: int = 0
@@ -83,7 +83,7 @@ class StepMemory:
         self._running: dict[tuple[str, str], Event] = {}
 
     async def begin(self, call: str, key: str) -> tuple[bool, Any]:
-        """Whether a step is done, and its result; if not, it is now the caller's to run."""
+        """Return True and the result of a step that is done; False if the caller has to run it."""
         from anyio import Event  # importing an app should not load an event loop
 
         place = (call, key)
@@ -234,7 +234,7 @@ class Replay:
     # --- the state --------------------------------------------------------------------------------
 
     def _binding(self) -> str:
-        """What the state belongs to: method, name and arguments, and whoever asks."""
+        """Return the digest of the call that the state belongs to, and of its caller."""
         params = self._request.params
         bound = {
             name: value
@@ -389,7 +389,7 @@ class Replay:
 
     @property
     def used_input(self) -> bool:
-        """Whether the client's answers went into the result, which must not be kept then."""
+        """True if the client's answers went into the result, because then nobody may keep it."""
         params = self._request.params
         return "inputResponses" in params or "requestState" in params
 

@@ -69,7 +69,7 @@ class DeclaredParameter:
         self._ask: Ask[Any] = ask
 
     def question(self, values: Mapping[str, Any]) -> Ask[Any]:
-        """What to ask, given the handler's arguments."""
+        """Return the question, made with the handler's arguments."""
         if self._message is None:
             return self._ask
         made: Elicit[Any] = copy.copy(cast("Elicit[Any]", self._ask))
@@ -77,7 +77,7 @@ class DeclaredParameter:
         return made
 
     def value(self, answer: Any) -> Any:
-        """What the handler is given for an answer.
+        """Return the value that the handler is given for an answer.
 
         Raises:
             ToolError: The user did not agree, and the handler does not take that into account.
@@ -93,7 +93,7 @@ class DeclaredParameter:
 
 
 def _answer_type(annotation: Any) -> tuple[bool, Any]:
-    """Whether a parameter takes the whole answer, and the type of the data in it."""
+    """Return True if a parameter takes the whole answer, and the type of the data in it."""
     parts = get_args(annotation)
     is_union = get_origin(annotation) in (typing.Union, types.UnionType)
     for part in parts if is_union else (annotation,):

@@ -53,7 +53,7 @@ class Dismissed:
 
 
 Elicitation: TypeAlias = Accepted[T] | Declined | Dismissed
-"""What `Context.elicit` returns: look at ``accepted``, or ``match`` on the class."""
+"""The answer that `Context.elicit` returns: look at ``accepted``, or ``match`` on the class."""
 
 
 # --- questions ------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class Elicit(Ask[Elicitation[T]]):
         return params
 
     def needs(self, revision: Revision) -> dict[str, Any]:
-        """Form mode, which an empty ``elicitation`` means as well."""
+        """Return the capability for forms, which an empty ``elicitation`` declares as well."""
         return {"elicitation": {}}
 
     def check(self, revision: Revision, client: ClientFacts) -> None:
@@ -156,7 +156,7 @@ class ElicitUrl(Ask[Elicitation[None]]):
         return params
 
     def needs(self, revision: Revision) -> dict[str, Any]:
-        """Url mode, said explicitly."""
+        """Return the capability for URLs, which has to be declared by its name."""
         return {"elicitation": {"url": {}}}
 
     def read(self, result: Mapping[str, Any]) -> Elicitation[None]:
@@ -167,7 +167,7 @@ class ElicitUrl(Ask[Elicitation[None]]):
         return Declined() if action == "decline" else Dismissed()
 
     def fingerprint(self, revision: Revision) -> str:
-        """The page, not the id, which differs each time."""
+        """Return a text for the page without the id, because the id differs each time."""
         asked = encode([self.METHOD, self.message, self.url])
         return digest(asked)
 

@@ -175,7 +175,7 @@ class Form(Generic[T]):
 
 
 def _has_type(value: Any, kind: str) -> bool:
-    """Whether an answer has the type that was requested; reading it is more lenient (ELIC-4)."""
+    """Return True if an answer has the requested type; `Form.read` is more lenient (ELIC-4)."""
     if value is None:
         return True  # for the type to judge: some clients send null for a field left empty
     if kind == "integer":

@@ -49,7 +49,7 @@ class Root(NamedTuple):
         return Path(path)
 
     def contains(self, path: str | os.PathLike[str]) -> bool:
-        """Whether a path lies inside, after resolving symbolic links and ``..``.
+        """Return True if a path lies inside, after resolving symbolic links and ``..``.
 
         Args:
             path: A path, or a ``file://`` URI.
@@ -77,15 +77,15 @@ class Roots(Ask[list[Root]]):
         self.timeout = timeout
 
     def params(self, revision: Revision) -> dict[str, Any]:
-        """Nothing."""
+        """Return no params, because the question has none."""
         return {}
 
     def needs(self, revision: Revision) -> dict[str, Any]:
-        """Roots."""
+        """Return the capability for roots."""
         return {"roots": {}}
 
     def read(self, result: Mapping[str, Any]) -> list[Root]:
-        """The roots."""
+        """Return the roots."""
         found = result.get("roots")
         if not is_array(found):
             raise InvalidAnswer('a roots result needs "roots", an array')

@@ -55,7 +55,7 @@ class ToolUse:
 
 @dataclass(slots=True)
 class ToolUseResult:
-    """What the tool answered."""
+    """The answer of a tool."""
 
     id: str
     content: Sequence[ContentBlock]
@@ -75,7 +75,7 @@ class SampleMessage:
 
 @dataclass(slots=True)
 class SampleResult:
-    """What the model said.
+    """The answer of a model.
 
     Args:
         content: The blocks.
@@ -226,7 +226,7 @@ class Sample(Ask[SampleResult]):
         return {"sampling": needed}
 
     def read(self, result: Mapping[str, Any]) -> SampleResult:
-        """What the model said."""
+        """Return the answer of the model."""
         model, content = result.get("model"), result.get("content")
         if not isinstance(model, str) or not (is_object(content) or is_array(content)):
             raise InvalidAnswer('a sampling result needs "model" and "content"')

@@ -20,7 +20,7 @@ _ENCRYPTED: Final = b"\x02"
 _MAC_SIZE: Final = 32
 _NONCE_SIZE: Final = 12
 _MOST_BYTES: Final = 4 * 1024 * 1024
-"""How long a value may be."""
+"""The largest length of a value, in bytes."""
 
 SECRET: Final = "MCPKIT_SECRET"
 """The environment variable with the secrets."""
@@ -74,7 +74,7 @@ class Sealer:
         return urlsafe_b64encode(sealed).rstrip(b"=").decode("ascii")
 
     def open(self, text: str) -> bytes:
-        """What was sealed.
+        """Return the value that was sealed.
 
         Raises:
             SealBroken: The text was not sealed with one of the secrets, or was changed.

@@ -1,1 +1,1 @@
-"""What a Python function looks like: signature, types as JSON Schema, arguments and results."""
+"""Python functions: their signatures, JSON Schemas, arguments and results."""

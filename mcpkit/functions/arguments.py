@@ -98,7 +98,7 @@ class Field:
                 self.factory = _copies_of(self.default)
 
     def accept(self, raw: Any) -> Any:
-        """The value of an argument.
+        """Return the value of an argument.
 
         Raises:
             pydantic_core.ValidationError: It does not fit; of the value as it was sent.
@@ -131,7 +131,7 @@ class Field:
 
 
 _JSON_STARTS: Final = frozenset("[{-0123456789")
-"""What an array, an object and a number begin with."""
+"""The first characters of an array, of an object and of numbers."""
 
 
 _ANNOTATED: Final[Any] = type(Annotated[int, 0])
@@ -165,7 +165,7 @@ def _without_names(annotation: Any, field_info: type) -> Any:
 
 
 class Arguments:
-    """What a function takes from the client.
+    """The arguments that a function takes from the client.
 
     Args:
         signature: Its injected parameters are passed over.
@@ -181,7 +181,7 @@ class Arguments:
         self.fields = [Field(each, signature) for each in signature.arguments]
 
     def validate(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """The keyword arguments for the function. Those left out keep their Python defaults.
+        """Return the keyword arguments for the function; those left out keep their Python defaults.
 
         Raises:
             InvalidArguments: With every problem, not just the first.
@@ -337,7 +337,7 @@ def _to_expected(match: re.Match[str]) -> str:
 
 
 def explain(error: ValidationError, raw: Any, name: str) -> list[str]:
-    """The problems of one argument, a line for each place: ``path: expected …, got …``."""
+    """Return the problems of one argument, a line for each: ``path: expected …, got …``."""
     lines: dict[str, list[str]] = {}
     got: dict[str, str] = {}
     for problem in error.errors(include_url=False, include_context=True, include_input=True):
@@ -373,13 +373,13 @@ def explain(error: ValidationError, raw: Any, name: str) -> list[str]:
 
 
 def _quoted(problem: Any) -> str:
-    """The member that tells the types of a union apart, or an empty string."""
+    """Return the member that tells the types of a union apart, or an empty string."""
     found = re.fullmatch(r"'([^']+)'", str(problem.get("ctx", {}).get("discriminator", "")))
     return found[1] if found else ""
 
 
 def _locate(loc: tuple[int | str, ...], raw: Any, name: str) -> tuple[str, Any]:
-    """The path of a problem in what was sent; labels of union members are not part of it."""
+    """Return the path of a problem and the value there; labels of unions are no part of it."""
     path, value = name, raw
     for step in loc:
         if isinstance(step, int) and is_array(value):
@@ -393,6 +393,6 @@ def _locate(loc: tuple[int | str, ...], raw: Any, name: str) -> tuple[str, Any]:
 
 
 def shorten(value: Any, limit: int = 60) -> str:
-    """A JSON value as compact text, cut to a readable length."""
+    """Return a JSON value as compact text, cut to `limit` characters."""
     text = to_json(value, fallback=str).decode()
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -11,7 +11,7 @@ __all__ = ["Docs", "parse_docstring", "without_indentation"]
 
 
 class Docs(NamedTuple):
-    """What a docstring says.
+    """The texts of a docstring.
 
     Args:
         description: The text above the sections, unwrapped of its indentation; None if empty.

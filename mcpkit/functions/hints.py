@@ -22,7 +22,7 @@ __all__ = ["resolve_hints", "unalias"]
 
 
 def unalias(annotation: Any) -> Any:
-    """What a ``type X = ...`` statement names; any other annotation as it is."""
+    """Return the type that a ``type X = ...`` statement names; any other type as it is."""
     while type(annotation) in _ALIASES:
         annotation = annotation.__value__
     return annotation
@@ -33,7 +33,7 @@ _ALIASES: Final[Any] = {TypeAliasType, getattr(typing, "TypeAliasType", TypeAlia
 
 
 def resolve_hints(fn: Callable[..., Any], name: str, where: str) -> dict[str, Any]:
-    """The annotations of a function as types.
+    """Return the annotations of a function as types.
 
     Strings (``from __future__ import annotations``) are evaluated in the function's globals and
     closure, and in the functions around it if they are still running; names imported only under
@@ -146,7 +146,7 @@ def _closure(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _local_name(fn: Callable[..., Any], wanted: str) -> Any:
-    """A local variable of the running function in which `fn` is defined, or UNSET."""
+    """Return a local variable of the running function in which `fn` is defined, or UNSET."""
     code = getattr(fn, "__code__", None)
     frame: types.FrameType | None = sys._getframe(1)
     while code is not None and frame is not None:
@@ -157,7 +157,7 @@ def _local_name(fn: Callable[..., Any], wanted: str) -> Any:
 
 
 def _defines(outer: types.CodeType, inner: types.CodeType) -> bool:
-    """Whether one function's text is inside another's, also in a class or function in between."""
+    """Return True if one function is defined inside another, directly or further down."""
     return any(
         each is inner or _defines(each, inner)
         for each in outer.co_consts
@@ -166,7 +166,7 @@ def _defines(outer: types.CodeType, inner: types.CodeType) -> bool:
 
 
 def _typing_only_import(fn: Callable[..., Any], wanted: str) -> Any:
-    """The object behind a name that the function's module imports under TYPE_CHECKING, or UNSET."""
+    """Import a name that the module of a function imports under TYPE_CHECKING; UNSET if none."""
     module = sys.modules.get(fn.__module__)
     if module is None:
         return UNSET

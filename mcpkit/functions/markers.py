@@ -1,4 +1,4 @@
-"""What an author writes inside ``Annotated[...]`` to say where a value comes from."""
+"""Marks inside ``Annotated[...]`` with which an author says where a value comes from."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class OutputMismatch(Exception):
 
 
 class Output:
-    """How the result of a tool leaves: as content, and as structured content if its type says so.
+    """The way from a tool's value to content, and to structured content if the type has it.
 
     Args:
         signature: For its return annotation.
@@ -142,7 +142,7 @@ class Output:
         self.is_object = schema.get("type") == "object"
 
     def render(self, value: Any) -> Rendered:
-        """The result to send for what the function returned.
+        """Return the result to send for a value that the function returned.
 
         Raises:
             OutputMismatch: It does not fit the return annotation, or cannot be serialised.
@@ -205,7 +205,7 @@ def _is_structured(annotation: Any) -> bool:
 
 
 def _plainly(annotation: Any) -> Any:
-    """What an alias, an ``Annotated`` or a ``NewType`` stands for."""
+    """Return the type that an alias, an ``Annotated`` or a ``NewType`` stands for."""
     while True:
         plain = unalias(annotation)
         if get_origin(plain) is Annotated:
@@ -226,7 +226,7 @@ def _mentions_content(annotation: Any, seen: list[Any]) -> bool:
 
 
 def _readable(json_text: bytes) -> str:
-    """JSON text for a model to read: a lone string without its quotes."""
+    """Return JSON text for a model to read: a lone string without its quotes."""
     if json_text[:1] == b'"':
         return str(from_json(json_text))
     return json_text.decode()
@@ -240,7 +240,7 @@ def _any_json(value: Any) -> bytes:
 
 
 def blocks_of(value: Any) -> list[ContentBlock]:
-    """Content blocks for whatever a handler returned.
+    """Return the content blocks for a value of any type.
 
     Text stays text; `Image`, `Audio`, `File` and bytes become blocks; a list that contains any of
     these becomes a block each; everything else becomes its JSON text; None is no block at all.
@@ -256,7 +256,7 @@ def blocks_of(value: Any) -> list[ContentBlock]:
 
 
 def block_of(value: Any) -> ContentBlock:
-    """One content block for one value.
+    """Return one content block for one value.
 
     Raises:
         OutputMismatch: It cannot be serialised.

@@ -225,7 +225,7 @@ class BuiltInForm(TypeForm):
 
 
 def _allows_floats(schema: JsonSchema) -> bool:
-    """Whether a schema, itself and not below, lets a float through."""
+    """Return True if a schema itself, without those inside it, lets a float through."""
     if schema.get("type") == "number" or schema.get("additionalProperties") is True:
         return True
     return _SHAPES.isdisjoint(schema)
@@ -235,7 +235,7 @@ _SHAPES: Final = frozenset({"type", "anyOf", "oneOf", "allOf", "$ref", "enum", "
 
 
 def is_finite(value: Any) -> bool:
-    """Whether a value made of built-in types is free of NaN and infinities."""
+    """Return True if a value made of built-in types has no NaN and no infinities."""
     if isinstance(value, float):
         return math.isfinite(value)
     if is_object(value):
@@ -308,10 +308,10 @@ def schema_generator() -> Any:
             return False
 
         depth = 0
-        """How many models are around what is described at the moment."""
+        """The number of models around the type that is being described."""
 
         enum_names: frozenset[str] = frozenset()
-        """Of the Enum classes that have been described."""
+        """The names of the Enum classes that have been described."""
 
         def model_schema(self, schema: Any) -> JsonSchema:
             return self._inside(schema, super().model_schema)

@@ -57,12 +57,12 @@ class Parameter(NamedTuple):
 
     @property
     def required(self) -> bool:
-        """Whether a value must be given."""
+        """True if a value must be given."""
         return self.default is UNSET
 
 
 class Signature(NamedTuple):
-    """What registration needs to know of a function.
+    """The facts about a function that a registration needs.
 
     Args:
         name: The function's own name.
@@ -92,7 +92,7 @@ class Signature(NamedTuple):
 
 
 def inspect_function(fn: Callable[..., Any], *, contexts: tuple[type, ...] = ()) -> Signature:
-    """Everything about a function, once.
+    """Read a function, once, for all that registration asks of it.
 
     Args:
         fn: A function, method, partial, instance with ``__call__``, or builtin with a signature.
@@ -282,14 +282,14 @@ _UNIONS: Final[Any] = {type(int | str), type(Optional[int])}  # noqa: UP045 - an
 
 
 def _without_arguments(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that a `functools.partial` calls in the end; any other as it is."""
+    """Return the function that a `functools.partial` calls in the end; any other as it is."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     return fn
 
 
 def underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function whose annotations describe `fn`."""
+    """Return the function whose annotations describe `fn`."""
     if type(fn) is types.FunctionType and "__wrapped__" not in fn.__dict__:
         return fn
     fn = inspect.unwrap(_without_arguments(fn))
@@ -315,14 +315,14 @@ def _docstring(fn: Callable[..., Any], target: Callable[..., Any]) -> str:
 
 
 def function_name(fn: Callable[..., Any]) -> str:
-    """The name a callable goes by: its own, or that of its class."""
+    """Return the name of a callable: its own, or that of its class."""
     fn = _without_arguments(fn)
     name = getattr(fn, "__name__", None)
     return name if isinstance(name, str) else type(fn).__name__
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine."""
+    """Return True if a call of a function gives a coroutine."""
     fn = _without_arguments(fn)
     if type(fn) is types.FunctionType and fn.__code__.co_flags & inspect.CO_COROUTINE:
         return True
@@ -334,7 +334,7 @@ def is_async(fn: Callable[..., Any]) -> bool:
 
 
 def location(fn: Callable[..., Any]) -> str:
-    """``file:line`` where a function is defined, or its module."""
+    """Return ``file:line`` of the definition of a function, or its module."""
     code = getattr(fn, "__code__", None)
     if isinstance(code, types.CodeType):
         return f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"

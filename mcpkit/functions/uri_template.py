@@ -87,7 +87,7 @@ class UriTemplate:
 
     @property
     def is_literal(self) -> bool:
-        """Whether the template has no expressions, so that it names one URI."""
+        """True if the template has no expressions, because then it names one URI."""
         return not self.variables
 
     def match(self, uri: str) -> dict[str, str | list[str]] | None:

@@ -49,7 +49,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """What arrived is no message, or an error without an id."""
+    """Bytes that are no message, or an error without an id."""
 
     error: ProtocolError
 
@@ -149,7 +149,7 @@ class Caller:
         return self._next_id + 1
 
     def receive(self, text: bytes) -> Sequence[Event]:
-        """What one message from the server means; an array is a batch of 2025-03-26."""
+        """Return the events of one message from the server; an array is a batch of 2025-03-26."""
         try:
             message = messages.parse(text)
         except ProtocolError as error:
@@ -199,12 +199,12 @@ class Caller:
 
     @property
     def by_handshake(self) -> bool:
-        """Whether the revision was, or is about to be, agreed on by a handshake."""
+        """True if a handshake has agreed on the revision, or is about to."""
         return self.revision is None or self.revision.handshake
 
     @property
     def _version(self) -> str | None:
-        """What each message names, if there was no handshake."""
+        """The version that each message names; None if there was a handshake."""
         revision = self.revision
         return None if revision is None or revision.handshake else revision.version
 
@@ -214,9 +214,9 @@ class Caller:
         return Sent(text, method=method, version=self._version)
 
     def send_result(self, id: Id, result: Mapping[str, Any]) -> Sent:
-        """What answers a request of the server."""
+        """Return the message that answers a request of the server."""
         return Sent(messages.result_text(id, messages.members(result)), version=self._version)
 
     def send_error(self, id: Id, error: ProtocolError) -> Sent:
-        """What refuses a request of the server."""
+        """Return the message that refuses a request of the server."""
         return Sent(messages.error_text(id, error), version=self._version)

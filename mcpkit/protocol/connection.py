@@ -67,7 +67,7 @@ _CALL: Final = "tools/call"
 
 
 class State(Enum):
-    """How far the handshake is."""
+    """The progress of the handshake."""
 
     NEW = "new"
     OPENING = "opening"
@@ -75,7 +75,7 @@ class State(Enum):
 
 
 class ClientFacts(NamedTuple):
-    """What a client said of itself, in the handshake or in one request.
+    """The facts that a client states of itself, in the handshake or in one request.
 
     Args:
         capabilities: The object as it was sent.
@@ -90,7 +90,7 @@ NOBODY: Final = ClientFacts({}, None)
 
 
 class Origin(Protocol):
-    """What a message arrived in, on a transport where not everything goes the same way."""
+    """The way a message arrived, on a transport that has more than one."""
 
     @property
     def http(self) -> HttpRequest:
@@ -207,7 +207,7 @@ class Answer(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """What arrived cannot be served; `text` is the answer, None while a batch is incomplete."""
+    """A message that cannot be served; `text` is the answer, None while a batch is incomplete."""
 
     error: ProtocolError
     id: Id | Unset
@@ -215,7 +215,7 @@ class Refused(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """What arrived can neither be served nor answered; for the server's log.
+    """A message that can neither be served nor answered; for the server's log.
 
     `answers` is the id of our request that it was meant to answer, None if it was no answer;
     `error` says what is wrong with it, None if it is only of no use; `refused` tells whether it
@@ -261,7 +261,7 @@ class Connection:
     # --- what arrives -----------------------------------------------------------------------------
 
     def receive(self, text: bytes | bytearray) -> Sequence[Event]:
-        """What one message means. Never raises: what is wrong with it is an event as well.
+        """Return the events of one message. Never raises: a fault in a message is an event as well.
 
         Args:
             text: One JSON value in UTF-8.
@@ -273,7 +273,7 @@ class Connection:
         return self.take(message)
 
     def take(self, message: Any, origin: Origin | None = None) -> Sequence[Event]:
-        """What one message means that was parsed already; see `receive`.
+        """Return the events of one message that was parsed already; see `receive`.
 
         Args:
             message: A JSON value.
@@ -483,7 +483,7 @@ class Connection:
     # --- what is sent -----------------------------------------------------------------------------
 
     def is_in_flight(self, request: Request) -> bool:
-        """Whether the request may still be answered."""
+        """Return True if the request may still be answered."""
         return self._in_flight.get(request.id) is request
 
     def requests(self) -> list[Request]:
@@ -545,7 +545,7 @@ class Connection:
 
 
 def announces_itself(method: object, meta: Mapping[str, Any]) -> bool:
-    """Whether a request belongs to a revision without handshake, by itself."""
+    """Return True if a request by itself belongs to a revision without handshake."""
     return VERSION_KEY in meta or CAPABILITIES_KEY in meta or method in _MODERN_ONLY
 
 
@@ -554,7 +554,7 @@ def _useless(reason: str, answers: Id | None = None) -> Dropped:
 
 
 def wants_answer(part: Any) -> bool:
-    """Whether a part of a batch is answered: a request, or so broken that it must be refused."""
+    """Return True if a part of a batch is answered: a request, or a part to be refused."""
     if not is_object(part):
         return True
     try:

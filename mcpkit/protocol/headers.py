@@ -193,7 +193,7 @@ class HeaderParameter(NamedTuple):
     type: ScalarType
 
     def value(self, arguments: Mapping[str, Any]) -> Any:
-        """What the arguments have at the path; None if that is nothing."""
+        """Return the value that the arguments have at the path; None if there is none."""
         first, *rest = self.path
         found = arguments.get(first)
         for each in rest:
@@ -209,7 +209,7 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 """RFC 9110, section 5.6.2."""
 
 _DEPTH: Final = 100
-"""How deep schemas may stand in schemas; far beyond what anybody writes."""
+"""The most schemas that may be inside each other; nobody writes as many."""
 
 
 def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
@@ -294,7 +294,7 @@ def _is_member(step: Step) -> bool:
 
 
 def _other_type(schema: Mapping[str, Any]) -> str:
-    """What stands where one of the three types should, and the fix."""
+    """Return, for a message, the type instead of the three that may be there, and the fix."""
     kind = schema.get("type")
     options: Any = kind if is_array(kind) else schema.get("anyOf")
     if is_array(options) and ("null" in options or {"type": "null"} in options):

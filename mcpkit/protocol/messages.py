@@ -37,7 +37,7 @@ def parse(text: bytes | bytearray) -> Any:
 
 
 def is_id(value: object) -> TypeGuard[Id]:
-    """Whether a JSON value can be a request id."""
+    """Return True if a JSON value can be a request id."""
     return type(value) is int or type(value) is str
 
 
@@ -48,7 +48,7 @@ def readable_id(message: object) -> Id | Unset:
 
 
 def is_answer(message: Mapping[str, Any]) -> bool:
-    """Whether a message, even a broken one, is meant as an answer; an answer is never answered."""
+    """Return True if a message, even a broken one, is an answer, which is never answered."""
     return "method" not in message and ("result" in message or "error" in message)
 
 

@@ -35,7 +35,7 @@ class Method(NamedTuple):
 
 
 Notice: TypeAlias = Literal["initialized", "cancelled", "progress", "roots_changed"]
-"""What a notification from the client means."""
+"""The meaning of a notification from the client."""
 
 
 class Revision(NamedTuple):
