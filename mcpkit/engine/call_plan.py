@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import types
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -53,7 +54,7 @@ def inspect_handler(fn: Callable[..., Any]) -> Signature:
                 f"{signature.where}: {signature.name}() is async, and SyncContext would block the "
                 f"event loop; write {each.name}: Context"
             )
-    if _yields(fn) or _yields(type(fn).__call__):
+    if _yields(fn) or (type(fn) is not types.FunctionType and _yields(type(fn).__call__)):
         raise RegistrationError(
             f"{signature.where}: {signature.name}() yields; a request has one answer: collect the "
             f"items and return them, and use ctx.progress() on the way"
@@ -62,6 +63,8 @@ def inspect_handler(fn: Callable[..., Any]) -> Signature:
 
 
 def _yields(fn: Any) -> bool:
+    if type(fn) is types.FunctionType:
+        return bool(fn.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR))
     return inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn)
 
 
@@ -114,6 +117,14 @@ class CallPlan:
         self.fn = fn
         self.is_async = signature.is_async
         self.inline = inline and not signature.is_async
+        self._injected: tuple[_Source, ...] = ()
+        self._asked: tuple[DeclaredParameter, ...] = ()
+        self._steps: tuple[_Step, ...] = ()
+        self.uses_context = False
+        if len(signature.arguments) < len(signature.parameters):
+            self._inject(signature)
+
+    def _inject(self, signature: Signature) -> None:
         resolver = _Resolver(signature)
         self._injected = tuple(
             resolver.source(each)

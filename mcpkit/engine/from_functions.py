@@ -300,16 +300,8 @@ def _common(
     }
 
 
-def make_tool(
-    fn: Callable[..., Any], *, prefix: str | None = None, **options: Unpack[ToolOptions]
-) -> FunctionTool:
-    """A tool from a function.
-
-    Raises:
-        RegistrationError: The function or an option cannot be served; the message has the fix.
-    """
-    signature = inspect_handler(fn)
-    _check_options(signature, options, ToolOptions)
+def _hints(options: ToolOptions) -> ToolAnnotations | None:
+    """Return the annotations of a tool; None if they say nothing."""
     hints = options.get("annotations") or ToolAnnotations()
     hints = replace(hints)  # an author may share one between tools
     short: dict[str, bool | None] = {
@@ -321,6 +313,20 @@ def make_tool(
     for name, value in short.items():
         if value is not None:
             setattr(hints, name, value)
+    return hints if hints != ToolAnnotations() else None
+
+
+def make_tool(
+    fn: Callable[..., Any], *, prefix: str | None = None, **options: Unpack[ToolOptions]
+) -> FunctionTool:
+    """A tool from a function.
+
+    Raises:
+        RegistrationError: The function or an option cannot be served; the message has the fix.
+    """
+    signature = inspect_handler(fn)
+    _check_options(signature, options, ToolOptions)
+    hints = _hints(options) if options else None
     arguments = Arguments(signature)
     input_schema = options.get("input_schema") or arguments.schema()
     try:
@@ -334,7 +340,7 @@ def make_tool(
         output=output,
         input_schema=input_schema,
         output_schema=output.schema,
-        annotations=hints if hints != ToolAnnotations() else None,
+        annotations=hints,
         headers=headers,
     )
 
