@@ -14,9 +14,8 @@ from mcpkit.asking.sealing import secrets_from_environment
 from mcpkit.context import ListKind
 from mcpkit.engine import from_functions
 from mcpkit.engine.from_functions import PromptOptions, ResourceOptions, ToolOptions
-from mcpkit.engine.middleware import Middleware
 from mcpkit.engine.registry import Registry
-from mcpkit.engine.server import Server, Settings
+from mcpkit.engine.server import Middleware, Server, Settings
 from mcpkit.errors import RegistrationError
 from mcpkit.transports import load
 from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
@@ -257,7 +256,7 @@ class MCPKit(Generic[StateT]):
             call = getattr(fn, "__call__", None)  # noqa: B004
             if not inspect.iscoroutinefunction(call):
                 raise RegistrationError(f"{fn!r} is no async def, so it cannot be middleware")
-        self._server.middleware.append(fn)
+        self._server.add_middleware(fn)
         return fn
 
     # --- adding and removing, also while running --------------------------------------------------

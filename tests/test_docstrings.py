@@ -15,7 +15,6 @@ from mcpkit.functions.docstrings import (
     _google_docs,
     _parsed_docs,
     parse_docstring,
-    without_indentation,
 )
 
 GOOGLE = """Book a hotel.
@@ -178,15 +177,6 @@ def test_sections_in_the_style_of_google_are_read_as_by_the_parser(text: str) ->
         assert found == _parsed_docs(text)
 
 
-@given(
-    st.lists(
-        st.one_of(LINES, LINES.map("    {}".format), LINES.map("    {}".format)), max_size=6
-    ).map("\n".join)
-)
-def test_indentation_is_removed_as_by_inspect(text: str) -> None:
-    assert without_indentation(text).strip() == inspect.cleandoc(text).strip()
-
-
 @pytest.mark.parametrize("text", [GOOGLE, GOOGLE.replace("\n", "\n    ")])
 def test_common_docstrings_are_read_without_the_parser(text: str) -> None:
-    assert _google_docs(without_indentation(text).strip()) == parse_docstring(GOOGLE)
+    assert _google_docs(inspect.cleandoc(text).strip()) == parse_docstring(GOOGLE)

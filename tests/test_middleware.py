@@ -8,15 +8,15 @@ import pytest
 
 from mcpkit import CallNext, Context, MCPKit, RegistrationError, ToolError
 from mcpkit.engine.entries import Entry
+from mcpkit.engine.methods import call_tool
+from mcpkit.engine.middleware import compose
 from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.protocol.connection import Request
 from mcpkit.protocol.revisions import REVISIONS
 from mcpkit.testing import AsyncTestClient
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.parametrize("version", [each.version for each in REVISIONS]),
-]
+pytestmark = pytest.mark.anyio
+every_version = pytest.mark.parametrize("version", [each.version for each in REVISIONS])
 
 
 def an_app() -> MCPKit[Any]:
@@ -48,6 +48,7 @@ def an_app() -> MCPKit[Any]:
 # --- middleware -----------------------------------------------------------------------------------
 
 
+@every_version
 async def test_every_operation_goes_through_it(version: str) -> None:
     app = an_app()
     seen: list[str] = []
@@ -73,6 +74,7 @@ async def test_every_operation_goes_through_it(version: str) -> None:
     ]
 
 
+@every_version
 async def test_the_first_is_outermost(version: str) -> None:
     app = an_app()
     order: list[str] = []
@@ -95,6 +97,7 @@ async def test_the_first_is_outermost(version: str) -> None:
     assert order == ["outer before", "inner before", "inner after", "outer after"]
 
 
+@every_version
 async def test_it_may_refuse(version: str) -> None:
     app = an_app()
 
@@ -111,6 +114,7 @@ async def test_it_may_refuse(version: str) -> None:
         assert len(await client.list_tools()) == 3, "the connection lives on"
 
 
+@every_version
 async def test_it_sees_the_value_of_a_result(version: str) -> None:
     """TOOL-7: a tool that failed has a result, and middleware sees that it says so."""
     app = an_app()
@@ -129,20 +133,15 @@ async def test_it_sees_the_value_of_a_result(version: str) -> None:
     assert failures == [False, True]
 
 
-async def test_a_plain_function_is_refused_at_once(version: str) -> None:
+def test_a_plain_function_is_refused_at_once() -> None:
     def wrong(ctx: Context, call_next: CallNext) -> Any:
         return call_next()
 
     with pytest.raises(RegistrationError, match="is no async def"):
         an_app().middleware(wrong)
-    assert version
 
 
-async def test_without_any_an_operation_is_called_as_it_is(version: str) -> None:
-    from mcpkit.engine.methods import call_tool
-    from mcpkit.engine.middleware import compose
-
-    assert version
+def test_without_any_an_operation_is_called_as_it_is() -> None:
     assert compose(call_tool, []) is call_tool
 
 
@@ -154,6 +153,7 @@ def hides_secrets(request: Request, entry: Entry) -> bool:
     return "secret" not in entry.tags
 
 
+@every_version
 async def test_what_is_hidden_is_neither_listed_nor_found(version: str) -> None:
     """TOOL-6: it is as unknown as what never was."""
     app = an_app()
@@ -165,6 +165,7 @@ async def test_what_is_hidden_is_neither_listed_nor_found(version: str) -> None:
         assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
 
 
+@every_version
 async def test_a_capability_needs_something_to_be_seen(version: str) -> None:
     """DISC-1."""
     app = an_app()
@@ -175,6 +176,7 @@ async def test_a_capability_needs_something_to_be_seen(version: str) -> None:
             await client.request("prompts/list", {})
 
 
+@every_version
 async def test_a_view_is_the_requests_own(version: str) -> None:
     app = an_app()
 

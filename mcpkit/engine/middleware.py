@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from mcpkit.context import CallNext, Context
+from mcpkit.context import Context
 from mcpkit.engine.methods import Operation
-from mcpkit.engine.server import Server
+from mcpkit.engine.server import Middleware, Server
 
-__all__ = ["Middleware", "compose"]
-
-Middleware: TypeAlias = Callable[[Context[Any], CallNext], Awaitable[Any]]
-"""Given the context of a request and the way to go on, returns the value to answer with."""
+__all__ = ["compose"]
 
 
 def compose(operation: Operation, middleware: Sequence[Middleware]) -> Operation:

@@ -145,7 +145,7 @@ class Run:
 
     # --- asking -----------------------------------------------------------------------------------
 
-    def take_up(self) -> Asker:
+    def choose_asker(self) -> Asker:
         """Return how this run asks its client, chosen when it is first needed.
 
         Raises:
@@ -164,7 +164,7 @@ class Run:
         if self.cancelled:
             # A thread is not stopped when the client gives up.
             raise AskError("The client gave up on the request")
-        return self.take_up()
+        return self.choose_asker()
 
     async def ask(self, ask: Ask[Any]) -> Any:
         """Ask the client something and wait for the answer, in the way of its revision."""
@@ -176,11 +176,11 @@ class Run:
 
     async def begin_step(self, key: str) -> Step | None:
         """Begin a step of the call by its name; None if handlers do not run again."""
-        return await self.take_up().begin_step(key)
+        return await self.choose_asker().begin_step(key)
 
     async def open_page(self, error: UrlElicitationRequired) -> Exception:
         """Have the user open the page that an error wants; return what to answer with."""
-        return await self.take_up().open_page(error)
+        return await self.choose_asker().open_page(error)
 
     async def sample_with_tools(
         self, sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from mcpkit.asking.by_result import StepMemory
 from mcpkit.asking.sealing import Sealer
+from mcpkit.context import CallNext, Context
 from mcpkit.engine.changes import Changes
 from mcpkit.engine.entries import Entry
 from mcpkit.engine.registry import Catalog, Registry, View
@@ -20,9 +21,13 @@ from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
 from mcpkit.types import CacheScope, Implementation, LogLevel
 
-__all__ = ["Server", "Settings", "log"]
+__all__ = ["Middleware", "Server", "Settings", "log"]
 
 log = logging.getLogger("mcpkit")
+
+
+Middleware: TypeAlias = Callable[[Context[Any], CallNext], Awaitable[Any]]
+"""Given the context of a request and the way to go on, returns the value to answer with."""
 
 
 class Settings(NamedTuple):
@@ -78,7 +83,7 @@ class Server:
     state: Any = None
     steps: StepMemory = field(default_factory=StepMemory)
     changes: Changes = field(default_factory=Changes)
-    middleware: list[Any] = field(default_factory=list[Any])
+    middleware: tuple[Middleware, ...] = ()
     shows: Callable[[Request, Entry], bool] | None = None
     _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])
     info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
@@ -86,9 +91,17 @@ class Server:
     catalog: Catalog = field(init=False)
     """The entries as they are seen: all of the registry, or a view of it."""
 
+    operations: Mapping[str, Any] | None = field(default=None, init=False)
+    """The operations with the middleware around them, once a session has composed them."""
+
     def __post_init__(self) -> None:
         self.catalog = self.registry
         self.registry.on_change = self.changes.list_changed
+
+    def add_middleware(self, middleware: Middleware) -> None:
+        """Put a function around every operation, inside of those that are there."""
+        self.middleware = (*self.middleware, middleware)
+        self.operations = None
 
     def sealer(self, purpose: str) -> Sealer:
         """Return what seals texts for one purpose, such as ``"request state"``."""

@@ -22,7 +22,6 @@ from mcpkit.engine.encoding import Tagged, encode_result
 from mcpkit.engine.loop import Tasks
 from mcpkit.engine.methods import OPERATIONS, Operation
 from mcpkit.engine.middleware import compose
-from mcpkit.engine.registry import Catalog
 from mcpkit.engine.run import GIVEN_UP, Failure, Outcome, Run
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.session_state import SessionState
@@ -348,13 +347,7 @@ class Session:
     def _serve(self, request: Request) -> None:
         known = request.known
         capability = known.capability
-        room = self.server.settings.max_in_flight - len(self._running)
-        # Requests that have not begun take less memory than answers that nobody fetches.
-        if (
-            (room > 0 and not self._channel.congested)
-            or capability is None
-            or known.operation in _ACTS
-        ):
+        if capability is None or self._has_room() or known.operation in _ACTS:
             self._begin(request)
         elif len(self._waiting) < _MOST_HELD:
             self._waiting[request] = contextvars.copy_context()
@@ -362,6 +355,7 @@ class Session:
             self._fail(request, InternalError("Too many requests are waiting; ask again later"))
 
     def _has_room(self) -> bool:
+        # Requests that have not begun take less memory than answers that nobody fetches.
         room = self.server.settings.max_in_flight - len(self._running)
         return room > 0 and not self._channel.congested
 
@@ -390,7 +384,7 @@ class Session:
             if capability is not None and capability not in server.catalog.advertised:
                 raise MethodNotFound(f"This server has no {capability}")
             if known.asks and not _INPUT.isdisjoint(request.params):
-                run.take_up()
+                run.choose_asker()
             value = self._operations[known.operation](server, request.params, Context(run))
         except Exception as error:
             self._answer(run, run.failed(error))
@@ -458,23 +452,21 @@ class Session:
 
     # --- state of a session with a handshake ------------------------------------------------------
 
-    def _set_level(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
-        del catalog
-        level = request.params.get("level")
+    def _set_level(self, run: Run) -> Mapping[str, Any]:
+        level = run.request.params.get("level")
         if not isinstance(level, str) or level not in LOG_RANK:
             raise InvalidParams(f"Unknown log level: {level!r}; known: {', '.join(LOG_RANK)}")
         self._log_rank = LOG_RANK[level]
         return {}
 
-    def _subscribe(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
-        return self._subscribed().subscribe(catalog, request)
+    def _subscribe(self, run: Run) -> Mapping[str, Any]:
+        return self._subscribed().subscribe(run.server.catalog, run.request)
 
-    def _unsubscribe(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
-        del catalog
-        return self._subscribed().unsubscribe(request)
+    def _unsubscribe(self, run: Run) -> Mapping[str, Any]:
+        return self._subscribed().unsubscribe(run.request)
 
-    def _listen(self, catalog: Catalog, request: Request) -> None:
-        self._subscribed().listen(catalog, request)
+    def _listen(self, run: Run) -> None:
+        self._subscribed().listen(run.server.catalog, run.request)
 
     def end_listens(self, *, announce: bool) -> None:
         """End every stream of changes from this side (SUB-6).
@@ -618,7 +610,7 @@ class Session:
         await self.wait_idle()
 
 
-_Act = Callable[["Session", Catalog, Request], "Mapping[str, Any] | None"]
+_Act = Callable[["Session", Run], "Mapping[str, Any] | None"]
 
 _ACTS: Final[Mapping[str, _Act]] = {
     "subscribe": Session._subscribe,
@@ -632,9 +624,9 @@ None is answered later."""
 
 def _as_operation(act: _Act) -> Operation:
     def operation(server: Server, params: Mapping[str, Any], context: Context[Any]) -> Any:
-        del params
+        del server, params
         run = cast("Run", context.peer)
-        return act(run.session, server.catalog, run.request)
+        return act(run.session, run)
 
     return operation
 
@@ -647,9 +639,11 @@ _OPERATIONS: Final[Mapping[str, Operation]] = {
 
 def _operations_of(server: Server) -> Mapping[str, Operation]:
     """Return every operation, with the server's middleware around it."""
-    if not server.middleware:
-        return _OPERATIONS
-    return {name: compose(each, server.middleware) for name, each in _OPERATIONS.items()}
+    if server.operations is None:
+        server.operations = {
+            name: compose(each, server.middleware) for name, each in _OPERATIONS.items()
+        }
+    return server.operations
 
 
 def _do_nothing() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["Docs", "parse_docstring", "without_indentation"]
+__all__ = ["Docs", "parse_docstring"]
 
 
 class Docs(NamedTuple):
@@ -28,21 +27,6 @@ _SECTION: Final = re.compile(
     r":\w+.*:)"
 )
 """The start of a section, behind the end of the line before it: so the search is fast."""
-
-
-def without_indentation(docstring: str) -> str:
-    """Return what `inspect.cleandoc` returns, but for blanks and empty lines around it."""
-    text = docstring.rstrip()
-    if "\n" not in text:
-        return text.strip()
-    if text[0] in " \n" or _has_other_blanks(text) or _BLANK_LINE.search(text) is not None:
-        return inspect.cleandoc(docstring)
-    margin = min(map(len, _INDENTS.findall(text)))
-    return text.replace("\n" + " " * margin, "\n")
-
-
-_BLANK_LINE: Final = re.compile(r"\n +\n")
-_INDENTS: Final = re.compile(r"\n( *)(?=[^ \n])")
 
 
 def _has_other_blanks(text: str) -> bool:

@@ -18,7 +18,7 @@ from typing_extensions import TypeAliasType, get_type_hints
 from mcpkit.errors import RegistrationError
 from mcpkit.types import UNSET
 
-__all__ = ["resolve_hints", "unalias"]
+__all__ = ["ANNOTATED", "UNIONS", "resolve_hints", "unalias"]
 
 
 def unalias(annotation: Any) -> Any:
@@ -111,10 +111,10 @@ def _is_settled(annotation: object) -> bool:
     if kind is type:
         return annotation is not Generic
     origin: object = getattr(annotation, "__origin__", None)
-    if kind is _ANNOTATED:
+    if kind is ANNOTATED:
         return _is_settled(origin)
     # Not so ClassVar[...] and its like.
-    if kind in _UNIONS or (kind in _GENERICS and isinstance(origin, type)):
+    if kind in UNIONS or (kind in _GENERICS and isinstance(origin, type)):
         parts: tuple[object, ...] = getattr(annotation, "__args__", ())
         return all(map(_is_settled, parts))
     if kind is _LITERAL or annotation is Any or annotation is ...:
@@ -122,9 +122,9 @@ def _is_settled(annotation: object) -> bool:
     return issubclass(kind, type) and annotation is not Protocol
 
 
-_ANNOTATED: Final[Any] = type(Annotated[int, 0])
+ANNOTATED: Final[Any] = type(Annotated[int, 0])
 _LITERAL: Final = type(Literal[0])
-_UNIONS: Final[Any] = {type(int | str), type(Optional[int])}  # noqa: UP045 - another class
+UNIONS: Final[Any] = {type(int | str), type(Optional[int])}  # noqa: UP045 - another class
 _GENERICS: Final[Any] = {type(list[int]), type(typing.List[int])}  # noqa: UP006 - another class
 
 

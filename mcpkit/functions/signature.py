@@ -9,11 +9,11 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Final, Literal, NamedTuple, Optional, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from mcpkit.errors import RegistrationError
-from mcpkit.functions.docstrings import Docs, parse_docstring, without_indentation
-from mcpkit.functions.hints import resolve_hints, unalias
+from mcpkit.functions.docstrings import Docs, parse_docstring
+from mcpkit.functions.hints import ANNOTATED, UNIONS, resolve_hints, unalias
 from mcpkit.functions.markers import Complete, DeclaredAsk, Depends, Header
 from mcpkit.types import UNSET
 
@@ -187,9 +187,9 @@ def _parameter(
     if type(annotation) is type:
         is_context = issubclass(annotation, contexts)
     else:
-        named = annotation if type(annotation) is _ANNOTATED else unalias(annotation)
+        named = annotation if type(annotation) is ANNOTATED else unalias(annotation)
         is_context = _is_context(named, contexts)
-        if is_context or type(named) is _ANNOTATED:
+        if is_context or type(named) is ANNOTATED:
             annotation = named  # a recursive alias has to keep its name
         marks = _marks(annotation)
         if marks:
@@ -214,7 +214,7 @@ def _parameter(
 
 
 def _marks(annotation: Any) -> list[Any]:
-    if type(annotation) is not _ANNOTATED:
+    if type(annotation) is not ANNOTATED:
         return []
     return [each for each in annotation.__metadata__ if isinstance(each, _MARKS)]
 
@@ -265,17 +265,13 @@ def _is_context(annotation: object, contexts: tuple[type, ...]) -> bool:
     """True for a context type, also as ``Context[State]`` or ``Context | None``."""
     if type(annotation) is type:
         return issubclass(annotation, contexts)
-    if type(annotation) in _UNIONS:
+    if type(annotation) in UNIONS:
         parts: tuple[object, ...] = getattr(annotation, "__args__", ())
         return any(_is_context(part, contexts) for part in parts)
     base: object = getattr(annotation, "__origin__", annotation)
-    if type(annotation) is _ANNOTATED:
+    if type(annotation) is ANNOTATED:
         return _is_context(base, contexts)
     return isinstance(base, type) and issubclass(base, contexts)
-
-
-_ANNOTATED: Final[Any] = type(Annotated[int, 0])
-_UNIONS: Final[Any] = {type(int | str), type(Optional[int])}  # noqa: UP045 - another class
 
 
 # --- what a callable really is --------------------------------------------------------------------
@@ -307,7 +303,7 @@ def underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
 def _docstring(fn: Callable[..., Any], target: Callable[..., Any]) -> str:
     fn = _without_arguments(fn)
     if fn is target and type(fn) is types.FunctionType and fn.__doc__ is not None:
-        return without_indentation(fn.__doc__)
+        return inspect.cleandoc(fn.__doc__)
     if target.__doc__ is None and not inspect.isroutine(fn):
         # An object with ``__call__``, or a class: they are described where they are defined.
         return inspect.cleandoc((fn if isinstance(fn, type) else type(fn)).__doc__ or "")

@@ -115,8 +115,7 @@ class Endpoint:
         except HttpError as error:
             return Answered(error.status, error.headers, error.body)
         if exchange.is_ready:
-            state.flight.bodies.size -= exchange.size
-            exchange.close()
+            state.flight.end(exchange)
             return Answered(exchange.status, exchange.headers, exchange.body or b"")
         state.flight.exchanges.add(exchange)  # counts from now on, not from a task's first step
         return exchange

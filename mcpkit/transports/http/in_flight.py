@@ -112,8 +112,7 @@ class InFlight:
 
     def drain(self) -> None:
         """Take no new request, end streams that only wait, and give calls their time."""
-        for response in list(self.streams):
-            response.let_go()
+        self.let_go_all()
         for exchange in list(self.exchanges):
             exchange.session.end_listens(announce=False)
         if self.exchanges:
