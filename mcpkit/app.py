@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -17,6 +16,7 @@ from mcpkit.engine.from_functions import PromptOptions, ResourceOptions, ToolOpt
 from mcpkit.engine.registry import Registry
 from mcpkit.engine.server import Middleware, Server, Settings
 from mcpkit.errors import RegistrationError
+from mcpkit.functions.signature import function_name, is_async, location, underlying
 from mcpkit.transports import load
 from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
 
@@ -252,10 +252,11 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: The function is not async.
         """
-        if not inspect.iscoroutinefunction(inspect.unwrap(fn)):
-            call = getattr(fn, "__call__", None)  # noqa: B004
-            if not inspect.iscoroutinefunction(call):
-                raise RegistrationError(f"{fn!r} is no async def, so it cannot be middleware")
+        if not is_async(fn):
+            raise RegistrationError(
+                f"{location(underlying(fn))}: {function_name(fn)}() is not async; write async def, "
+                f"and await call_next()"
+            )
         self._server.add_middleware(fn)
         return fn
 
