@@ -149,9 +149,12 @@ class HttpOptions(TypedDict, total=False):
     body_timeout: float
     max_batch: int
     max_requests: int
+    max_parked: int
+    max_share: float
     request_timeout: float | None
     rate_limit: float | None
     max_streams: int
+    max_unread: int
     write_timeout: float
     stream_after: float
     keep_alive: float
@@ -164,9 +167,10 @@ class HttpOptions(TypedDict, total=False):
     grace: float
 
 
-_AT_LEAST_ONE: Final = ("max_body", "max_batch", "max_requests", "max_sessions")
+_AT_LEAST_ONE: Final = ("max_body", "max_batch", "max_requests", "max_parked", "max_sessions")
 _ABOVE_ZERO: Final = (
     "body_timeout",
+    "max_share",
     "request_timeout",
     "rate_limit",
     "write_timeout",
@@ -175,6 +179,7 @@ _ABOVE_ZERO: Final = (
 )
 _NOT_NEGATIVE: Final = (
     "max_streams",
+    "max_unread",
     "stream_after",
     "session_idle",
     "replay_buffer",
@@ -208,10 +213,20 @@ class HttpSettings(NamedTuple):
         max_batch: The messages that a batch may have (2025-03-26); 413 beyond.
         max_requests: The requests that may be running or waiting for their client to read the
             answer; 503 beyond.
+        max_parked: The requests that may wait for their client: for its answer to a question, or
+            for its return (handshake revisions). Beyond, the question fails, or the request whose
+            client has left is ended.
+        max_share: The part that one client (its principal, else its network) may hold, while there
+            is no other, of what this endpoint holds at once: of requests, parked requests, streams,
+            sessions, bytes. It gets less as others come, so that there is always something left for
+            whoever holds nothing: 429 beyond. A session gets this share of its client's. 1: any
+            client may hold everything.
         request_timeout: The time that one may run; it is then cancelled and answered with an error.
         rate_limit: The requests a second that one client may make (its principal, else its
             address), with as many in reserve; 429 beyond. None: any number.
         max_streams: The streams that clients may hold open (GET and subscriptions); 503 beyond.
+        max_unread: The bytes of answers and events that may wait for clients to read them. Beyond,
+            an answer is 503, and a stream ends with its connection.
         write_timeout: The time that a client may take nothing of what is sent to it.
         stream_after: The time after which a request that is still running is answered with a
             stream.
@@ -239,9 +254,12 @@ class HttpSettings(NamedTuple):
     body_timeout: float = 30
     max_batch: int = 100
     max_requests: int = 1000
+    max_parked: int = 1000
+    max_share: float = 0.5
     request_timeout: float | None = 3600
     rate_limit: float | None = None
     max_streams: int = 1000
+    max_unread: int = 256 * 1024 * 1024
     write_timeout: float = 60
     stream_after: float = 5
     keep_alive: float = 15
@@ -279,3 +297,5 @@ class HttpSettings(NamedTuple):
                 least, fits = "at least 0", value >= 0
             if not fits or value == math.inf:
                 raise ValueError(f"{name} must be {least} and finite, not {value!r}")
+        if self.max_share > 1:
+            raise ValueError(f"max_share must be at most 1, not {self.max_share!r}")

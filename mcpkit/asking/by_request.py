@@ -45,6 +45,8 @@ class Questions:
     Args:
         connection: Makes the requests.
         send: Takes their texts, and the request that they belong to.
+        park: Notes that a request waits for its client, or raises `AskError` if too many do. The
+            function that it returns ends that.
         timeout: Seconds to wait for an answer, unless the ask says otherwise.
         on_asked: Called when a question has been put.
     """
@@ -56,6 +58,7 @@ class Questions:
         "_lost",
         "_on_asked",
         "_open",
+        "_park",
         "_roots",
         "_send",
         "_timeout",
@@ -65,12 +68,14 @@ class Questions:
         self,
         connection: Connection,
         send: Callable[[bytes, Request | None], None],
+        park: Callable[[Request], Callable[[], None]],
         timeout: float,
         on_asked: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection = connection
         self._on_asked = on_asked
         self._send = send
+        self._park = park
         self._timeout = timeout
         self._open: dict[Id, _Question] = {}
         self._held: dict[Id, tuple[bytes, Request | None]] = {}
@@ -106,6 +111,7 @@ class Questions:
             MissingClientCapability: It did not declare that it can be asked (S2C-1).
             AskRefused, AskTimeout, InvalidAnswer: There is no usable answer (S2C-4).
             AskError: The client gave up on the request that the question belongs to.
+            AskError: Too many questions are open.
             ConnectionClosed: The client is gone.
         """
         ask.check(revision, client)
@@ -114,6 +120,16 @@ class Questions:
             return list(self._roots)
         if self._lost:
             raise ConnectionClosed("The client is gone")
+        unpark = _do_nothing if cause is None else self._park(cause)
+        try:
+            return await self._put(ask, revision, cause, cached)
+        finally:
+            unpark()
+
+    async def _put(
+        self, ask: Ask[Any], revision: Revision, cause: Request | None, cached: bool
+    ) -> Any:
+        """Put a question, and wait for its answer."""
         changes = self._changes
         id, text = self._connection.send_request(ask.METHOD, ask.params(revision))
         question = self._open[id] = _Question(cause)
@@ -248,6 +264,10 @@ class AskByRequest:
     def input_required(self) -> dict[str, Any]:
         """Return nothing: a run that asks by requests waits for nothing when it ends."""
         return {}
+
+
+def _do_nothing() -> None:
+    """Do nothing: no request waits for the client."""
 
 
 def _announces_roots(client: ClientFacts) -> bool:

@@ -238,9 +238,18 @@ def uri_of(params: Params) -> str:
     uri = params.get("uri")
     if not isinstance(uri, str):
         raise InvalidParams('"uri" must be a string')
-    if len(uri) > _LONGEST_URI:
-        raise InvalidParams(f'"uri" is longer than {_LONGEST_URI} characters')
+    check_uri(uri)
     return uri
+
+
+def check_uri(uri: str) -> None:
+    """Check that a URI is not too long to be looked up.
+
+    Raises:
+        InvalidParams: It is.
+    """
+    if len(uri) > _LONGEST_URI:
+        raise InvalidParams(f"A URI is longer than {_LONGEST_URI} characters")
 
 
 async def read_resource(server: Server, params: Params, context: Context[Any]) -> ResourceResult:

@@ -135,6 +135,9 @@ _NOUNS: Final[dict[Listing, str]] = {
     "resourceTemplates": "resource template",
     "prompts": "prompt",
 }
+_LONGEST_CURSOR: Final = 128 * 1024
+"""Characters of a cursor, which may hold the URI of an entry."""
+
 _MOST_PAGES: Final = 1024
 """Pages that are kept prepared."""
 
@@ -155,7 +158,7 @@ class Registry:
         self.on_change: Callable[[ListKind], None] = lambda kind: None
         self._version = 0
         """Counts the changes: what was prepared before one is of no use after it."""
-        self._pages: dict[tuple[int, Listing, str | None, int | None], Page] = {}
+        self._pages: dict[tuple[int, Listing, int, int | None], Page] = {}
         self.advertised: frozenset[Capability] = frozenset()
         """The capabilities that the entries give the server."""
         self._changing = threading.RLock()
@@ -254,11 +257,14 @@ class Registry:
         """Return a page of a list; see `Catalog.page`."""
         if self.providers and any(listing in each.listings for each in self.providers):
             return self._provided_page(listing, cursor, size, context, _shows_all)
-        # A page that was prepared while something changed is kept for nobody.
-        key = (self._version, listing, cursor, size)
+        # A page that was prepared while something changed is kept for nobody. It is kept by where
+        # it begins, and not by the cursor: clients may write as many of those as they like.
+        version, entries = self._version, self.table(listing).values()
+        start = 0 if cursor is None else _start_of(listing, entries, cursor)
+        key = (version, listing, start, size)
         found = self._pages.get(key)
         if found is None:
-            found = _page_of(listing, self.table(listing).values(), cursor, size)
+            found = _page_of(listing, entries, start, size)
             if len(self._pages) < _MOST_PAGES:
                 self._pages[key] = found
         return found
@@ -370,7 +376,9 @@ class View:
         registry = self._registry
         if any(listing in each.listings for each in registry.providers):
             return registry._provided_page(listing, cursor, size, context, self._shows)
-        return _page_of(listing, self._visible(listing), cursor, size)
+        visible: list[Entry] = self._visible(listing)
+        start = 0 if cursor is None else _start_of(listing, visible, cursor)
+        return _page_of(listing, visible, start, size)
 
 
 def _kinds_of(provider: Provider) -> set[ListKind]:
@@ -412,15 +420,17 @@ def _find(
     return None
 
 
-def _page_of(
-    listing: Listing, entries: Iterable[Entry], cursor: str | None, size: int | None
-) -> Page:
+def _start_of(listing: Listing, entries: Iterable[Entry], cursor: str) -> int:
+    """Return the index of the entry that follows a cursor."""
+    number, _ = _read_cursor(listing, cursor)
     # Removal keeps a dict in the order of registration, so the numbers ascend.
+    return bisect_right([each.number for each in entries], number)
+
+
+def _page_of(listing: Listing, entries: Iterable[Entry], start: int, size: int | None) -> Page:
     items = list(entries)
-    places = [(each.number, "") for each in items]
-    start = 0 if cursor is None else bisect_right(places, _read_cursor(listing, cursor))
     end = len(items) if size is None else min(start + size, len(items))
-    more = _write_cursor(listing, places[end - 1]) if end < len(items) else None
+    more = _write_cursor(listing, (items[end - 1].number, "")) if end < len(items) else None
     return Page(listing, items[start:end], more)
 
 
@@ -442,6 +452,8 @@ def _write_cursor(listing: Listing, place: tuple[int, str]) -> str:
 
 
 def _read_cursor(listing: Listing, cursor: str) -> tuple[int, str]:
+    if len(cursor) > _LONGEST_CURSOR:
+        raise InvalidParams("The cursor is malformed")
     try:
         kind, number, key = urlsafe_b64decode(cursor.encode("ascii")).decode().split(":", 2)
         place = int(number), key

@@ -99,6 +99,23 @@ class Channel(Protocol):
         """
         return
 
+    def reserve(self, size: int, about: Request) -> None:
+        """Count bytes that are kept for the client from now on; fewer than 0 are given back.
+
+        Raises:
+            ProtocolError: There is no room for them.
+        """
+        del size, about
+
+    def park(self, about: Request) -> Callable[[], None]:
+        """Note that a request waits for its client's answer to a question; the result ends that.
+
+        Raises:
+            AskError: Too many requests wait for theirs.
+        """
+        del about
+        return _do_nothing
+
     congested: bool = False
     """True while the client does not keep up with what belongs to no request in particular."""
 
@@ -330,6 +347,7 @@ class Session:
             self._asked = Questions(
                 self._connection,
                 self._channel.send,
+                self._channel.park,
                 self.server.settings.ask_timeout,
                 self._read_on,
             )
@@ -486,7 +504,7 @@ class Session:
         # Most sessions never want to be told of anything.
         if self._subscriptions is None:
             self._subscriptions = Subscriptions(
-                self.server, self._connection, self._tasks, self._tell
+                self.server, self._connection, self._tasks, self._tell, self._channel.reserve
             )
         return self._subscriptions
 

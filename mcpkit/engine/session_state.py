@@ -26,5 +26,10 @@ class SessionState:
         """True if it says anything."""
         return self.log_level is not None or bool(self.watched)
 
+    @property
+    def size(self) -> int:
+        """How many bytes it takes, about."""
+        return sum(map(len, self.watched))
+
 
 NO_STATE: Final = SessionState()

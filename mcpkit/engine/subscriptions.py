@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from mcpkit.context import ListKind
 from mcpkit.engine.loop import Tasks
-from mcpkit.engine.methods import not_found, uri_of
+from mcpkit.engine.methods import check_uri, not_found, uri_of
 from mcpkit.engine.registry import Catalog
 from mcpkit.engine.server import Server
 from mcpkit.errors import InvalidParams, InvalidRequest, ResourceNotFound
@@ -21,6 +21,9 @@ T = TypeVar("T")
 
 Notify = Callable[[str, "Mapping[str, Any] | None", "Request | None"], None]
 """Sends a notification: its method, its params, and the request that it belongs to."""
+
+Reserve = Callable[[int, Request], None]
+"""Counts bytes that are kept for the client, or raises a `ProtocolError` if they are too many."""
 
 _noting: Final = threading.RLock()
 """Held while a change is noted: it may be announced in any thread."""
@@ -56,6 +59,7 @@ class Subscriptions:
         connection: Of the session.
         tasks: Of the event loop.
         notify: Sends what the client is told.
+        reserve: Counts the URIs that it watches.
     """
 
     __slots__ = (
@@ -67,18 +71,25 @@ class Subscriptions:
         "_flushing",
         "_listens",
         "_notify",
+        "_reserve",
         "_server",
         "_tasks",
         "_watched",
     )
 
     def __init__(
-        self, server: Server, connection: Connection, tasks: Tasks, notify: Notify
+        self,
+        server: Server,
+        connection: Connection,
+        tasks: Tasks,
+        notify: Notify,
+        reserve: Reserve,
     ) -> None:
         self._server = server
         self._connection = connection
         self._tasks = tasks
         self._notify = notify
+        self._reserve = reserve
         self._watched: set[str] = set()
         self._listens: dict[Request, _Listen] = {}
         self._dirty_kinds: dict[ListKind, None] = {}
@@ -120,15 +131,21 @@ class Subscriptions:
         uri = uri_of(request.params)
         if catalog.resource(uri) is None:
             raise not_found(ResourceNotFound(uri), uri, request.revision)
+        if uri in self._watched:
+            return {}
         if len(self._watched) >= self._server.settings.max_subscriptions:
             raise InvalidRequest(f"More than {len(self._watched)} subscriptions; end one first")
+        self._reserve(len(uri), request)
         self._watched.add(uri)
         self.attach()
         return {}
 
     def unsubscribe(self, request: Request) -> Mapping[str, Any]:
         """``resources/unsubscribe``: the reverse."""
-        self._watched.discard(uri_of(request.params))
+        uri = uri_of(request.params)
+        if uri in self._watched:
+            self._watched.discard(uri)
+            self._reserve(-len(uri), request)
         return {}
 
     # --- subscriptions/listen ---------------------------------------------------------------------
@@ -144,17 +161,24 @@ class Subscriptions:
         uris = wanted.get("resourceSubscriptions", [])
         if not is_array(uris) or not all(isinstance(uri, str) for uri in uris):
             raise InvalidParams('"resourceSubscriptions" must be an array of strings')
+        most = self._server.settings.max_subscriptions
+        if len(uris) > most:
+            raise InvalidParams(f'"resourceSubscriptions" has more than {most} URIs')
         honoured: dict[str, Any] = {
             name: True
             for name, kind in _LIST_FILTERS.items()
             if wanted.get(name) is True and kind in advertised
         }
+        for uri in uris:
+            check_uri(uri)
         known: list[str] = [uri for uri in uris if catalog.resource(uri) is not None]
         if known:
             honoured["resourceSubscriptions"] = known
         kinds: frozenset[ListKind] = frozenset(
             kind for name, kind in _LIST_FILTERS.items() if name in honoured
         )
+        self._reserve(sum(map(len, known)), request)
+        request.params = {}  # which may be long, and the stream stays open
         listen = self._listens[request] = _Listen(request, kinds, frozenset(known))
         self.attach()
         # SUB-1: the acknowledgement is the first message of a subscription.

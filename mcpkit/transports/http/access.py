@@ -15,14 +15,11 @@ from mcpkit.transports.http.http_error import HttpError
 from mcpkit.types import Principal
 from mcpkit.web import FindPrincipal, HttpRequest, HttpSettings
 
-__all__ = ["Guard", "RateLimit", "identify", "owner_of", "principal_id", "principal_of", "spelled"]
+__all__ = ["Guard", "RateLimit", "identify", "principal_id", "principal_of", "spelled"]
 
 _MOST_REMEMBERED: Final = 256
 _LONGEST_REMEMBERED: Final = 512
 """Bytes of a host and an origin together; honest ones have a few dozen."""
-
-_NETWORK: Final = 64
-"""Bits of an IPv6 address that name the network of a client (RFC 6177)."""
 
 _EXPIRED: Final = [(b"www-authenticate", b'Bearer error="invalid_token"')]
 """The challenge of an authentication that has ended (RFC 6750, 3.1)."""
@@ -229,28 +226,6 @@ def principal_of(http: HttpRequest) -> str | None:
 def principal_id(http: HttpRequest) -> str | None:
     """Return the id of the principal of a request; None if it has none."""
     return None if http.principal is None else http.principal.id
-
-
-def owner_of(http: HttpRequest) -> str:
-    """Return the name under which a request is counted: its principal, or its client's network.
-
-    The address of an IPv6 client says little, because it may choose any of its network.
-    """
-    if http.principal is not None:
-        return f"principal {http.principal.id}"
-    client = http.client
-    return f"network {_network_of(client[0])}" if client else ""
-
-
-def _network_of(host: str) -> str:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    address = getattr(address, "ipv4_mapped", None) or address
-    if address.version == 4:
-        return str(address)
-    return str(ipaddress.ip_network((address, _NETWORK), strict=False))
 
 
 class RateLimit:

@@ -16,18 +16,17 @@ import anyio
 
 from mcpkit.errors import ParseError
 from mcpkit.protocol.messages import parse
+from mcpkit.support.budget import Exhausted
+from mcpkit.transports.http.accounts import Accounts, Occupant
 from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.post_headers import TOO_LONG
 from mcpkit.transports.http.streams import Receive
-from mcpkit.web import HttpSettings
+from mcpkit.web import HttpRequest, HttpSettings
 
 __all__ = ["LARGE_BODY", "Bodies", "parse_body"]
 
 LARGE_BODY: Final = 64 * 1024
 """Bytes from which on a body takes a while to parse, and is counted until it is served."""
-
-_MOST: Final = 8
-"""Bodies of the greatest length that may arrive, or be served, at once."""
 
 _LONGEST_PAUSE: Final = 1.0
 """Seconds after which nobody joins a pause of the garbage collector any more."""
@@ -41,23 +40,24 @@ class Bodies:
     Args:
         settings: The settings of the endpoint.
         loop: The event loop.
+        accounts: Of whoever sends them.
     """
 
-    def __init__(self, settings: HttpSettings, loop: object) -> None:
+    def __init__(self, settings: HttpSettings, loop: object, accounts: Accounts) -> None:
         self.arriving = 0
         """The number of bodies that are being waited for."""
-        self.size = 0
-        """Bytes of the bodies that arrive, and of the large ones that are served."""
         self._settings = settings
+        self._accounts = accounts
         self._begins_early = sys.version_info >= (3, 11) and isinstance(
             loop, asyncio.AbstractEventLoop
         )
 
-    async def read(self, receive: Receive) -> bytes | None:
+    async def read(self, receive: Receive, http: HttpRequest) -> bytes | None:
         """Return the body of a POST; None if the client has gone.
 
         Args:
             receive: The receive function of the ASGI application.
+            http: The POST.
 
         Raises:
             HttpError: The body is too long or too slow, or too much arrives at once.
@@ -72,7 +72,7 @@ class Bodies:
             except StopIteration as end:
                 message = end.value
         if message is None or message.get("more_body"):
-            return await self._read_slowly(message, first, receive)
+            return await self._read_slowly(message, first, receive, http)
         if message["type"] == "http.disconnect":
             return None
         body: bytes = message.get("body", b"")
@@ -81,49 +81,96 @@ class Bodies:
         return body
 
     async def _read_slowly(
-        self, message: _Message | None, following: Awaitable[_Message], receive: Receive
+        self,
+        message: _Message | None,
+        following: Awaitable[_Message],
+        receive: Receive,
+        http: HttpRequest,
     ) -> bytes | None:
         """Read a body that has not arrived yet, or not all of it, within its time."""
         seconds = self._settings.body_timeout
+        arriving = Arriving(http, self._accounts)
         self.arriving += 1
         try:
             if sys.version_info >= (3, 11) and self._begins_early:
                 # A middleware's receive may have opened a scope of anyio's, and is still in it: one
                 # of ours would be closed before that inner one.
                 async with asyncio.timeout(seconds):
-                    return await self._read_parts(message, following, receive)
+                    return await self._read_parts(message, following, receive, arriving)
             with anyio.fail_after(seconds):
-                return await self._read_parts(message, following, receive)
+                return await self._read_parts(message, following, receive, arriving)
         except TimeoutError:
             raise HttpError(408, "The body did not arrive in time") from None
         finally:
             self.arriving -= 1
+            arriving.end()
 
     async def _read_parts(
-        self, message: _Message | None, following: Awaitable[_Message], receive: Receive
+        self,
+        message: _Message | None,
+        following: Awaitable[_Message],
+        receive: Receive,
+        arriving: Arriving,
     ) -> bytes | None:
         limit = self._settings.max_body
         parts: list[bytes] = []
         size = 0
+        while True:
+            if message is None:
+                message = await following
+            if message["type"] == "http.disconnect":
+                return None
+            part: bytes = message.get("body", b"")
+            parts.append(part)
+            size += len(part)
+            if size > limit:
+                raise HttpError(413, TOO_LONG % limit)
+            if size > LARGE_BODY:
+                arriving.hold(size)
+            if not message.get("more_body"):
+                return b"".join(parts)
+            message, following = None, receive()
+
+
+class Arriving(Occupant):
+    """A body that arrives.
+
+    It takes the place of a request meanwhile. Its bytes are counted once they are many, so that a
+    small body is served whatever others send.
+
+    Args:
+        http: The POST.
+        accounts: Of whoever sends it.
+    """
+
+    _size = 0
+
+    def __init__(self, http: HttpRequest, accounts: Accounts) -> None:
+        super().__init__(http)
+        self._accounts = accounts
+        self.occupy(accounts.requests)
+
+    def hold(self, size: int) -> None:
+        """Count the bytes that have arrived.
+
+        Raises:
+            HttpError: There is no room for them.
+        """
         try:
-            while True:
-                if message is None:
-                    message = await following
-                if message["type"] == "http.disconnect":
-                    return None
-                part: bytes = message.get("body", b"")
-                parts.append(part)
-                size += len(part)
-                self.size += len(part)
-                if size > limit:
-                    raise HttpError(413, TOO_LONG % limit)
-                if self.size > _MOST * limit:
-                    raise HttpError(503, "Too much is being sent at once", headers=retry_after(1))
-                if not message.get("more_body"):
-                    return b"".join(parts)
-                message, following = None, receive()
-        finally:
-            self.size -= size
+            self._accounts.bodies.take(self.holder, size - self._size)
+        except Exhausted as full:
+            raise HttpError(
+                429 if full.own else 503,
+                "Too much is being sent at once (the server's settings are max_body and max_share)",
+                headers=retry_after(1),
+            ) from None
+        self._size = size
+
+    def end(self) -> None:
+        """Count it no more: it has arrived, or never will."""
+        self.occupy(None)
+        if self._size:
+            self._accounts.bodies.give_back(self.holder, self._size)
 
 
 class _CollectorPause:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from mcpkit.engine.server import log
 from mcpkit.transports.http.access import Guard, RateLimit, identify, principal_of
+from mcpkit.transports.http.accounts import owner_of
 from mcpkit.transports.http.bodies import LARGE_BODY, parse_body
 from mcpkit.transports.http.era import era_of
 from mcpkit.transports.http.exchange import Exchange
@@ -110,14 +111,14 @@ class Endpoint:
             check_media(http.raw)
             if len(body) > self.settings.max_body:
                 raise HttpError(413, TOO_LONG % self.settings.max_body)
-            state.flight.check_room()
+            state.flight.check_room(http)
             exchange = state.begin(body, http)
         except HttpError as error:
             return Answered(error.status, error.headers, error.body)
         if exchange.is_ready:
             state.flight.end(exchange)
             return Answered(exchange.status, exchange.headers, exchange.body or b"")
-        state.flight.exchanges.add(exchange)  # counts from now on, not from a task's first step
+        state.flight.add(exchange)  # counts from now on, not from a task's first step
         return exchange
 
     def admit(self, http: HttpRequest) -> None:
@@ -136,8 +137,7 @@ class Endpoint:
     def _identify(self, http: HttpRequest) -> None:
         identify(http, self._find_principal)
         if self._rate is not None:
-            client, principal = http.client, http.principal
-            wait = self._rate.wait(principal.id if principal else client[0] if client else "")
+            wait = self._rate.wait(owner_of(http))
             if wait:
                 raise HttpError(429, "Too many requests", headers=retry_after(wait))
 
@@ -165,8 +165,8 @@ class EndpointState:
         check_media(http.raw)
         if is_too_long(http.raw, self._max_body):
             raise HttpError(413, TOO_LONG % self._max_body)
-        self.flight.check_room()
-        body = await self.flight.bodies.read(receive)
+        self.flight.check_room(http)
+        body = await self.flight.bodies.read(receive, http)
         if body is None:
             return  # the client has gone
         exchange = self.begin(body, http)
@@ -186,14 +186,13 @@ class EndpointState:
             self.flight.check_batch(message)
         serving = self.modern if era_of(message, http.raw) == "modern" else self.legacy
         exchange = serving.begin(message, http)
-        if len(body) > LARGE_BODY:
-            exchange.size = len(body)
-            self.flight.bodies.size += len(body)
+        if len(body) > LARGE_BODY and not exchange.lasts:
+            exchange.hold_body(len(body))
         return exchange
 
     async def finish(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         """Answer a POST that has been begun."""
-        self.flight.exchanges.add(exchange)
+        self.flight.add(exchange)
         try:
             if exchange.stream is None and not exchange.done:
                 await exchange.wait(receive)

@@ -15,6 +15,9 @@ from mcpkit.engine.session import Channel, Session
 from mcpkit.errors import InternalError, ProtocolError
 from mcpkit.protocol.connection import Dropped, Origin, Refused, Request
 from mcpkit.protocol.messages import error_text
+from mcpkit.support.budget import Exhausted, Hold, Holder
+from mcpkit.transports.http.accounts import Occupant, TooMuchWatched
+from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.streams import Receive, Send, Stream, StreamResponse, write
 from mcpkit.types import UNSET, Principal
 from mcpkit.web import HttpRequest
@@ -84,6 +87,18 @@ class ExchangeChannel(Channel):
         stream = _exchange(about.origin).stream
         return stream is not None and stream.congested
 
+    def reserve(self, size: int, about: Request) -> None:
+        """Count bytes that are kept for the client of a request."""
+        try:
+            _exchange(about.origin).reserve(size)
+        except Exhausted:
+            raise TooMuchWatched from None
+
+    def park(self, about: Request) -> Callable[[], None]:
+        """Note that a request waits for its client's answer."""
+        exchange = _exchange(about.origin)
+        return exchange.flight.park(exchange)
+
     async def drain(self, about: Request | None = None) -> None:
         """Wait until the client has read."""
         stream = None if about is None else _exchange(about.origin).stream
@@ -95,7 +110,7 @@ def _exchange(origin: Origin | None) -> Exchange:
     return cast("Exchange", origin)
 
 
-class Exchange:
+class Exchange(Occupant):
     """A POST whose message is being served.
 
     Args:
@@ -113,8 +128,12 @@ class Exchange:
     status = 202
     stream: Stream | None = None
     gone = False
-    size = 0
-    """Bytes of the message, if they are so many that they are counted."""
+    outlasts = False
+    """True if it goes on when its client leaves, who may come back for the answer."""
+    _body: Hold | None = None
+    """The bytes of the message, if they are so many that they are counted."""
+    _watched: Hold | None = None
+    """The bytes of the URIs that its client watches."""
     headers: Sequence[tuple[bytes, bytes]] = ()
     """Headers of the response, in addition."""
     on_done: Callable[[], None] | None = None
@@ -133,11 +152,11 @@ class Exchange:
         session: Session,
         flight: InFlight,
         count: int,
-        open_stream: Callable[[], Stream],
+        open_stream: Callable[[Holder], Stream],
         *,
         modern: bool,
     ) -> None:
-        self.http = http
+        self.http = http  # all that `Occupant` would do
         self.session = session
         self.flight = flight
         self._count = count
@@ -150,6 +169,21 @@ class Exchange:
     def principal(self) -> Principal | None:
         """The principal of the request; None if it has none."""
         return self.http.principal
+
+    def hold_body(self, size: int) -> None:
+        """Count the bytes of a large message for as long as it is served."""
+        self._body = Hold(self.flight.accounts.bodies, self.holder)
+        self._body.set(size)
+
+    def reserve(self, size: int) -> None:
+        """Count bytes that are kept of it for as long as it goes on.
+
+        Raises:
+            Exhausted: There is no room for them.
+        """
+        if self._watched is None:
+            self._watched = Hold(self.flight.accounts.watched, self.holder)
+        self._watched.grow(size)
 
     # --- what the session says --------------------------------------------------------------------
 
@@ -217,7 +251,7 @@ class Exchange:
             self.on_done()
 
     def _become_stream(self) -> None:
-        self.stream = self._open_stream()
+        self.stream = self._open_stream(self.holder)
         self.stream.expected = not self.gone
         if self._wake is not None:
             self._wake.set()
@@ -328,22 +362,48 @@ class Exchange:
     async def write_json(self, send: Send) -> None:
         """Answer with one JSON object, or with a status alone."""
         body = self.body or b""
+        if len(body) >= _LARGE:
+            await self._write_large(send, body)
+        else:
+            await self._write_start(send, body)
+            await send({"type": "http.response.body", "body": body})
+
+    async def _write_start(self, send: Send, body: bytes) -> None:
         headers = [*self.headers, (b"content-length", b"%d" % len(body))]
         if body:
             headers.append(JSON)
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
-        if len(body) < _LARGE:
-            await send({"type": "http.response.body", "body": body})
-            return
-        # Servers wait for the client before a part of a body, and not after the last one.
-        for start in range(0, len(body), _PART):
-            part = body[start : start + _PART]
-            more = start + _PART < len(body)
-            message = {"type": "http.response.body", "body": part, "more_body": more}
-            await write(send, message, self.flight.settings.write_timeout)
+
+    async def _write_large(self, send: Send, body: bytes) -> None:
+        unread = Hold(self.flight.accounts.unread, self.holder)
+        try:
+            unread.grow(len(body))
+        except Exhausted:
+            self.body = None
+            raise HttpError(
+                503,
+                "Too many answers wait to be read; come back later "
+                "(the server's setting is max_unread)",
+                headers=retry_after(1),
+            ) from None
+        try:
+            await self._write_start(send, body)
+            # Servers wait for the client before a part of a body, and not after the last one.
+            for start in range(0, len(body), _PART):
+                part = body[start : start + _PART]
+                more = start + _PART < len(body)
+                message = {"type": "http.response.body", "body": part, "more_body": more}
+                await write(send, message, self.flight.settings.write_timeout)
+        finally:
+            unread.release()
 
     def close(self) -> None:
-        """End the HTTP side: the client has the answer, or has left."""
+        """Give back what it holds: the client has the answer, or has left."""
+        for hold in (self._body, self._watched):
+            if hold is not None:
+                hold.release()
+        if self.stream is not None and not self.outlasts:
+            self.stream.discard()
         if self.on_close is not None:
             self.on_close()
 

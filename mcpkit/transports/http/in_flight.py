@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from mcpkit.engine.server import log
+from mcpkit.errors import AskError
 from mcpkit.protocol.messages import Id
+from mcpkit.support.budget import Holder
+from mcpkit.transports.http.accounts import Accounts, Occupant
 from mcpkit.transports.http.bodies import Bodies
 from mcpkit.transports.http.exchange import Exchange
 from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.lifespans import Lifespan
 from mcpkit.transports.http.streams import Stream, StreamResponse
 from mcpkit.types import UNSET, Unset, is_array
-from mcpkit.web import HttpSettings
+from mcpkit.web import HttpRequest, HttpSettings
 
 __all__ = ["Expirable", "InFlight"]
 
@@ -38,14 +42,13 @@ class InFlight:
         self.settings = settings
         self.server = lifespan.server
         self.tasks = lifespan.tasks
+        self.accounts = Accounts(settings)
         self.exchanges: set[Exchange] = set()
         self.posted: set[Expirable] = set()
         """Messages that are answered on a stream of HTTP+SSE, not where they were posted."""
-        self.streams: set[StreamResponse] = set()
+        self.streams: dict[StreamResponse, Occupant] = {}
         """Responses that clients hold open."""
-        self.listening = 0
-        """The number of streams of ``subscriptions/listen``."""
-        self.bodies = Bodies(settings, lifespan.loop)
+        self.bodies = Bodies(settings, lifespan.loop, self.accounts)
 
     @property
     def busy(self) -> bool:
@@ -54,18 +57,11 @@ class InFlight:
 
     # --- limits -----------------------------------------------------------------------------------
 
-    def check_room(self) -> None:
+    def check_room(self, http: HttpRequest) -> None:
         """Refuse one more request, if there are enough."""
         if self.lifespan.draining:
             raise HttpError(503, "The server is about to stop", headers=retry_after(1))
-        running = self.bodies.arriving + len(self.exchanges) + len(self.posted)
-        if running >= self.settings.max_requests:
-            raise HttpError(
-                503,
-                f"{self.settings.max_requests} requests are being served; come back later "
-                f"(the server's setting is max_requests)",
-                headers=retry_after(1),
-            )
+        self.accounts.check_request(http)
 
     def check_batch(self, message: Any) -> None:
         """Refuse a batch that is too long."""
@@ -76,37 +72,87 @@ class InFlight:
                 f"(the server's setting is max_batch)",
             )
 
-    def check_streams(self, id: Id | Unset = UNSET) -> None:
+    def check_streams(self, http: HttpRequest, id: Id | Unset = UNSET) -> None:
         """Refuse one more stream that a client would hold open, if there are enough."""
         if self.lifespan.draining:
             raise HttpError(503, "The server is about to stop", id, retry_after(1))
-        if len(self.streams) + self.listening >= self.settings.max_streams:
-            raise HttpError(
-                503,
-                f"{self.settings.max_streams} streams are open; come back later "
-                f"(the server's setting is max_streams)",
-                id,
-                retry_after(10),
-            )
+        self.accounts.check_stream(http, id)
 
     # --- what is open -----------------------------------------------------------------------------
 
-    def open_response(self, stream: Stream) -> StreamResponse:
-        """Return a response that a client holds open; discard it from `streams` in the end."""
+    def open_stream(self, holder: Holder) -> Stream:
+        """Return a stream whose client does not come back for what it has missed."""
+        return Stream(holder=holder, unread=self.accounts.unread)
+
+    def open_response(self, stream: Stream, http: HttpRequest) -> StreamResponse:
+        """Return a response that a client holds open; `close_response` ends that."""
         response = StreamResponse(
             stream,
             self.tasks,
             keep_alive=self.settings.keep_alive,
             write_timeout=self.settings.write_timeout,
         )
-        self.streams.add(response)
+        place = self.streams[response] = Occupant(http)
+        place.occupy(self.accounts.streams)
         return response
 
+    def close_response(self, response: StreamResponse) -> None:
+        """Forget a response that no client holds open any more."""
+        self.streams.pop(response).occupy(None)
+
+    def add(self, exchange: Exchange) -> None:
+        """Count an exchange for as long as it goes on."""
+        self.exchanges.add(exchange)
+        self.place(exchange)
+
+    def place(self, occupant: Occupant) -> None:
+        """Count something that goes on as what it is at the moment."""
+        accounts = self.accounts
+        if occupant.lasts:
+            occupant.occupy(accounts.streams)
+        elif occupant.asking or occupant.is_left:
+            occupant.occupy(accounts.parked)
+        else:
+            occupant.occupy(accounts.requests)
+
+    def park(self, occupant: Occupant) -> Callable[[], None]:
+        """Count a request among those that wait for their client; the result ends that.
+
+        Raises:
+            AskError: There are too many.
+        """
+        parked = self.accounts.parked
+        if occupant.budget is not parked and not parked.has_room(occupant.holder):
+            raise AskError("Too many questions wait for an answer; ask again later")
+        occupant.asking += 1
+        if occupant.budget is not None:
+            self.place(occupant)
+
+        def unpark() -> None:
+            occupant.asking -= 1
+            if occupant.budget is not None:
+                self.place(occupant)
+
+        return unpark
+
     def end(self, exchange: Exchange) -> None:
-        """Forget an exchange whose client has its answer, or has left."""
-        self.exchanges.discard(exchange)
-        self.bodies.size -= exchange.size
-        exchange.close()
+        """Forget an exchange whose client has its answer or has left, unless it is to go on."""
+        if exchange.outlasts and not exchange.done:
+            self._leave(exchange)
+        if exchange.done or not exchange.outlasts:
+            self.exchanges.discard(exchange)
+            exchange.occupy(None)
+            exchange.close()
+
+    def _leave(self, exchange: Exchange) -> None:
+        """Let an exchange go on without its client, if there is room for it."""
+        exchange.is_left = True
+        parked = self.accounts.parked
+        if exchange.budget is parked or parked.has_room(exchange.holder):
+            self.place(exchange)
+            exchange.on_done = lambda: self.end(exchange)
+        else:
+            exchange.expire("Too many requests go on whose clients have left")
 
     # --- the end ----------------------------------------------------------------------------------
 

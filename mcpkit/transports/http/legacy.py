@@ -13,7 +13,8 @@ from mcpkit.errors import InvalidRequest
 from mcpkit.protocol.connection import Connection, wants_answer
 from mcpkit.protocol.messages import check_envelope, encode, readable_id
 from mcpkit.protocol.revisions import HANDSHAKE
-from mcpkit.transports.http.access import owner_of, principal_id
+from mcpkit.transports.http.access import principal_id
+from mcpkit.transports.http.accounts import holder_of, owner_of
 from mcpkit.transports.http.era import has_session_version, is_announced
 from mcpkit.transports.http.exchange import Exchange, ExchangeChannel
 from mcpkit.transports.http.http_error import HttpError, retry_after
@@ -23,7 +24,7 @@ from mcpkit.transports.http.post_headers import accepts, check_repeated, read_to
 from mcpkit.transports.http.session_ids import SessionId, SessionIds
 from mcpkit.transports.http.session_store import SessionStore, TooManyEnds
 from mcpkit.transports.http.sessions import LiveSession, SessionTable, Unknown
-from mcpkit.transports.http.streams import Receive, Send, Stream
+from mcpkit.transports.http.streams import Receive, Send
 from mcpkit.types import Unset, is_object
 from mcpkit.web import HttpRequest
 
@@ -40,19 +41,14 @@ class SessionExchange(Exchange):
 
     live: LiveSession
 
+    outlasts = True
+
     def close(self) -> None:
-        """Settle the exchange, or keep it for the return of its client."""
-        if not self.done:
-            self.flight.exchanges.add(self)
-            self.on_done = self._close_late
-            return
+        """Give back what it holds, and keep its stream for the return of its client."""
+        super().close()
         if self.stream is not None:
             self.live.retire(self.stream)
         self.live.settle()
-
-    def _close_late(self) -> None:
-        self.flight.exchanges.discard(self)
-        self.close()
 
 
 class LegacySessions:
@@ -65,7 +61,9 @@ class LegacySessions:
 
     def __init__(self, flight: InFlight, store: SessionStore) -> None:
         server, settings = flight.server, flight.settings
-        self.table = SessionTable(server, settings, flight.tasks, flight.lifespan.threads, store)
+        self.table = SessionTable(
+            server, settings, flight.tasks, flight.lifespan.threads, store, flight.accounts
+        )
         self._store = store
         self._ended = store.ended
         self._flight = flight
@@ -98,9 +96,11 @@ class LegacySessions:
         else:
             count = 1 if "method" in message and "id" in message else 0
             if count == 0 and self._is_taken(message, id, live):
-                return Exchange(http, self._nobody, self._flight, 0, Stream, modern=True)
+                return Exchange(
+                    http, self._nobody, self._flight, 0, self._flight.open_stream, modern=True
+                )
         if live is None:
-            live = self._open(id, token, message)
+            live = self._open(id, token, message, http)
         if self._workers > 1 and isinstance(message, dict):
             self._check_worker(message, live)
         exchange = SessionExchange(
@@ -119,6 +119,8 @@ class LegacySessions:
                 "that carries its own _meta",
                 readable_id(message),
             )
+        if "id" not in message:
+            raise HttpError(400, "initialize is a request, and needs an id")
         session = Session(
             self._server,
             _CHANNEL,
@@ -126,7 +128,7 @@ class LegacySessions:
             threads=self._flight.lifespan.threads,
             attached=False,
         )
-        exchange = Exchange(http, session, self._flight, 1, Stream, modern=False)
+        exchange = Exchange(http, session, self._flight, 1, self._flight.open_stream, modern=False)
         session.take(message, exchange)
         revision = session.revision
         if revision is not None and exchange.error is None and exchange.status == 200:
@@ -213,9 +215,9 @@ class LegacySessions:
         except SealBroken:
             return _NOBODY
 
-    def _open(self, id: SessionId, token: str, message: Any) -> LiveSession:
+    def _open(self, id: SessionId, token: str, message: Any, http: HttpRequest) -> LiveSession:
         try:
-            return self.table.open(id, token)
+            return self.table.open(id, token, holder_of(http))
         except Unknown as why:
             raise HttpError(503, str(why), readable_id(message), retry_after(10)) from None
 
@@ -230,19 +232,19 @@ class LegacySessions:
             raise HttpError(406, "The Accept header must list text/event-stream")
         token = read_token(raw.get(b"mcp-session-id"))
         id, live = self._session_of(http, token, None)
-        self._flight.check_streams()
+        self._flight.check_streams(http)
         if live is None:
-            live = self._open(id, token, None)
+            live = self._open(id, token, None, http)
         last = raw.get(b"last-event-id")
         try:
             stream = live.open_standalone() if last is None else live.resume(last.decode("latin-1"))
         except Unknown as why:
             raise HttpError(400, str(why)) from None
-        response = self._flight.open_response(stream)
+        response = self._flight.open_response(stream, http)
         try:
             await response.serve(send, [], receive)
         finally:
-            self._flight.streams.discard(response)
+            self._flight.close_response(response)
             if stream is live.standalone:
                 live.leave_standalone()
             live.settle()

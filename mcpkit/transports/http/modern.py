@@ -11,7 +11,6 @@ from mcpkit.transports.http.exchange import Exchange, ExchangeChannel
 from mcpkit.transports.http.http_error import HttpError
 from mcpkit.transports.http.in_flight import InFlight
 from mcpkit.transports.http.post_headers import check_repeated
-from mcpkit.transports.http.streams import Stream
 from mcpkit.web import HttpRequest
 
 __all__ = ["ModernRequests", "sessionless"]
@@ -58,7 +57,12 @@ class ModernRequests:
         session, self._spare = self._spare or sessionless(self._flight), None
         wants_answer = "id" in message
         exchange = Exchange(
-            http, session, self._flight, 1 if wants_answer else 0, Stream, modern=True
+            http,
+            session,
+            self._flight,
+            1 if wants_answer else 0,
+            self._flight.open_stream,
+            modern=True,
         )
         if message.get("method") == "subscriptions/listen":
             self._listen(message, exchange)
@@ -69,12 +73,6 @@ class ModernRequests:
 
     def _listen(self, message: dict[str, Any], exchange: Exchange) -> None:
         """Count a stream of changes for as long as its client listens."""
-        flight = self._flight
-        flight.check_streams(readable_id(message))
-        flight.listening += 1
-
-        def stop() -> None:
-            flight.listening -= 1
-            exchange.session.detach()
-
-        exchange.on_close = stop
+        self._flight.check_streams(exchange.http, readable_id(message))
+        exchange.lasts = True
+        exchange.on_close = exchange.session.detach

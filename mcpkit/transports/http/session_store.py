@@ -24,6 +24,9 @@ _MOST_OF_ALL: Final = 100_000
 """Ends that are remembered of all owners together: about 20 MB."""
 
 
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of the states that are put away."""
+
 _LATER: Final = 60.0
 """Seconds after which it is worth asking again, where the right time would take long to find."""
 
@@ -101,6 +104,8 @@ class LocalStore:
         self._by_owner: dict[str, list[tuple[float, str]]] = {}
         """The ends of each owner, as a heap: the first expires first."""
         self._states: OrderedDict[str, tuple[SessionState, float]] = OrderedDict()
+        self._size = 0
+        """Bytes of the states, about."""
 
     # --- ends -------------------------------------------------------------------------------------
 
@@ -123,7 +128,7 @@ class LocalStore:
         heapq.heappush(ends, (expires, key))
         self._by_owner[owner] = ends
         self._ended.add(key)
-        self._states.pop(key, None)
+        self._drop_state(key)
 
     def _drop_ends(self, ends: list[tuple[float, str]], now: float) -> None:
         while ends and ends[0][0] < now:
@@ -133,15 +138,21 @@ class LocalStore:
 
     def put(self, key: str, state: SessionState, until: float) -> None:
         """Put the state of a session away; the one that was put away first makes room for it."""
+        self._drop_state(key)
         self._states[key] = state, until
-        self._states.move_to_end(key)
-        if len(self._states) > self._most_states:
-            self._states.popitem(last=False)
+        self._size += state.size
+        while len(self._states) > self._most_states or self._size > _MOST_BYTES:
+            self._drop_state(next(iter(self._states)))
 
     def take(self, key: str) -> SessionState:
         """Take back the state of a session that was put away; `NO_STATE` if there is none."""
-        state, until = self._states.pop(key, (NO_STATE, 0.0))
+        state, until = self._drop_state(key)
         return state if until > time.time() else NO_STATE
+
+    def _drop_state(self, key: str) -> tuple[SessionState, float]:
+        found = self._states.pop(key, (NO_STATE, 0.0))
+        self._size -= found[0].size
+        return found
 
     # --- changes ----------------------------------------------------------------------------------
 
@@ -163,7 +174,7 @@ class LocalStore:
                 del self._by_owner[owner]
         for key, (_, until) in list(self._states.items()):
             if until < now:
-                del self._states[key]
+                self._drop_state(key)
 
 
 def _nothing_to_end() -> None:

@@ -19,6 +19,8 @@ from mcpkit.engine.session import Session
 from mcpkit.engine.threads import Threads
 from mcpkit.protocol.connection import Connection, Request
 from mcpkit.protocol.messages import Id
+from mcpkit.support.budget import Exhausted, Hold, Holder
+from mcpkit.transports.http.accounts import Accounts, TooMuchWatched
 from mcpkit.transports.http.exchange import ExchangeChannel
 from mcpkit.transports.http.session_ids import SessionId
 from mcpkit.transports.http.session_store import SessionStore
@@ -52,12 +54,15 @@ class LiveSession(ExchangeChannel):
         token: The id itself, as the client sends it.
         settings: The settings of the endpoint.
         table: The table that it is in.
+        holder: Whoever has caused it.
     """
 
     def __init__(
-        self, id: SessionId, token: str, settings: HttpSettings, table: SessionTable
+        self, id: SessionId, token: str, settings: HttpSettings, table: SessionTable, holder: Holder
     ) -> None:
         self.id = id
+        self.holder = holder
+        self._watched = Hold(table.accounts.watched, holder)
         self.token = token
         self.session: Session
         self.standalone: Stream | None = None
@@ -93,10 +98,24 @@ class LiveSession(ExchangeChannel):
 
     # --- streams ----------------------------------------------------------------------------------
 
-    def open_stream(self) -> Stream:
+    def reserve(self, size: int, about: Request) -> None:
+        """Count bytes that are kept for the client."""
+        try:
+            self._watched.grow(size)
+        except Exhausted:
+            raise TooMuchWatched from None
+
+    def _new_stream(self, name: str) -> Stream:
+        table = self._table
+        return Stream(
+            f"{table.tag}.{name}", table.buffer, holder=self.holder, unread=table.accounts.unread
+        )
+
+    def open_stream(self, holder: Holder) -> Stream:
         """Return a stream for the answer to a request, which the client may come back to."""
+        del holder  # it is this session, whoever sends the request
         number = next(self._table.numbers)
-        stream = Stream(f"{self._table.tag}.{number}", self._table.buffer)
+        stream = self._new_stream(f"{number}")
         self._streams[number] = stream
         if self.id.revision.polling:
             stream.prime(self._settings.retry)
@@ -106,7 +125,7 @@ class LiveSession(ExchangeChannel):
         """Return the stream of messages that belong to no request (HTTPL-10)."""
         if self.standalone is None:
             number = next(self._table.numbers)
-            self.standalone = Stream(f"{self._table.tag}.s{number}", self._table.buffer)
+            self.standalone = self._new_stream(f"s{number}")
             self.session.attach()
         return self.standalone
 
@@ -181,7 +200,8 @@ class LiveSession(ExchangeChannel):
             self._table.put_last(self)
 
     def discard(self) -> None:
-        """End all streams, and keep nothing of them."""
+        """End all streams, and keep nothing of the session."""
+        self._watched.release()
         for stream in [*self._streams.values(), self.standalone]:
             if stream is not None:
                 stream.end()
@@ -199,6 +219,7 @@ class SessionTable:
         tasks: The tasks of the event loop.
         threads: The worker threads that all sessions share.
         store: The store of the state of sessions that are put away.
+        accounts: What the clients of the endpoint hold.
     """
 
     def __init__(
@@ -208,12 +229,14 @@ class SessionTable:
         tasks: Tasks,
         threads: Threads,
         store: SessionStore,
+        accounts: Accounts,
     ) -> None:
         self.tasks = tasks
+        self.accounts = accounts
         self.tag = os.urandom(4).hex()
         """A name of this process, in the ids of events and questions."""
         self.numbers = count(1)
-        self.buffer = ReplayBuffer(settings.replay_buffer)
+        self.buffer = ReplayBuffer(accounts.replay)
         self._server = server
         self._settings = settings
         self._threads = threads
@@ -238,15 +261,23 @@ class SessionTable:
         live.discard()
         await live.session.aclose()
 
-    def open(self, id: SessionId, token: str) -> LiveSession:
+    def open(self, id: SessionId, token: str, holder: Holder) -> LiveSession:
         """Hold a session from now on.
+
+        Args:
+            id: The content of its id.
+            token: The id itself.
+            holder: Whoever has caused it.
 
         Raises:
             Unknown: There is no room, because all sessions are in use.
         """
-        if len(self._known) >= self._settings.max_sessions and not self._drop_spare():
-            self._drop_unused()
-        made = LiveSession(id, token, self._settings, self)
+        owner = Holder(holder.owner)
+        budget = self.accounts.sessions
+        while not budget.has_room(owner):
+            self._make_room(owner)
+        made = LiveSession(id, token, self._settings, self, holder)
+        budget.add(owner)
         made.session = Session(
             self._server,
             made,
@@ -263,6 +294,7 @@ class SessionTable:
 
     def _remove(self, token: str) -> LiveSession:
         found = self._known.pop(token)
+        self.accounts.sessions.give_back(Holder(found.holder.owner))
         self._tokens.pop(found.id.key, None)
         self._spare.pop(token, None)
         if not found.is_needed:
@@ -284,17 +316,29 @@ class SessionTable:
                 return True
         return False
 
-    def _drop_unused(self) -> None:
-        """Put away the session that nobody has used for the longest time.
+    def _make_room(self, owner: Holder) -> None:
+        """Put away the session that has not been used for the longest time.
+
+        It is one of an owner who has as many as it may, so that nobody can put others' away.
 
         Raises:
             Unknown: All sessions are in use.
         """
-        unused = (token for token, each in self._known.items() if not each.in_use)
+        if self._drop_spare():
+            return
+        sessions = self.accounts.sessions
+        own = sessions.used < sessions.total
+        unused = (
+            token
+            for token, each in self._known.items()
+            if not each.in_use and (not own or each.holder.owner == owner.owner)
+        )
         longest = next(unused, None)
         if longest is None:
+            whose = "of your sessions" if own else "sessions"
+            count = sessions.held(owner.owner) if own else sessions.total
             raise Unknown(
-                f"{self._settings.max_sessions} sessions are in use; come back later "
+                f"{count} {whose} are in use; come back later "
                 f"(the server's setting is max_sessions)"
             )
         live = self._remove(longest)
@@ -350,6 +394,5 @@ class SessionTable:
         self._stop_sweeping()
         for live in self.sessions():
             await self._close(live)
-        self._known.clear()
-        self._tokens.clear()
-        self._spare.clear()
+        for token in list(self._known):
+            self._remove(token)

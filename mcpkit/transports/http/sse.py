@@ -16,8 +16,10 @@ from mcpkit.engine.server import log
 from mcpkit.engine.session import Channel, Session
 from mcpkit.errors import InternalError, ProtocolError
 from mcpkit.protocol.connection import Request
+from mcpkit.support.budget import Exhausted, Hold
 from mcpkit.transports import Served
 from mcpkit.transports.http.access import principal_id
+from mcpkit.transports.http.accounts import Occupant, TooMuchWatched, holder_of
 from mcpkit.transports.http.bodies import parse_body
 from mcpkit.transports.http.endpoint import Endpoint
 from mcpkit.transports.http.http_error import HttpError, send_error
@@ -49,8 +51,13 @@ def run(
 class _StreamChannel(Channel):
     """A channel that puts all messages of a session on its one stream."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, watched: Hold) -> None:
         self._stream = stream
+        self._watched = watched
+
+    def close(self) -> None:
+        """Give back what is kept for the client."""
+        self._watched.release()
 
     def answer(
         self, request: Request, text: bytes | None, error: ProtocolError | None = None
@@ -62,6 +69,17 @@ class _StreamChannel(Channel):
     def send(self, text: bytes, about: Request | None = None) -> None:
         """Put a message on the stream."""
         self._stream.put(text)
+
+    def reserve(self, size: int, about: Request) -> None:
+        """Count bytes that are kept for the client."""
+        try:
+            self._watched.grow(size)
+        except Exhausted:
+            raise TooMuchWatched from None
+
+    def park(self, about: Request) -> Callable[[], None]:
+        """Note that a request waits for its client's answer."""
+        return cast("_Posted", about.origin).park()
 
     def is_congested(self, about: Request) -> bool:
         """Return True if the client does not read; the stream itself bounds what waits."""
@@ -80,7 +98,7 @@ class _SseSession:
         self.owner = owner
 
 
-class _Posted:
+class _Posted(Occupant):
     """A POST, until all requests in its message are answered.
 
     Args:
@@ -90,7 +108,7 @@ class _Posted:
     """
 
     def __init__(self, http: HttpRequest, flight: InFlight, session: Session) -> None:
-        self.http = http
+        super().__init__(http)
         self._flight = flight
         self._session = session
         self._stop_deadline: Callable[[], object] | None = None
@@ -105,15 +123,21 @@ class _Posted:
         if not self._session.requests_in(self):
             return
         self._flight.posted.add(self)
+        self._flight.place(self)
         limit = self._flight.settings.request_timeout
         if limit is not None:
             why = f"The request took longer than {limit:g} seconds"
             self._stop_deadline = self._flight.tasks.later(limit, lambda: self.expire(why))
 
+    def park(self) -> Callable[[], None]:
+        """Note that it waits for its client's answer to a question."""
+        return self._flight.park(self)
+
     def settle(self) -> None:
         """Count the POST no more, if none of its requests is left."""
         if not self._session.requests_in(self):
             self._flight.posted.discard(self)
+            self.occupy(None)
             if self._stop_deadline is not None:
                 self._stop_deadline()
 
@@ -144,7 +168,7 @@ class SseEndpoints:
                 raise HttpError(405, "Only GET is answered here", headers=((b"allow", b"GET"),))
             self._endpoint.admit(http)
             flight = (await self._endpoint.state()).flight
-            flight.check_streams()
+            flight.check_streams(http)
             await self._hold(http, flight, receive, send)
         except HttpError as error:
             await send_error(send, error)
@@ -154,20 +178,21 @@ class SseEndpoints:
     async def _hold(
         self, http: HttpRequest, flight: InFlight, receive: Receive, send: Send
     ) -> None:
-        stream = Stream(kind="message")
+        stream = Stream(kind="message", holder=holder_of(http), unread=flight.accounts.unread)
         lifespan = flight.lifespan
-        session = Session(
-            lifespan.server, _StreamChannel(stream), lifespan.tasks, threads=lifespan.threads
-        )
+        channel = _StreamChannel(stream, Hold(flight.accounts.watched, stream.holder))
+        session = Session(lifespan.server, channel, lifespan.tasks, threads=lifespan.threads)
         id = secrets.token_urlsafe(24)
         root: str = http.scope.get("root_path", "")
         stream.put_address(f"{quote(root)}{self._messages}?{_PARAMETER}={id}")
-        response = flight.open_response(stream)
+        response = flight.open_response(stream, http)
         self._sessions[id] = _SseSession(session, principal_id(http))
         try:
             await response.serve(send, [], receive)
         finally:
-            flight.streams.discard(response)
+            flight.close_response(response)
+            stream.discard()
+            channel.close()
             del self._sessions[id]
             await session.aclose()
 
@@ -185,8 +210,8 @@ class SseEndpoints:
                 raise HttpError(404, "Session not found: open the stream first")
             if is_too_long(http.raw, flight.settings.max_body):
                 raise HttpError(413, TOO_LONG % flight.settings.max_body)
-            flight.check_room()
-            body = await flight.bodies.read(receive)
+            flight.check_room(http)
+            body = await flight.bodies.read(receive, http)
             if body is None:
                 return
             message = parse_body(body)

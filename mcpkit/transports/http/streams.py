@@ -15,6 +15,7 @@ from typing import Any, Final
 import anyio
 
 from mcpkit.engine.loop import Tasks
+from mcpkit.support.budget import ANYBODY, Budget, Hold, Holder
 
 __all__ = ["HEADERS", "ReplayBuffer", "Stream", "StreamResponse", "Unread", "write"]
 
@@ -63,35 +64,51 @@ async def write(send: Send, message: MutableMapping[str, Any], patience: float) 
 class ReplayBuffer:
     """The bound on what all streams together keep for clients that come back.
 
+    A client that misses too much loses events of its own streams, the oldest first.
+
     Args:
-        limit: The bound, in bytes.
+        budget: The bytes that there are, and who has them.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._streams: OrderedDict[Stream, None] = OrderedDict()
-        self.size = 0
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self._streams: dict[str, OrderedDict[Stream, None]] = {}
+        """The streams that may have events to spare, by their owners."""
+
+    @property
+    def streams(self) -> int:
+        """The number of streams that may have events to spare."""
+        return sum(map(len, self._streams.values()))
 
     def add(self, stream: Stream, size: int) -> None:
-        """Count more bytes of a stream; let the oldest streams forget if it is too much."""
-        self.size += size
+        """Count more bytes of a stream; let the oldest of its owner forget if it is too much."""
+        self.budget.add(stream.holder, size)
         self.trim(stream)
 
     def trim(self, stream: Stream) -> None:
         """Note that a stream may have events to spare, because they are written by now."""
-        self._streams[stream] = None
-        while self.size > self._limit and self._streams:
-            oldest = next(iter(self._streams))
+        owner = stream.holder.owner
+        streams = self._streams.setdefault(owner, OrderedDict())
+        streams[stream] = None
+        while streams and self.budget.exceeds(stream.holder):
+            oldest = next(iter(streams))
             if not oldest.forget_first():
-                del self._streams[oldest]
+                del streams[oldest]
+        if not streams:
+            self._streams.pop(owner, None)
 
     def remove(self, stream: Stream, size: int) -> None:
         """Count fewer bytes of a stream."""
-        self.size -= size
+        self.budget.give_back(stream.holder, size)
 
     def forget(self, stream: Stream) -> None:
         """Ask a stream for no more events, because it is over."""
-        self._streams.pop(stream, None)
+        owner = stream.holder.owner
+        streams = self._streams.get(owner)
+        if streams is not None:
+            streams.pop(stream, None)
+            if not streams:
+                del self._streams[owner]
 
 
 class Stream:
@@ -101,6 +118,8 @@ class Stream:
         name: The beginning of its event ids; None for a stream that nobody comes back to.
         buffer: The bound on what it keeps; None if it keeps nothing.
         kind: The name of its events; None for the unnamed ones that mean the same to a browser.
+        holder: Whoever has caused it.
+        unread: The bytes that may wait for clients to read; None: any number.
     """
 
     __slots__ = (
@@ -109,10 +128,12 @@ class Stream:
         "_events",
         "_head",
         "_relieved",
+        "_unread",
         "_unsent",
         "cursor",
         "ended",
         "expected",
+        "holder",
         "name",
         "number",
         "response",
@@ -124,8 +145,12 @@ class Stream:
         buffer: ReplayBuffer | None = None,
         *,
         kind: str | None = None,
+        holder: Holder = ANYBODY,
+        unread: Budget | None = None,
     ) -> None:
         self.name = name
+        self._unread = None if unread is None else Hold(unread, holder)
+        self.holder = holder
         self.number = 0
         """The number of the last event."""
         self.cursor = 0
@@ -139,6 +164,11 @@ class Stream:
         self._events: deque[tuple[int, bytes]] = deque()
         self._unsent = 0
         self._relieved: anyio.Event | None = None
+
+    @property
+    def _is_full(self) -> bool:
+        # What has no buffer is bounded by nothing else, and its client has been given up.
+        return self._buffer is None and self._unsent > _MOST_WAITING
 
     # --- what goes in -----------------------------------------------------------------------------
 
@@ -163,6 +193,8 @@ class Stream:
         self._add(b"event: endpoint\ndata: %b\n\n" % uri.encode())
 
     def _add(self, event: bytes) -> None:
+        if self._is_full:
+            return
         self.number += 1
         if self.name is not None:
             event = b"id: %b.%d\n%b" % (self.name.encode(), self.number, event)
@@ -170,10 +202,22 @@ class Stream:
         self._unsent += len(event)
         if self._buffer is not None:
             self._buffer.add(self, len(event))
+        else:
+            self._count(len(event))
         if self.response is not None:
-            if self._unsent > _MOST_WAITING:
-                self.response.let_go()
-            self.response.wake()
+            if self._unsent > _MOST_WAITING or self._burdens():
+                self.response.give_up()
+            else:
+                self.response.wake()
+
+    def _count(self, size: int) -> None:
+        """Count bytes that only the client's reading will free."""
+        if self._unread is not None:
+            self._unread.set(self._unread.amount + size)
+
+    def _burdens(self) -> bool:
+        """True if its owner makes too much wait, and this stream has part in that."""
+        return self.congested and self._unread is not None and self._unread.exceeds
 
     def end(self) -> None:
         """End the stream: no event follows."""
@@ -201,11 +245,18 @@ class Stream:
         parts = [events[place][1] for place in range(-waiting, 0)]
         self.cursor = self.number
         self._unsent = 0
+        text = parts[0] if len(parts) == 1 else b"".join(parts)
         if self._buffer is None:
             self._events.clear()
         else:
             self._buffer.trim(self)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            self._count(len(text))
+        return text
+
+    def written(self) -> None:
+        """Note that the client's side has what was taken last."""
+        if self._unread is not None:
+            self._unread.set(self._unsent if self._buffer is None else 0)
 
     @property
     def has_more(self) -> bool:
@@ -233,6 +284,7 @@ class Stream:
             self._buffer = None
         self._events.clear()
         self._unsent = 0
+        self.written()
         self.relieve()
 
     # --- pressure ---------------------------------------------------------------------------------
@@ -282,6 +334,8 @@ class StreamResponse:
         self._keep_alive = keep_alive
         self._write_timeout = write_timeout
         self._leaving = False
+        self._is_given_up = False
+        self._writing: anyio.CancelScope | None = None
         self._event = anyio.Event()
         self._written = False
         if stream.response is not None:
@@ -296,6 +350,16 @@ class StreamResponse:
     def let_go(self) -> None:
         """Write what there is, and leave the rest of the stream to another response."""
         self._leaving = True
+        self._event.set()
+
+    def give_up(self) -> None:
+        """Drop the connection of a client that does not read, also while something is written."""
+        self._is_given_up = True
+        if self.stream.response is self:
+            self.stream.response = None
+            self.stream.relieve()
+        if self._writing is not None:
+            self._writing.cancel()
         self._event.set()
 
     def lose(self) -> None:
@@ -335,6 +399,7 @@ class StreamResponse:
                 if self._leaving or self.stream.ended:
                     break
                 await self._event.wait()
+                self._check_given_up()
             if not self.lost:
                 await self._write(send, {"type": "http.response.body", "body": b""})
         except (OSError, Unread):
@@ -347,6 +412,8 @@ class StreamResponse:
             if self.stream.response is self:
                 self.stream.response = None
                 self.stream.relieve()
+            if self.stream.response is None:
+                self.stream.written()
 
     async def _write_events(self, send: Send) -> None:
         while True:
@@ -361,10 +428,18 @@ class StreamResponse:
                 return
             self._written = True
             await self._write(send, {"type": "http.response.body", "body": text, "more_body": True})
+            self.stream.written()
             self.stream.relieve()
 
     async def _write(self, send: Send, message: MutableMapping[str, Any]) -> None:
-        await write(send, message, self._write_timeout)
+        with anyio.CancelScope() as self._writing:
+            await write(send, message, self._write_timeout)
+        self._writing = None
+        self._check_given_up()
+
+    def _check_given_up(self) -> None:
+        if self._is_given_up:
+            raise Unread
 
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":

@@ -20,6 +20,7 @@ import anyio
 from mcpkit import Context, MCPKit, SyncContext, ToolError
 from mcpkit.engine.session import Session
 from mcpkit.protocol.connection import Request
+from mcpkit.support.budget import Budget
 from mcpkit.transports.http.exchange import Exchange
 from mcpkit.transports.http.in_flight import InFlight
 from mcpkit.transports.http.session_store import LocalStore
@@ -149,8 +150,8 @@ async def state(objects: bool = False) -> dict[str, int]:
             found |= {
                 "live": len(each._known),
                 "spare": len(each._spare),
-                "kept": each.buffer.size,
-                "kept streams": len(each.buffer._streams),
+                "kept": each.buffer.budget.used,
+                "kept streams": each.buffer.streams,
             }
         elif type(each) is LocalStore:
             found |= {"ended": len(each._ended), "put away": len(each._states)}
@@ -160,8 +161,11 @@ async def state(objects: bool = False) -> dict[str, int]:
                 "streams": len(each.streams),
                 "posted": len(each.posted),
                 "arriving": each.bodies.arriving,
-                "listening": each.listening,
-                "body bytes": each.bodies.size,
+                **{
+                    name: budget.used
+                    for name, budget in vars(each.accounts).items()
+                    if isinstance(budget, Budget)
+                },
             }
         elif type(each) is SseEndpoints:
             found["old sessions"] = len(each._sessions)

@@ -78,6 +78,10 @@ def test_every_setting_has_a_default(name: str) -> None:
         ("max_body", True),
         ("max_batch", 0),
         ("max_requests", 0),
+        ("max_parked", 0),
+        ("max_share", 0),
+        ("max_share", 1.01),
+        ("max_unread", -1),
         ("max_sessions", 0),
         ("max_streams", -1),
         ("body_timeout", 0),
@@ -203,7 +207,7 @@ def test_a_body_that_arrives_byte_by_byte_does_not_get_more_time(serve: Serve) -
 
 def test_one_more_request_than_may_run_is_503_until_one_has_ended(serve: Serve) -> None:
     """SEC-17."""
-    site = serve(max_requests=2)
+    site = serve(max_requests=2, max_share=1)
     talk = site.begin()
     running = [site.call("hold", name="one"), talk.call("hold", name="two")]
     site.stage.expect("begun", "one")
@@ -229,16 +233,16 @@ def test_requests_count_from_their_first_byte(serve: Serve) -> None:
     assert eventually(lambda: site.call("add", a=1, b=2).status == 200)
 
 
-def test_a_request_whose_client_has_left_counts_while_it_runs(serve: Serve) -> None:
-    """It goes on, in handshake revisions."""
+def test_a_request_whose_client_has_left_goes_on_and_takes_no_room(serve: Serve) -> None:
+    """HTTPL-20: it goes on, in handshake revisions."""
     site = serve(max_requests=1)
     talk = site.begin()
     leaving = talk.call("hold", name="left")
     site.stage.expect("begun", "left")
     leaving.drop()
-    assert is_unavailable(site.call("add", a=1, b=2), "max_requests")
-    site.stage.release("left")
     assert eventually(lambda: site.call("add", a=1, b=2).status == 200)
+    site.stage.release("left")
+    site.stage.expect("gone on", "left")
 
 
 def test_a_request_of_2026_07_28_whose_client_has_left_makes_room(serve: Serve) -> None:
@@ -426,7 +430,7 @@ KINDS = ["GET", "listen", "/sse"]
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_more_stream_than_may_be_open_is_503(serve: Serve, kind: str) -> None:
     """SEC-17."""
-    site = serve(max_streams=3, sse=True)
+    site = serve(max_streams=3, max_share=1, sse=True)
     for each in KINDS:
         assert (opened(site, each).status, each) == (200, each)
     assert is_unavailable(opened(site, kind), "max_streams")
@@ -466,7 +470,7 @@ def test_the_session_that_was_used_longest_ago_makes_room(
 ) -> None:
     """DESIGN §7: state is bounded."""
     monkeypatch.setattr(sessions, "_FINE", 0)
-    site = serve(max_sessions=2)
+    site = serve(max_sessions=2, max_share=1)
     first, second = quiet(site.begin()), quiet(site.begin())
     assert is_quiet(first)
     third = quiet(site.begin())
@@ -476,7 +480,7 @@ def test_the_session_that_was_used_longest_ago_makes_room(
 
 def test_if_all_sessions_are_in_use_one_more_is_503(serve: Serve) -> None:
     """SEC-17."""
-    site = serve(max_sessions=2)
+    site = serve(max_sessions=2, max_share=1)
     streams = [site.begin().get() for _ in range(2)]
     assert [each.status for each in streams] == [200, 200]
     third = site.begin()
@@ -521,7 +525,7 @@ def table_of(site: Site) -> sessions.SessionTable:
 
 def test_thousands_of_sessions_are_not_looked_through_for_each_request(serve: Serve) -> None:
     """A flood of sessions must not make every other request slow."""
-    site = serve(max_sessions=3000)
+    site = serve(max_sessions=3000, max_share=1)
     assert site.begin().get().status == 200
     held = table_of(site)
     looked = 0
@@ -535,7 +539,7 @@ def test_thousands_of_sessions_are_not_looked_through_for_each_request(serve: Se
 
     [known] = held.sessions()
     for number in range(2000):
-        spied = Spied(known.id, str(number), known._settings, held)
+        spied = Spied(known.id, str(number), known._settings, held, known.holder)
         spied.session = known.session
         held._known[str(number)] = spied
     looked = 0
@@ -577,9 +581,9 @@ def test_nothing_is_kept_for_a_session_that_has_ended(serve: Serve) -> None:
     talk = site.begin()
     answer = talk.call("chat", name="ended", before=["x" * 1000], after=[])
     answer.event()
-    assert table_of(site).buffer.size > 1000
+    assert table_of(site).buffer.budget.used > 1000
     assert talk.delete().status == 204
-    assert eventually(lambda: table_of(site).buffer.size == 0)
+    assert eventually(lambda: table_of(site).buffer.budget.used == 0)
 
 
 # --- what a message may be ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from mcpkit import Principal
 from mcpkit.engine.changes import Change
 from mcpkit.engine.session_state import NO_STATE, SessionState
 from mcpkit.transports.http import endpoint, sessions
-from mcpkit.transports.http.access import owner_of
+from mcpkit.transports.http.accounts import owner_of
 from mcpkit.transports.http.session_store import LocalStore, TooManyEnds
 from mcpkit.web import HttpRequest, HttpSettings
 from tests.messages import request
@@ -256,7 +256,7 @@ def test_a_session_that_made_room_goes_on_with_its_log_level_and_subscriptions(
     serve: Serve,
 ) -> None:
     """DESIGN §7: state is bounded."""
-    site = serve(max_sessions=2)
+    site = serve(max_sessions=2, max_share=1)
     talk = put_away(site)
     assert is_quiet(talk)
     stream = talk.get()
@@ -274,7 +274,7 @@ def test_a_session_that_made_room_goes_on_with_its_log_level_and_subscriptions(
 def test_what_was_put_away_is_given_up_when_nobody_has_used_it_for_long(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    early, late = (put_away(serve(max_sessions=2, session_idle=600)) for _ in range(2))
+    early, late = (put_away(serve(max_sessions=2, max_share=1, session_idle=600)) for _ in range(2))
     now = time.time()
     monkeypatch.setattr(f"{STORE}.time.time", lambda: now + 590)
     assert is_quiet(early)
@@ -285,7 +285,7 @@ def test_what_was_put_away_is_given_up_when_nobody_has_used_it_for_long(
 @pytest.mark.usefixtures("ordered")
 def test_a_session_that_made_room_and_ends_has_ended(serve: Serve) -> None:
     """HTTPL-17."""
-    site = serve(max_sessions=2)
+    site = serve(max_sessions=2, max_share=1)
     talk = put_away(site)
     assert talk.delete().status == 204
     assert is_over(talk)

@@ -450,7 +450,7 @@ def test_what_is_begun_counts_at_once_among_the_requests() -> None:
     async def wait() -> None:
         await anyio.sleep_forever()
 
-    asgi = app.asgi(loopback=True, max_requests=2)
+    asgi = app.asgi(loopback=True, max_requests=2, max_share=1)
     message = announced(1, "tools/call", name="wait", arguments={})
     headers = {
         "content-type": JSON,

@@ -1,0 +1,452 @@
+"""No client may hold all of anything: whoever comes is served while another takes what it can get.
+
+SEC-17 wants limits; these are the shares in them. Mallory takes until she is refused, and then
+Alice asks for a little of the same. Both come from one address, and differ in their principal.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+from mcpkit import MCPKit
+from mcpkit.support.budget import Budget
+from mcpkit.transports.http import streams
+from mcpkit.transports.http.in_flight import InFlight
+from mcpkit.web import HttpRequest
+from tests.messages import announced, called, initialize, request
+from tests.transports.http.attack import connect, eventually, post_head
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import EVENTS, JSON, Exchange, Headers, Site, Talk
+
+MALLORY = {"X-User": "mallory"}
+ALICE = {"X-User": "alice"}
+FEW = 8
+"""Of whatever is limited: Mallory gets four, alone."""
+
+
+def by_header(http: HttpRequest) -> str | None:
+    return http.headers.get("x-user")
+
+
+@pytest.fixture
+def shared(serve: Serve) -> Callable[..., Site]:
+    """Serves an app whose clients say who they are."""
+
+    def make(**options: Any) -> Site:
+        return serve(principal=by_header, **options)
+
+    return make
+
+
+def call(site: Site, who: Headers, tool: str, **arguments: Any) -> Exchange:
+    return site.ask("tools/call", who, **called(tool, arguments))
+
+
+def adds(site: Site, who: Headers) -> bool:
+    return call(site, who, "add", a=1, b=2).status == 200
+
+
+def begin(site: Site, who: Headers, **members: Any) -> Talk:
+    return site.begin(headers=who, **members)
+
+
+def say(talk: Talk, who: Headers, tool: str, **arguments: Any) -> Exchange:
+    return talk.post(request(next(talk._ids), "tools/call", called(tool, arguments)), who)
+
+
+def taken(attempt: Callable[[int], Exchange]) -> int:
+    """How often something was given before it was refused to whoever has enough."""
+    for number in range(10 * FEW):
+        status = attempt(number).status
+        if status != 200:
+            assert status == 429
+            return number
+    raise AssertionError("it was never refused")
+
+
+def flight_of(site: Site) -> InFlight:
+    return site.host.application(site)._endpoint._state.flight
+
+
+def budget(site: Site, name: str) -> Budget:
+    found: Budget = getattr(flight_of(site).accounts, name)
+    return found
+
+
+@contextmanager
+def left(talk: Talk, who: Headers, name: str) -> Iterator[None]:
+    """A call whose client has gone while it runs."""
+    leaving = say(talk, who, "hold", name=name)
+    talk.site.stage.expect("begun", name)
+    leaving.drop()
+    yield
+    talk.site.stage.release(name)
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+def test_calls_of_one_client_leave_room_for_another(shared: Callable[..., Site]) -> None:
+    site = shared(max_requests=FEW)
+    for number in range(FEW // 2):
+        call(site, MALLORY, "hold", name=str(number))
+        site.stage.expect("begun", str(number))
+    refused = call(site, MALLORY, "add", a=1, b=2)
+    assert refused.status == 429
+    assert "max_share" in refused.json["error"]["message"]
+    assert refused.header("retry-after") is not None
+    assert adds(site, ALICE)
+    site.stage.release("0")
+    assert eventually(lambda: adds(site, MALLORY)), "she has room again"
+
+
+def test_each_further_client_gets_less_and_nobody_nothing(shared: Callable[..., Site]) -> None:
+    site = shared(max_requests=16)
+    counts: list[int] = []
+    for who in ("one", "two", "three", "four"):
+        count = 0
+        while call_began(site, who, count):
+            count += 1
+        counts.append(count)
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] == 8
+    assert counts[-1] >= 1
+    assert sum(counts) < 16
+
+
+def call_began(site: Site, who: str, number: int) -> bool:
+    """Begin a call that lasts; False if there is no room for it."""
+    if not adds(site, {"X-User": who}):
+        return False
+    call(site, {"X-User": who}, "hold", name=f"{who} {number}")
+    site.stage.expect("begun", f"{who} {number}")
+    return True
+
+
+def test_a_session_leaves_room_for_others_of_its_client(shared: Callable[..., Site]) -> None:
+    site = shared(max_requests=16)
+    greedy, modest = begin(site, ALICE), begin(site, ALICE)
+    for number in range(4):
+        say(greedy, ALICE, "hold", name=f"greedy {number}")
+        site.stage.expect("begun", f"greedy {number}")
+    assert say(greedy, ALICE, "add", a=1, b=2).status == 429
+    assert say(modest, ALICE, "add", a=1, b=2).status == 200
+
+
+def test_bodies_that_do_not_arrive_leave_room_for_others(shared: Callable[..., Site]) -> None:
+    site = shared(max_requests=FEW)
+    with ExitStack() as stack:
+        for _ in range(FEW // 2):
+            raw = stack.enter_context(connect(site.host.port))
+            raw.send(post_head(site.path, {"Content-Length": "100", **MALLORY}) + b"{")
+        assert eventually(lambda: not adds(site, MALLORY))
+        assert adds(site, ALICE)
+    assert eventually(lambda: adds(site, MALLORY))
+
+
+# --- requests whose clients have left, or are asked -----------------------------------------------
+
+
+def test_calls_that_were_left_take_no_room_of_calls(shared: Callable[..., Site]) -> None:
+    """HTTPL-20: they go on."""
+    site = shared(max_requests=2, max_parked=FEW)
+    talk = begin(site, MALLORY)
+    with ExitStack() as stack:
+        for number in range(2):
+            stack.enter_context(left(talk, MALLORY, str(number)))
+            assert eventually(lambda: adds(site, MALLORY))
+        assert budget(site, "parked").used == 2
+    assert eventually(lambda: budget(site, "parked").used == 0)
+
+
+def test_more_calls_that_are_left_than_one_client_may_have_are_ended(
+    shared: Callable[..., Site],
+) -> None:
+    site = shared(max_parked=FEW)
+    for number in range(FEW // 2 + 1):
+        talk = begin(site, MALLORY)
+        leaving = say(talk, MALLORY, "hold", name=str(number))
+        site.stage.expect("begun", str(number))
+        leaving.drop()
+        if number < FEW // 2:
+            assert eventually(lambda held=number + 1: budget(site, "parked").used == held)
+    site.stage.expect("been cancelled", str(FEW // 2))
+    assert not any(site.stage.has("been cancelled", str(each)) for each in range(FEW // 2))
+    alice = begin(site, ALICE)
+    with left(alice, ALICE, "hers"):
+        assert eventually(lambda: budget(site, "parked").used == FEW // 2 + 1)
+    site.stage.expect("gone on", "hers")
+
+
+def asked(site: Site, who: Headers, name: str) -> Exchange:
+    """A call that waits for what its user answers, or has failed since it may not ask."""
+    talk = begin(site, who, capabilities={"elicitation": {}})
+    return say(talk, who, "user", name=name)
+
+
+def test_open_questions_take_no_room_of_calls(shared: Callable[..., Site]) -> None:
+    site = shared(max_requests=2, max_parked=FEW)
+    for number in range(FEW // 2):
+        question = asked(site, MALLORY, str(number))
+        assert question.message()["method"] == "elicitation/create"
+    assert adds(site, MALLORY)
+    refused = asked(site, MALLORY, "one more")
+    assert "Too many questions" in json.dumps(refused.messages()[-1])
+    assert asked(site, ALICE, "hers").message()["method"] == "elicitation/create"
+
+
+def test_an_answer_brings_a_call_back_among_the_calls(shared: Callable[..., Site]) -> None:
+    site = shared(max_parked=2)
+    talk = begin(site, ALICE, capabilities={"elicitation": {}})
+    for _ in range(3):
+        asking = say(talk, ALICE, "user", name="asks")
+        question = asking.message()
+        assert budget(site, "parked").used == 1
+        said = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
+        assert talk.post(said, ALICE).status == 202
+        asking.finish()
+        assert eventually(lambda: budget(site, "parked").used == 0)
+    assert eventually(lambda: budget(site, "requests").used == 0)
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+def listens(site: Site, who: Headers) -> Exchange:
+    return site.ask("subscriptions/listen", who, notifications={"toolsListChanged": True})
+
+
+def reads(site: Site, who: Headers) -> Exchange:
+    return begin(site, who).get(headers=who)
+
+
+def reads_old(site: Site, who: Headers) -> Exchange:
+    return site.get(who, path=site.path.removesuffix("/mcp") + "/sse")
+
+
+@pytest.mark.parametrize("opened", [listens, reads, reads_old])
+def test_streams_of_one_client_leave_room_for_another(
+    shared: Callable[..., Site], opened: Callable[[Site, Headers], Exchange]
+) -> None:
+    site = shared(max_streams=FEW, sse=True)
+    assert taken(lambda _: opened(site, MALLORY)) == FEW // 2
+    assert opened(site, ALICE).status == 200
+
+
+def test_streams_take_no_room_of_calls(shared: Callable[..., Site]) -> None:
+    site = shared(max_requests=1, max_streams=FEW)
+    for _ in range(FEW // 2):
+        assert listens(site, MALLORY).status == 200
+        assert adds(site, MALLORY)
+
+
+# --- bodies ---------------------------------------------------------------------------------------
+
+
+def test_large_bodies_of_one_client_leave_room_for_those_of_another(
+    shared: Callable[..., Site],
+) -> None:
+    limit = 200_000
+    site = shared(max_body=limit)
+    with ExitStack() as stack:
+        for number in range(FEW // 2 + 1):
+            raw = stack.enter_context(connect(site.host.port))
+            length = {"Content-Length": str(limit), **MALLORY}
+            raw.send(post_head(site.path, length) + b" " * (limit - 1))
+            if number < FEW // 2:
+                held = (number + 1) * (limit - 1)
+                assert eventually(lambda held=held: budget(site, "bodies").used == held)
+        assert raw.status() == 429, "which is the last"
+        assert adds(site, MALLORY), "a small body is always read"
+        large = call(site, ALICE, "echo", text="x" * (limit // 2))
+        assert large.status == 200
+    assert eventually(lambda: budget(site, "bodies").used == 0)
+
+
+def test_a_stream_that_was_asked_for_at_length_holds_only_what_it_watches(
+    shared: Callable[..., Site],
+) -> None:
+    site = shared()
+    unknown = [f"unknown://{number}/{'x' * 1000}" for number in range(900)]
+    wanted = {"resourceSubscriptions": unknown}
+    listening = site.ask("subscriptions/listen", MALLORY, notifications=wanted)
+    assert listening.message()["params"]["notifications"] == {}
+    assert (budget(site, "bodies").used, budget(site, "watched").used) == (0, 0)
+
+
+# --- subscriptions --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def watched(host: Any) -> Site:
+    """An app whose resources have URIs as long as one likes."""
+    app = MCPKit("watched")
+
+    @app.resource("long://{+name}")
+    async def long(name: str) -> str:
+        return name
+
+    return host.serve(app, principal=by_header)
+
+
+def uri_of(who: Headers, number: int) -> str:
+    return f"long://{who['X-User']}/{number}/" + "x" * 60_000
+
+
+def test_uris_that_one_client_watches_leave_room_for_those_of_another(
+    watched: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcpkit.transports.http.accounts.MOST_WATCHED", FEW * 61_000)
+
+    def watches(talk: Talk, who: Headers, number: int) -> bool:
+        uri = uri_of(who, number)
+        answer = talk.post(request(1, "resources/subscribe", {"uri": uri}), who)
+        return "result" in answer.json
+
+    count = 0
+    while watches(begin(watched, MALLORY), MALLORY, count):
+        count += 1
+    assert count == FEW // 2
+    alice = begin(watched, ALICE)
+    assert watches(alice, ALICE, 1)
+    assert watches(alice, ALICE, 1), "it is watched already, which takes nothing"
+    held = budget(watched, "watched").used
+    talk_ends = alice.post(request(1, "resources/unsubscribe", {"uri": uri_of(ALICE, 1)}), ALICE)
+    assert talk_ends.status == 200
+    assert budget(watched, "watched").used < held - 60_000
+
+
+def test_streams_of_changes_count_what_they_watch_until_they_end(
+    watched: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcpkit.transports.http.accounts.MOST_WATCHED", FEW * 61_000)
+
+    def listening(who: Headers, number: int) -> Exchange:
+        wanted = {"resourceSubscriptions": [uri_of(who, number)]}
+        return watched.ask("subscriptions/listen", who, notifications=wanted)
+
+    open_ones = [listening(MALLORY, number) for number in range(FEW // 2)]
+    assert [each.kind for each in open_ones] == [EVENTS] * (FEW // 2)
+    refused = listening(MALLORY, FEW)
+    assert "Too many resources are watched" in refused.json["error"]["message"]
+    assert listening(ALICE, 1).kind == EVENTS
+    held = budget(watched, "watched").used
+    open_ones[0].drop()
+    assert eventually(lambda: budget(watched, "watched").used < held - 60_000)
+
+
+def test_a_stream_of_changes_watches_no_more_uris_than_a_session(watched: Site) -> None:
+    wanted = {"resourceSubscriptions": [f"long://{number}" for number in range(1001)]}
+    refused = watched.ask("subscriptions/listen", MALLORY, notifications=wanted)
+    assert refused.code == -32602
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+def test_sessions_of_one_client_put_none_of_another_away(shared: Callable[..., Site]) -> None:
+    site = shared(max_sessions=FEW)
+    alice = begin(site, ALICE)
+    assert alice.post(request(1, "logging/setLevel", {"level": "error"}), ALICE).status == 200
+    for _ in range(3 * FEW):
+        talk = begin(site, MALLORY)
+        assert talk.post(request(1, "logging/setLevel", {"level": "error"}), MALLORY).status == 200
+    table = site.host.application(site)._endpoint._state.legacy.table
+    owners = [each.id.principal for each in table.sessions()]
+    assert owners.count("alice") == 1
+    assert owners.count("mallory") <= FEW // 2
+
+
+# --- what waits to be read ------------------------------------------------------------------------
+
+
+def test_large_answers_that_nobody_reads_leave_room_for_others(host: Any) -> None:
+    app = MCPKit("large")
+    size = 4_000_000
+
+    @app.tool
+    async def large(size: int) -> str:
+        return "x" * size
+
+    site = host.serve(app, principal=by_header, max_unread=FEW * size + 8000)
+    asking = json.dumps(announced(1, "tools/call", **called("large", {"size": size}))).encode()
+    headers = {
+        "Content-Length": str(len(asking)),
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "large",
+        **MALLORY,
+    }
+    with ExitStack() as stack:
+        for number in range(FEW // 2):
+            raw = stack.enter_context(connect(host.port, receive_buffer=4096))
+            raw.send(post_head(site.path, headers) + asking)
+            assert eventually(lambda held=(number + 1) * size: budget(site, "unread").used >= held)
+        refused = call(site, MALLORY, "large", size=size)
+        assert refused.status == 503
+        assert "max_unread" in refused.json["error"]["message"]
+        assert call(site, MALLORY, "large", size=10).status == 200
+        assert len(call(site, ALICE, "large", size=size).text) == size
+    assert eventually(lambda: budget(site, "unread").used == 0)
+
+
+def test_a_stream_that_nobody_reads_is_dropped_when_too_much_waits(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SSE-3: all answers of a session go to its one stream."""
+    monkeypatch.setattr(streams, "_MOST_WAITING", 1_000_000)
+    app = MCPKit("unread")
+
+    @app.tool
+    async def large() -> str:
+        return "x" * 200_000
+
+    site = host.serve(app, sse=True)
+    base = site.path.removesuffix("/mcp")
+    with connect(host.port, receive_buffer=4096) as raw:
+        raw.send(f"GET {base}/sse HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        found = raw.until(b"\r\n\r\n") + raw.until(b"\n\n")
+        where = found.decode().split("data: ")[1].split()[0]
+        assert site.post(initialize("2024-11-05"), path=where).status == 202
+        message = request(2, "tools/call", called("large", {}))
+
+        def is_dropped() -> bool:
+            assert budget(site, "unread").used < 3_000_000
+            return site.post({**message, "id": "again"}, path=where).status == 404
+
+        for number in range(3, 40):
+            if site.post({**message, "id": number}, path=where).status == 404:
+                break
+        assert eventually(is_dropped)
+    assert eventually(lambda: budget(site, "unread").used == 0)
+    assert flight_of(site).streams == {}
+
+
+# --- what is no request ---------------------------------------------------------------------------
+
+
+def test_a_notification_called_initialize_is_refused(site: Site) -> None:
+    """LIFE-1: initialize is a request. Nobody would ever answer this one."""
+    refused = site.post({"jsonrpc": "2.0", "method": "initialize", "params": {}})
+    assert refused.refusal == (400, -32600)
+    assert refused.kind == JSON
+
+
+def test_pages_are_kept_by_where_they_begin_and_not_by_cursor(serve: Serve) -> None:
+    """PAGE-4: a cursor is the client's to send, whatever it says."""
+    site = serve(app={"page_size": 2})
+    for number in range(50):
+        cursor = urlsafe_b64encode(f"tools:0:{number}{'x' * 1000}".encode()).decode()
+        assert site.ask("tools/list", cursor=cursor).status == 200
+    assert len(site.app.server.registry._pages) == 1
+
+
+def test_a_cursor_that_is_longer_than_any_of_ours_is_malformed(site: Site) -> None:
+    """PAGE-3."""
+    assert site.ask("tools/list", cursor="A" * 200_000).code == -32602
