@@ -8,6 +8,7 @@ answers and step results so far, sealed and bound to this very call (MRTR-5, MRT
 from __future__ import annotations
 
 import functools
+import math
 import os
 import time
 from collections import OrderedDict
@@ -15,7 +16,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from pydantic_core import ValidationError, from_json, to_json
 
@@ -27,6 +28,7 @@ from mcpkit.functions.hints import resolve_hints
 from mcpkit.functions.schema import form_of
 from mcpkit.functions.signature import function_name, location, underlying
 from mcpkit.protocol.connection import Request
+from mcpkit.support.budget import ANYBODY, Budget, Holder
 from mcpkit.types import UNSET, is_array, is_object
 
 if TYPE_CHECKING:
@@ -64,23 +66,39 @@ class _Memory:
     steps: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
+_Place: TypeAlias = tuple[str, str]
+"""A step: the name of its call, and its own in it."""
+
+
+class _Kept(NamedTuple):
+    """The result of a step, as JSON; who has caused it, and until when it may be asked for."""
+
+    result: bytes
+    owner: Holder
+    until: float
+
+
 class StepMemory:
     """Results of steps by call, so that a request sent twice does not repeat a side effect.
 
     The sealed state carries the results of finished rounds; this one also knows of rounds whose
-    answer never arrived. It is bounded, and forgets the oldest first.
+    answer never arrived. It is bounded: whoever has caused too many of them loses the oldest of its
+    own, and never those of others.
 
     Args:
         limit: How many steps are remembered at most.
         most_bytes: How long their results may be together, as JSON.
+        share: The part of both that one owner gets who is alone; see `mcpkit.support.budget`.
     """
 
-    def __init__(self, limit: int = 10_000, most_bytes: int = 64 * 1024 * 1024) -> None:
-        self._limit = limit
-        self._most_bytes = most_bytes
-        self._bytes = 0
-        self._done: OrderedDict[tuple[str, str], bytes] = OrderedDict()
-        self._running: dict[tuple[str, str], Event] = {}
+    def __init__(
+        self, limit: int = 10_000, most_bytes: int = 64 * 1024 * 1024, share: float = 0.5
+    ) -> None:
+        self._count = Budget(limit, share)
+        self._bytes = Budget(most_bytes, share)
+        self._done: dict[_Place, _Kept] = {}
+        self._places: dict[Holder, OrderedDict[_Place, None]] = {}
+        self._running: dict[_Place, Event] = {}
 
     async def begin(self, call: str, key: str) -> tuple[bool, Any]:
         """Return True and the result of a step that is done; False if the caller has to run it."""
@@ -90,20 +108,51 @@ class StepMemory:
         while place in self._running:
             await self._running[place].wait()
         if place in self._done:
-            return True, from_json(self._done[place])
+            return True, from_json(self._done[place].result)
         self._running[place] = Event()
         return False, None
 
-    def end(self, call: str, key: str, result: Any = UNSET) -> None:
-        """A step that began is done; or has failed, and may run again, if there is no result."""
+    def end(
+        self,
+        call: str,
+        key: str,
+        result: Any = UNSET,
+        owner: Holder = ANYBODY,
+        lifetime: float = math.inf,
+    ) -> None:
+        """A step that began is done; or has failed, and may run again, if there is no result.
+
+        Args:
+            call: The name of the call.
+            key: The name of the step in it.
+            result: A JSON value.
+            owner: Whoever has caused it.
+            lifetime: Seconds for which somebody may ask for it.
+        """
         place = (call, key)
         if result is not UNSET:
-            self._done[place] = kept = to_json(result)
-            self._bytes += len(kept)
-            while len(self._done) > self._limit or self._bytes > self._most_bytes:
-                _, oldest = self._done.popitem(last=False)
-                self._bytes -= len(oldest)
+            until = time.monotonic() + lifetime
+            self._remember(place, _Kept(to_json(result), Holder(owner.owner), until))
         self._running.pop(place).set()
+
+    def _remember(self, place: _Place, kept: _Kept) -> None:
+        owner = kept.owner
+        own = self._places.setdefault(owner, OrderedDict())
+        self._done[place] = kept
+        own[place] = None
+        self._count.add(owner)
+        self._bytes.add(owner, len(kept.result))
+        now = time.monotonic()
+        while own and (
+            self._count.exceeds(owner)
+            or self._bytes.exceeds(owner)
+            or self._done[next(iter(own))].until < now
+        ):
+            oldest, _ = own.popitem(last=False)
+            self._count.give_back(owner)
+            self._bytes.give_back(owner, len(self._done.pop(oldest).result))
+        if not own:
+            del self._places[owner]
 
 
 class Step:
@@ -211,6 +260,9 @@ class Replay:
         self._sealer = sealer
         self._steps = steps
         self._principal = principal
+        origin = request.origin
+        self._holder = ANYBODY if origin is None else origin.holder
+        self._lifetime = lifetime
         self._expires = (time.time() if now is None else now) + lifetime
         self._now = time.time() if now is None else now
         self._asks: set[str] = set()
@@ -369,7 +421,7 @@ class Replay:
     def _end_step(self, place: str, result: Any) -> None:
         if result is not UNSET:
             self._memory.steps[place] = result
-        self._steps.end(self._memory.call, place, result)
+        self._steps.end(self._memory.call, place, result, self._holder, self._lifetime)
 
     async def open_page(self, error: UrlElicitationRequired) -> Exception:
         """Ask the user to open the page, since this revision has no error that says so."""

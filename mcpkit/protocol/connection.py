@@ -26,6 +26,7 @@ from mcpkit.protocol import messages
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Method, Notice, Revision
 from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISIONS
+from mcpkit.support.budget import Holder
 from mcpkit.types import LOG_RANK, UNSET, Principal, Unset, is_array, is_object
 
 if TYPE_CHECKING:
@@ -100,6 +101,11 @@ class Origin(Protocol):
     @property
     def principal(self) -> Principal | None:
         """Whoever sent it; None if that is not known."""
+        ...
+
+    @property
+    def holder(self) -> Holder:
+        """Whoever answers for what it makes the server keep."""
         ...
 
 

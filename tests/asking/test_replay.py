@@ -14,6 +14,7 @@ from mcpkit.asking.sealing import Sealer
 from mcpkit.errors import InvalidParams
 from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.revisions import BY_VERSION
+from mcpkit.support.budget import Holder
 from mcpkit.testing import REVISIONS
 from tests.asking.conftest import accept, capabilities_in
 from tests.authoring import wait
@@ -218,7 +219,7 @@ def test_a_result_that_json_cannot_carry_is_an_error_and_frees_the_step(calls: C
 
 def test_the_memory_of_steps_is_bounded() -> None:
     """MRTR-12: the oldest are forgotten."""
-    memory = StepMemory(limit=2)
+    memory = StepMemory(limit=2, share=1)
 
     async def fill() -> list[bool]:
         for key in ("a", "b", "c"):
@@ -227,6 +228,36 @@ def test_the_memory_of_steps_is_bounded() -> None:
         return [(await memory.begin("call", key))[0] for key in ("b", "c", "a")]
 
     assert wait(fill) == [True, True, False]
+
+
+def test_whoever_causes_many_steps_loses_its_own_and_not_those_of_others() -> None:
+    """MRTR-8: nobody makes the server forget what another has paid for."""
+    memory = StepMemory(limit=100)
+    alice, mallory = Holder("alice"), Holder("mallory")
+
+    async def fill() -> list[bool]:
+        await memory.begin("hers", "charge")
+        memory.end("hers", "charge", 1, alice)
+        for number in range(1000):
+            await memory.begin("many", str(number))
+            memory.end("many", str(number), number, mallory)
+        done = [await memory.begin(*place) for place in (("hers", "charge"), ("many", "0"))]
+        return [found for found, _ in done]
+
+    assert wait(fill) == [True, False]
+
+
+def test_steps_whose_state_has_expired_are_forgotten() -> None:
+    memory = StepMemory()
+
+    async def fill() -> bool:
+        await memory.begin("early", "step")
+        memory.end("early", "step", 1, lifetime=-1)
+        await memory.begin("late", "step")
+        memory.end("late", "step", 1, lifetime=60)
+        return (await memory.begin("early", "step"))[0]
+
+    assert wait(fill) is False
 
 
 class Model(BaseModel):
@@ -263,7 +294,7 @@ def test_a_remembered_value_that_is_not_what_its_function_names_is_an_error() ->
 
 
 def test_what_steps_remember_is_bounded_in_bytes() -> None:
-    memory = StepMemory(most_bytes=100)
+    memory = StepMemory(most_bytes=100, share=1)
 
     async def fill() -> list[tuple[bool, Any]]:
         for key in "abcd":
@@ -275,7 +306,7 @@ def test_what_steps_remember_is_bounded_in_bytes() -> None:
 
 
 def test_a_result_that_is_larger_than_all_that_steps_remember_is_not_remembered() -> None:
-    memory = StepMemory(most_bytes=100)
+    memory = StepMemory(most_bytes=100, share=1)
 
     async def fill() -> tuple[bool, Any]:
         await memory.begin("call", "large")

@@ -22,7 +22,7 @@ from mcpkit.web import HttpRequest
 from tests.messages import announced, called, initialize, request
 from tests.transports.http.attack import connect, eventually, post_head
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import EVENTS, JSON, Exchange, Headers, Site, Talk
+from tests.transports.http.wire import EVENTS, JSON, Exchange, Headers, Host, Site, Talk
 
 MALLORY = {"X-User": "mallory"}
 ALICE = {"X-User": "alice"}
@@ -71,12 +71,18 @@ def taken(attempt: Callable[[int], Exchange]) -> int:
 
 
 def flight_of(site: Site) -> InFlight:
-    return site.host.application(site)._endpoint._state.flight
+    flight: InFlight = site.host.application(site)._endpoint._state.flight
+    return flight
 
 
 def budget(site: Site, name: str) -> Budget:
     found: Budget = getattr(flight_of(site).accounts, name)
     return found
+
+
+def holds(site: Site, name: str, amount: int) -> bool:
+    """Whether clients come to hold at least an amount."""
+    return eventually(lambda: budget(site, name).used >= amount)
 
 
 @contextmanager
@@ -175,7 +181,7 @@ def test_more_calls_that_are_left_than_one_client_may_have_are_ended(
         site.stage.expect("begun", str(number))
         leaving.drop()
         if number < FEW // 2:
-            assert eventually(lambda held=number + 1: budget(site, "parked").used == held)
+            assert holds(site, "parked", number + 1)
     site.stage.expect("been cancelled", str(FEW // 2))
     assert not any(site.stage.has("been cancelled", str(each)) for each in range(FEW // 2))
     alice = begin(site, ALICE)
@@ -261,7 +267,7 @@ def test_large_bodies_of_one_client_leave_room_for_those_of_another(
             raw.send(post_head(site.path, length) + b" " * (limit - 1))
             if number < FEW // 2:
                 held = (number + 1) * (limit - 1)
-                assert eventually(lambda held=held: budget(site, "bodies").used == held)
+                assert holds(site, "bodies", held)
         assert raw.status() == 429, "which is the last"
         assert adds(site, MALLORY), "a small body is always read"
         large = call(site, ALICE, "echo", text="x" * (limit // 2))
@@ -284,7 +290,7 @@ def test_a_stream_that_was_asked_for_at_length_holds_only_what_it_watches(
 
 
 @pytest.fixture
-def watched(host: Any) -> Site:
+def watched(host: Host) -> Site:
     """An app whose resources have URIs as long as one likes."""
     app = MCPKit("watched")
 
@@ -295,8 +301,8 @@ def watched(host: Any) -> Site:
     return host.serve(app, principal=by_header)
 
 
-def uri_of(who: Headers, number: int) -> str:
-    return f"long://{who['X-User']}/{number}/" + "x" * 60_000
+def uri_of(number: int) -> str:
+    return f"long://{number}/" + "x" * 60_000
 
 
 def test_uris_that_one_client_watches_leave_room_for_those_of_another(
@@ -305,7 +311,7 @@ def test_uris_that_one_client_watches_leave_room_for_those_of_another(
     monkeypatch.setattr("mcpkit.transports.http.accounts.MOST_WATCHED", FEW * 61_000)
 
     def watches(talk: Talk, who: Headers, number: int) -> bool:
-        uri = uri_of(who, number)
+        uri = uri_of(number)
         answer = talk.post(request(1, "resources/subscribe", {"uri": uri}), who)
         return "result" in answer.json
 
@@ -317,7 +323,7 @@ def test_uris_that_one_client_watches_leave_room_for_those_of_another(
     assert watches(alice, ALICE, 1)
     assert watches(alice, ALICE, 1), "it is watched already, which takes nothing"
     held = budget(watched, "watched").used
-    talk_ends = alice.post(request(1, "resources/unsubscribe", {"uri": uri_of(ALICE, 1)}), ALICE)
+    talk_ends = alice.post(request(1, "resources/unsubscribe", {"uri": uri_of(1)}), ALICE)
     assert talk_ends.status == 200
     assert budget(watched, "watched").used < held - 60_000
 
@@ -328,7 +334,7 @@ def test_streams_of_changes_count_what_they_watch_until_they_end(
     monkeypatch.setattr("mcpkit.transports.http.accounts.MOST_WATCHED", FEW * 61_000)
 
     def listening(who: Headers, number: int) -> Exchange:
-        wanted = {"resourceSubscriptions": [uri_of(who, number)]}
+        wanted = {"resourceSubscriptions": [uri_of(number)]}
         return watched.ask("subscriptions/listen", who, notifications=wanted)
 
     open_ones = [listening(MALLORY, number) for number in range(FEW // 2)]
@@ -366,7 +372,7 @@ def test_sessions_of_one_client_put_none_of_another_away(shared: Callable[..., S
 # --- what waits to be read ------------------------------------------------------------------------
 
 
-def test_large_answers_that_nobody_reads_leave_room_for_others(host: Any) -> None:
+def test_large_answers_that_nobody_reads_leave_room_for_others(host: Host) -> None:
     app = MCPKit("large")
     size = 4_000_000
 
@@ -387,7 +393,7 @@ def test_large_answers_that_nobody_reads_leave_room_for_others(host: Any) -> Non
         for number in range(FEW // 2):
             raw = stack.enter_context(connect(host.port, receive_buffer=4096))
             raw.send(post_head(site.path, headers) + asking)
-            assert eventually(lambda held=(number + 1) * size: budget(site, "unread").used >= held)
+            assert holds(site, "unread", (number + 1) * size)
         refused = call(site, MALLORY, "large", size=size)
         assert refused.status == 503
         assert "max_unread" in refused.json["error"]["message"]
@@ -397,7 +403,7 @@ def test_large_answers_that_nobody_reads_leave_room_for_others(host: Any) -> Non
 
 
 def test_a_stream_that_nobody_reads_is_dropped_when_too_much_waits(
-    host: Any, monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SSE-3: all answers of a session go to its one stream."""
     monkeypatch.setattr(streams, "_MOST_WAITING", 1_000_000)
