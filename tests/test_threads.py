@@ -24,6 +24,7 @@ from mcpkit.engine import threads as module
 from mcpkit.engine.loop import Tasks, open_tasks
 from mcpkit.engine.threads import ThreadCall, Threads
 from mcpkit.errors import ConnectionClosed
+from mcpkit.support.budget import Holder
 
 pytestmark = pytest.mark.anyio
 
@@ -284,6 +285,61 @@ class TestPlaces:
     async def test_there_is_at_least_one_place(self, tasks: Tasks) -> None:
         with pytest.raises(ValueError, match="max_threads must be at least 1"):
             Threads(tasks, 0)
+
+
+class TestOwners:
+    """No owner has all workers, however many calls it makes."""
+
+    async def test_a_call_of_another_need_not_wait_for_those_of_one(self, tasks: Tasks) -> None:
+        threads = Threads(tasks, 8)
+        gates = [Gate() for _ in range(20)]
+        async with anyio.create_task_group() as group:
+            for gate in gates:
+                group.start_soon(threads.run, gate, Holder("greedy"))
+            await until(lambda: sum(gate.begun.is_set() for gate in gates) == 6)
+            assert await threads.run(lambda: "served", Holder("modest")) == "served"
+            assert sum(gate.begun.is_set() for gate in gates) == 6
+            for gate in gates:
+                gate.open()
+        assert all(gate.ended.is_set() for gate in gates)
+
+    async def test_owners_take_turns(self, tasks: Tasks) -> None:
+        threads = Threads(tasks, 1)
+        gate = Gate()
+        order: list[str] = []
+        async with anyio.create_task_group() as group:
+            group.start_soon(threads.run, gate)
+            await until(gate.begun.is_set)
+            for name in ("a", "a", "a", "b", "b", "c"):
+                group.start_soon(threads.run, partial(order.append, name), Holder(name))
+                await anyio.wait_all_tasks_blocked()
+            gate.open()
+        assert order == ["a", "b", "c", "a", "b", "a"]
+
+    async def test_whoever_nobody_knows_may_have_all_workers(self, tasks: Tasks) -> None:
+        threads = Threads(tasks, 8)
+        gates = [Gate() for _ in range(8)]
+        async with anyio.create_task_group() as group:
+            for gate in gates:
+                group.start_soon(threads.run, gate)
+            await until(lambda: all(gate.begun.is_set() for gate in gates))
+            for gate in gates:
+                gate.open()
+
+    async def test_a_call_that_is_given_up_in_the_queue_leaves_nothing_there(
+        self, tasks: Tasks
+    ) -> None:
+        threads = Threads(tasks, 1)
+        gate = Gate()
+        async with anyio.create_task_group() as group:
+            group.start_soon(threads.run, gate)
+            await until(gate.begun.is_set)
+            with anyio.move_on_after(0.01):
+                await threads.run(lambda: None, Holder("gone"))
+            assert len(threads._queue) == 0
+            gate.open()
+        assert await threads.run(lambda: "next", Holder("gone")) == "next"
+        assert threads._places.used == 0
 
 
 class TestGivingUp:

@@ -22,6 +22,7 @@ from mcpkit.engine.sampling_tools import sample_with_tools
 from mcpkit.engine.server import Server
 from mcpkit.errors import AskError, ProtocolError, UrlElicitationRequired
 from mcpkit.protocol.connection import Request
+from mcpkit.support.budget import ANYBODY, Holder
 from mcpkit.types import ResourceContents
 
 if TYPE_CHECKING:
@@ -226,7 +227,9 @@ class Run:
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Run a blocking function in a worker thread."""
-        return await self.session.threads.run(function)
+        origin = self.request.origin
+        owner = ANYBODY if origin is None else Holder(origin.holder.owner)
+        return await self.session.threads.run(function, owner)
 
     def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """Run an async function on the event loop, from a worker thread, and wait for it."""

@@ -38,7 +38,8 @@ class Settings(NamedTuple):
         ttl: Seconds that clients may keep lists and resources for (2026-07-28).
         cache_scope: "public" if principals may share what clients keep.
         log_level: The least level sent to a client that has not set one (handshake revisions).
-        max_threads: Plain ``def`` handlers that run at once.
+        max_threads: Plain ``def`` handlers that run at once. Over HTTP one client (its principal,
+            else its network) gets three quarters of them while it is alone.
         max_in_flight: Requests of one connection that run at once; more wait.
         max_subscriptions: Resources, or streams of changes, that one connection may watch.
         secrets: Keys that seal what travels through the client's hands, the current one first;

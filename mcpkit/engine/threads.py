@@ -7,6 +7,9 @@ a worker goes on until the queue is empty, and the loop collects all results at 
 A long call does not hold up those behind it, because a worker that takes a call and leaves others
 in the queue tells the loop. If they are still there when the loop looks, it wakes or starts another
 worker, which does the same.
+
+Calls of several owners are taken in turn, and one owner cannot have all workers, so that a call of
+another need not wait for hers to end.
 """
 
 from __future__ import annotations
@@ -14,12 +17,14 @@ from __future__ import annotations
 import contextvars
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Coroutine
+from collections import OrderedDict, deque
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
 
 from mcpkit.errors import ConnectionClosed
+from mcpkit.support.budget import ANYBODY, Budget, Holder
 
 if TYPE_CHECKING:
     from mcpkit.engine.loop import Future, Tasks
@@ -27,6 +32,12 @@ if TYPE_CHECKING:
 __all__ = ["ThreadCall", "Threads"]
 
 T = TypeVar("T")
+
+_SHARE: Final = 0.75
+"""The part of all workers that one owner may have who is alone; see `mcpkit.support.budget`."""
+
+_SHARED: Final = 4
+"""Workers from which on one can be left for another owner."""
 
 _IDLE: Final = 10.0
 """Seconds that a worker waits for a call before it ends."""
@@ -50,6 +61,7 @@ class ThreadCall(Generic[T]):
         "_result",
         "_state",
         "_threads",
+        "owner",
         "returned",
     )
 
@@ -61,6 +73,8 @@ class ThreadCall(Generic[T]):
     def __init__(self, function: Callable[[], T]) -> None:
         self.returned = False
         """True if the function has returned; False if it has not ended, or has raised."""
+        self.owner = ANYBODY
+        """Whoever has caused the call."""
         self._function: Callable[[], Any] = function
         self._after: Callable[[], object] | None = None
         self._error: BaseException | None = None
@@ -197,6 +211,68 @@ _wait: contextvars.ContextVar[_Wait | None] = contextvars.ContextVar("mcpkit_wai
 """The wait of the thread that waits for the coroutine which runs here."""
 
 
+class _Queue:
+    """Calls that wait for a worker, of each owner in turn.
+
+    Args:
+        places: The places for calls that run.
+    """
+
+    __slots__ = ("_calls", "_places", "_size")
+
+    def __init__(self, places: Budget) -> None:
+        self._places = places
+        self._calls: OrderedDict[Holder, deque[ThreadCall[Any]]] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[ThreadCall[Any]]:
+        return chain.from_iterable(self._calls.values())
+
+    def append(self, call: ThreadCall[Any]) -> None:
+        """Add a call, behind all others of its owner."""
+        calls = self._calls.get(call.owner)
+        if calls is None:
+            calls = self._calls[call.owner] = deque()
+        calls.append(call)
+        self._size += 1
+
+    def remove(self, call: ThreadCall[Any]) -> None:
+        """Take a call out that need not run any more."""
+        self._calls[call.owner].remove(call)
+        self._took_from(call.owner)
+
+    def first(self) -> ThreadCall[Any] | None:
+        """Return the call that is next; None if none may have a place."""
+        # The garbage collector may give up a call at any moment, and so change what is iterated.
+        for owner, calls in list(self._calls.items()):
+            # Where nobody knows who calls, there is nobody else to leave a place for.
+            has_room = self._places.used < self._places.total and (
+                owner is ANYBODY or self._places.has_room(owner)
+            )
+            if has_room and calls:
+                return calls[0]
+        return None
+
+    def pop(self, call: ThreadCall[Any]) -> None:
+        """Take out the call that is next, and give the next owner its turn."""
+        self._calls[call.owner].popleft()
+        self._calls.move_to_end(call.owner)
+        self._took_from(call.owner)
+
+    def clear(self) -> None:
+        """Take out all calls."""
+        self._calls.clear()
+        self._size = 0
+
+    def _took_from(self, owner: Holder) -> None:
+        self._size -= 1
+        if not self._calls[owner]:
+            del self._calls[owner]
+
+
 class _Worker:
     """A thread that takes calls."""
 
@@ -244,8 +320,8 @@ class Threads:
         self.lock = threading.RLock()
         self.busy = 0
         """How many functions run, those that nobody waits for included."""
-        self._places = most
-        self._queue: deque[ThreadCall[Any]] = deque()
+        self._places = Budget(most, _SHARE if most >= _SHARED else 1)
+        self._queue = _Queue(self._places)
         self._nested: deque[ThreadCall[Any]] = deque()
         self._done: list[ThreadCall[Any]] = []
         self._workers: set[_Worker] = set()
@@ -265,7 +341,7 @@ class Threads:
 
     # --- on the loop ------------------------------------------------------------------------------
 
-    async def run(self, function: Callable[[], T]) -> T:
+    async def run(self, function: Callable[[], T], owner: Holder = ANYBODY) -> T:
         """Run a function in a worker thread, and wait for it.
 
         If the caller is cancelled, a function that waits in the queue never runs, and one that runs
@@ -274,12 +350,14 @@ class Threads:
 
         Args:
             function: Blocks. A `ThreadCall` also tells afterwards how far it has come.
+            owner: Whoever has caused the call.
         """
         call: ThreadCall[T]
         if isinstance(function, ThreadCall):
             call = cast("ThreadCall[T]", function)
         else:
             call = ThreadCall(function)
+        call.owner = owner
         future = call.prepare(self)
         with self.lock:
             self._queue_of(call).append(call)
@@ -294,7 +372,7 @@ class Threads:
             raise
         return call.outcome()
 
-    def _queue_of(self, call: ThreadCall[Any]) -> deque[ThreadCall[Any]]:
+    def _queue_of(self, call: ThreadCall[Any]) -> deque[ThreadCall[Any]] | _Queue:
         return self._nested if call._is_nested else self._queue
 
     def _give_up(self, call: ThreadCall[Any]) -> None:
@@ -306,7 +384,7 @@ class Threads:
                 self._queue_of(call).remove(call)
 
     def _can_take(self) -> bool:
-        return bool(self._nested or (self._queue and self._places > 0))
+        return bool(self._nested) or (len(self._queue) > 0 and self._queue.first() is not None)
 
     def _summon(self) -> Callable[[], object] | None:
         """Return the function that makes another worker come; None if none is needed."""
@@ -317,7 +395,8 @@ class Threads:
             self._expect(worker)
             return worker.wake.release
         # Threads take long to start: there are twice as many each time.
-        wanted = len(self._nested) + min(len(self._queue), self._places)
+        free = self._places.total - self._places.used
+        wanted = len(self._nested) + min(len(self._queue), free)
         new = [_Worker() for _ in range(max(1, min(len(self._workers), wanted)))]
         for worker in new:
             self._workers.add(worker)
@@ -441,22 +520,26 @@ class Threads:
         return call
 
     def _take(self) -> ThreadCall[Any] | None:
-        if not self._can_take():
-            return None
-        queue = self._nested or self._queue
-        call = queue[0]
-        call._state = "running"
-        queue.popleft()
+        if self._nested:
+            call = self._nested[0]
+            call._state = "running"
+            self._nested.popleft()
+        else:
+            first = self._queue.first() if len(self._queue) else None
+            if first is None:
+                return None
+            call = first
+            call._state = "running"
+            self._queue.pop(call)
+            self._places.add(call.owner)
         self.busy += 1
-        if not call._is_nested:
-            self._places -= 1
         return call
 
     def _end(self, call: ThreadCall[Any]) -> None:
         call._state = "ended"
         self.busy -= 1
         if not call._is_nested:
-            self._places += 1
+            self._places.give_back(call.owner)
         if call._is_awaited:
             self._done.append(call)
         else:
