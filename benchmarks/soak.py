@@ -625,19 +625,23 @@ ACTORS: list[tuple[Actor, int]] = [
 
 
 class Server:
-    """The server's process, and what the system knows of it."""
+    """The server's process, and what the system knows of it.
 
-    def __init__(self) -> None:
+    Args:
+        command: Starts it, but for the port.
+        settings: Of its endpoint.
+    """
+
+    def __init__(self, command: list[str], settings: Mapping[str, Any]) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
-        command = [sys.executable, "-m", "mcpkit", "run", str(SERVER), "--http", "--sse"]
         self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             [*command, "--port", str(self.port)],
             cwd=ROOT,
             # One heap for all threads: what several keep for themselves comes and goes by chance.
-            env={**os.environ, "PRESSED": json.dumps(SETTINGS), "MALLOC_ARENA_MAX": "1"},
+            env={**os.environ, "PRESSED": json.dumps(settings), "MALLOC_ARENA_MAX": "1"},
             stderr=self.log,
         )
         end = time.monotonic() + PATIENCE
@@ -767,7 +771,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     logging.getLogger("mcpkit.client").setLevel(logging.CRITICAL)
-    server = Server()
+    command = [sys.executable, "-m", "mcpkit", "run", str(SERVER), "--http", "--sse"]
+    server = Server(command, SETTINGS)
     try:
         wrong = asyncio.run(soak(server, given.minutes, given.seed))
     finally:

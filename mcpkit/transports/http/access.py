@@ -21,6 +21,9 @@ _MOST_REMEMBERED: Final = 256
 _LONGEST_REMEMBERED: Final = 512
 """Bytes of a host and an origin together; honest ones have a few dozen."""
 
+_LONGEST_NAME: Final = 253
+"""Characters of a domain name (RFC 1035, 2.3.4)."""
+
 _EXPIRED: Final = [(b"www-authenticate", b'Bearer error="invalid_token"')]
 """The challenge of an authentication that has ended (RFC 6750, 3.1)."""
 
@@ -154,8 +157,12 @@ def _host_setting(text: str) -> str:
     return parsed[0]
 
 
-@lru_cache(maxsize=_MOST_REMEMBERED)
 def _is_loopback_name(name: str) -> bool:
+    return len(name) <= _LONGEST_NAME and _names_loopback(name)
+
+
+@lru_cache(maxsize=_MOST_REMEMBERED)
+def _names_loopback(name: str) -> bool:
     if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, 6.3
         return True
     try:

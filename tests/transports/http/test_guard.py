@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit.transports.http import run
+from mcpkit.transports.http import access, run
 from mcpkit.transports.http.access import Guard, principal_of
 from mcpkit.transports.http.http_error import HttpError
 from mcpkit.web import HttpRequest, HttpSettings
@@ -311,9 +311,11 @@ def test_an_allowed_origin_does_not_allow_a_foreign_host() -> None:
 def test_a_long_name_is_not_remembered_and_drives_out_no_other() -> None:
     made = guard(True)
     refusal(made, host="localhost")
+    names = access._names_loopback.cache_info().currsize
     for number in range(10):
         refusal(made, host=f"{number}{'x' * 600}")
     assert [key[0] for key in made._known] == [b"localhost"]
+    assert access._names_loopback.cache_info().currsize == names
 
 
 class Named:

@@ -1,0 +1,489 @@
+"""Serve one honest client among hostile ones for minutes: `python -m benchmarks.siege`.
+
+The attackers come from four addresses and have no login: they flood, fuzz, do not read, hardly
+write, leave what they have called, listen to everything, send giants, and keep all threads busy. An
+honest client from another address uses the server meanwhile, with its default settings: all of its
+calls must succeed, 99 of 100 within a quarter of a second, and when the attackers have left, the
+server's memory must be what it was after a first minute of the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+import anyio
+
+from benchmarks.soak import GARBAGE, JSON_HEADERS, LEGACY, ROOT, Answer, Message, Server, announced
+
+SERVERS: Final = {
+    "mcpkit": [sys.executable, "-m", "mcpkit", "run", "tests/transports/http/pressed.py", "--http"],
+    "uvicorn": [sys.executable, "-m", "uvicorn", "tests.transports.http.pressed:app"],
+}
+PATIENCE: Final = 30.0
+"""Seconds after which the honest client gives up, and the run has failed."""
+
+QUICK: Final = 0.25
+"""Seconds in which 99 of 100 honest calls must be answered."""
+
+GROWTH: Final = 1.2
+WARM_UP: Final = 60.0
+MIB: Final = 1024 * 1024
+HOSTILE: Final = [f"127.0.0.{number}" for number in range(2, 6)]
+HONEST: Final = "127.0.0.1"
+
+
+# --- HTTP -----------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def connected(
+    port: int, source: str
+) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter], None]:
+    """A connection from an address."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+def packed(
+    method: str, path: str, headers: Mapping[str, str], body: bytes = b"", length: int | None = None
+) -> bytes:
+    """A request as it is sent; `length` is what it says of its body, if that is not true."""
+    size = len(body) if length is None else length
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Content-Length: {size}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+
+
+def posted(message: Any, headers: Mapping[str, str] | None = None, path: str = "/mcp") -> bytes:
+    body = message if isinstance(message, bytes) else json.dumps(message).encode()
+    return packed("POST", path, {**JSON_HEADERS, **(headers or {})}, body)
+
+
+def request(method: str, params: Message, id: Any = 1) -> Message:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def modern(method: str, **params: Any) -> bytes:
+    """A request of 2026-07-28."""
+    message, headers = announced(request(method, params))
+    if "uri" in params:
+        headers["Mcp-Name"] = params["uri"]
+    return posted(message, headers)
+
+
+def call(tool: str, **arguments: Any) -> bytes:
+    return modern("tools/call", name=tool, arguments=arguments)
+
+
+async def answer(reader: asyncio.StreamReader) -> Answer:
+    """The head of an answer, and what follows as it comes."""
+    status = int((await reader.readline()).split()[1])
+    found: dict[str, str] = {}
+    while line := (await reader.readline()).strip():
+        name, _, value = line.decode("latin-1").partition(":")
+        found[name.lower()] = value.strip()
+    return Answer(reader, status, found)
+
+
+async def begin(port: int, source: str, **capabilities: Any) -> dict[str, str]:
+    """Begin a session; return its headers."""
+    version = LEGACY[-1]
+    params = {
+        "protocolVersion": version,
+        "capabilities": capabilities,
+        "clientInfo": {"name": "siege", "version": "1"},
+    }
+    async with connected(port, source) as (reader, writer):
+        writer.write(posted(request("initialize", params)))
+        found = await answer(reader)
+        if found.status != 200:
+            raise ConnectionError(f"{found.status} to initialize")
+        headers = {
+            "Mcp-Session-Id": found.headers["mcp-session-id"],
+            "MCP-Protocol-Version": version,
+        }
+        await found.last()
+        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        writer.write(posted(ready, headers))
+        await answer(reader)
+        return headers
+
+
+# --- attackers ------------------------------------------------------------------------------------
+
+
+class Attack:
+    """Who attacks what, and how."""
+
+    def __init__(self, port: int, seed: str) -> None:
+        self.port = port
+        self.rng = random.Random(seed)
+        self.source = self.rng.choice(HOSTILE)
+
+    async def send(self, data: bytes, *, hold: float = 0, read: bool = True) -> None:
+        """Send something, read an answer or do not, and hold the connection for a while."""
+        async with connected(self.port, self.source) as (reader, writer):
+            writer.write(data)
+            if read:
+                with suppress(TimeoutError):
+                    with anyio.fail_after(5):
+                        await writer.drain()
+                        await reader.read(65536)
+            await asyncio.sleep(hold)
+
+
+async def floods(attack: Attack) -> None:
+    """Small calls, many at once on one connection."""
+    async with connected(attack.port, attack.source) as (reader, writer):
+        for _ in range(50):
+            writer.write(call("add", a=1, b=2) * 4)
+            with anyio.fail_after(10):
+                await writer.drain()
+                await reader.read(65536)
+
+
+async def fuzzes(attack: Attack) -> None:
+    """Messages and heads with bytes changed, left out and added."""
+    rng = attack.rng
+    whole = bytearray(rng.choice([call("add", a=1, b=2), posted(rng.choice(GARBAGE))]))
+    for _ in range(rng.randrange(1, 6)):
+        at = rng.randrange(len(whole))
+        kind = rng.randrange(3)
+        if kind == 0:
+            whole[at] = rng.randrange(256)
+        elif kind == 1:
+            del whole[at : at + rng.randrange(1, 20)]
+        else:
+            whole[at:at] = rng.randbytes(rng.randrange(1, 20))
+    async with connected(attack.port, attack.source) as (reader, writer):
+        writer.write(bytes(whole))
+        with suppress(TimeoutError):
+            with anyio.fail_after(0.3):
+                await reader.read(65536)
+
+
+async def does_not_read(attack: Attack) -> None:
+    large = [
+        call("large", size=attack.rng.choice([300_000, 3_000_000])),
+        call("advance", steps=3000, size=1000),
+    ]
+    await attack.send(attack.rng.choice(large), hold=10, read=False)
+
+
+async def hardly_writes(attack: Attack) -> None:
+    whole = call("length", value="x" * attack.rng.choice([100, 100_000, 4_000_000]))
+    cut = attack.rng.randrange(len(whole))
+    await attack.send(whole[:cut], hold=10, read=False)
+
+
+async def leaves(attack: Attack) -> None:
+    """Calls of a session whose client does not wait for their end."""
+    headers = await begin(attack.port, attack.source, elicitation={})
+    for number in range(20):
+        arguments = attack.rng.choice(
+            [{"name": "wait", "arguments": {"seconds": 20}}, {"name": "user"}]
+        )
+        message = request("tools/call", {"arguments": {}, **arguments}, number)
+        async with connected(attack.port, attack.source) as (_, writer):
+            writer.write(posted(message, headers))
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+
+async def listens(attack: Attack) -> None:
+    """Streams of everything there is, and of much that there is not."""
+    uris = [f"pressed://{number}{'x' * attack.rng.choice([1, 2000])}" for number in range(500)]
+    wanted = {"toolsListChanged": True, "resourceSubscriptions": uris}
+    await attack.send(modern("subscriptions/listen", notifications=wanted), hold=15)
+
+
+async def opens_streams(attack: Attack) -> None:
+    if attack.rng.random() < 0.5:
+        data = packed("GET", "/sse", {"Accept": "text/event-stream"})
+    else:
+        headers = await begin(attack.port, attack.source)
+        data = packed("GET", "/mcp", {"Accept": "text/event-stream", **headers})
+    await attack.send(data, hold=15)
+
+
+async def pages(attack: Attack) -> None:
+    """Cursors that are none, or say more than ours."""
+    cursor = attack.rng.randbytes(20).hex() * attack.rng.choice([1, 100, 5000])
+    await attack.send(modern("tools/list", cursor=cursor))
+
+
+GIANTS: Final[list[Callable[[], bytes]]] = [
+    lambda: b"[" + b"{}," * 2_600_000 + b"{}]",
+    lambda: b"{" + b",".join(b'"k%d":1' % number for number in range(600_000)) + b"}",
+    lambda: b'{"a":1,"b":[' + b"1.5," * 1_500_000 + b"1]}",
+    lambda: b'{"value":"' + b"\\u00e9" * 1_300_000 + b'"}',
+    lambda: b'{"a":{"x":' + b'"y"' + b'},"b":"' + b"z" * 7_000_000 + b'"}',
+    lambda: b'{"a":[' + b'"x",' * 90_000 + b'"x"],"b":1}',
+    lambda: b"{" + b",".join(b'"u%d":[]' % number for number in range(45_000)) + b"}",
+]
+
+
+async def sends_giants(attack: Attack) -> None:
+    """Bodies of almost the greatest length, of the kinds that take long to read."""
+    arguments = attack.rng.choice(GIANTS)()
+    message, headers = announced(request("tools/call", {"name": "add", "arguments": "@"}))
+    body = json.dumps(message).encode().replace(b'"@"', arguments)
+    await attack.send(posted(body, headers))
+    await asyncio.sleep(1)
+
+
+async def begins_sessions(attack: Attack) -> None:
+    headers = await begin(attack.port, attack.source)
+    await attack.send(posted(request("logging/setLevel", {"level": "debug"}), headers))
+    for number in range(10):
+        uri = f"pressed://{number}/{'x' * 3000}"
+        await attack.send(posted(request("resources/subscribe", {"uri": uri}), headers))
+
+
+async def sends_headers(attack: Attack) -> None:
+    rng = attack.rng
+    many = {f"X-{number}": "y" for number in range(rng.choice([10, 1000]))}
+    long = {"Origin": f"http://{rng.randbytes(8).hex() * rng.choice([1, 1000, 100_000])}"}
+    repeated = b"a: b\r\n" * rng.choice([10, 200_000])
+    head = packed("POST", "/mcp", rng.choice([many, long]))[:-2]
+    await attack.send(head + repeated + b"\r\n")
+
+
+async def blocks_threads(attack: Attack) -> None:
+    await attack.send(call("work", steps=100, pause=0.05), hold=3)
+
+
+async def announces_changes(attack: Attack) -> None:
+    for _ in range(20):
+        await attack.send(call("touch", name=str(attack.rng.randrange(500))))
+
+
+async def continues_nothing(attack: Attack) -> None:
+    state = attack.rng.randbytes(100).hex() * attack.rng.choice([1, 1000])
+    data = modern("tools/call", name="user", arguments={}, requestState=state, inputResponses={})
+    await attack.send(data)
+
+
+ATTACKS: Final[list[tuple[Callable[[Attack], Awaitable[None]], int]]] = [
+    (floods, 2),
+    (fuzzes, 4),
+    (does_not_read, 12),
+    (hardly_writes, 12),
+    (leaves, 3),
+    (listens, 20),
+    (opens_streams, 20),
+    (pages, 2),
+    (sends_giants, 1),
+    (begins_sessions, 3),
+    (sends_headers, 2),
+    (blocks_threads, 60),
+    (announces_changes, 1),
+    (continues_nothing, 1),
+]
+
+
+async def attack(port: int, seconds: float, seed: int) -> None:
+    """Attack a server for a while, and leave."""
+
+    async def again_and_again(kind: Callable[[Attack], Awaitable[None]], name: str) -> None:
+        while True:
+            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, IndexError, KeyError):
+                await kind(Attack(port, f"{name} {time.monotonic()}"))
+            await asyncio.sleep(0.02)
+
+    with anyio.move_on_after(seconds):
+        async with anyio.create_task_group() as group:
+            for kind, count in ATTACKS:
+                for place in range(count):
+                    group.start_soon(again_and_again, kind, f"{seed} {kind.__name__} {place}")
+
+
+# --- the honest client ----------------------------------------------------------------------------
+
+
+class Honest:
+    """A client that behaves, what it has got, and how long that took."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.waits: dict[str, list[float]] = {}
+        self.failures: Counter[str] = Counter()
+        self.told = 0
+        self._session: dict[str, str] = {}
+
+    async def get(self, data: bytes) -> Message:
+        async with connected(self.port, HONEST) as (reader, writer):
+            writer.write(data)
+            found = await answer(reader)
+            last = await found.last()
+            if found.status != 200 or "error" in last:
+                raise ConnectionError(f"{found.status} {str(last)[:200]}")
+            return last
+
+    async def calls(self) -> None:
+        found = await self.get(call("add", a=1, b=2))
+        assert found["result"]["structuredContent"] == 3
+
+    async def calls_in_a_thread(self) -> None:
+        await self.get(call("work", steps=1, pause=0))
+
+    async def lists(self) -> None:
+        assert (await self.get(modern("tools/list")))["result"]["tools"]
+
+    async def reads(self) -> None:
+        await self.get(modern("resources/read", uri="pressed://honest"))
+
+    async def sends_much(self) -> None:
+        found = await self.get(call("length", value="x" * 200_000))
+        assert found["result"]["structuredContent"] == 200_000
+
+    async def gets_much(self) -> None:
+        found = await self.get(call("large", size=200_000))
+        assert len(found["result"]["content"][0]["text"]) == 200_000
+
+    async def calls_in_a_session(self) -> None:
+        if not self._session:
+            self._session = await begin(self.port, HONEST)
+        params = {"name": "advance", "arguments": {"steps": 3}}
+        await self.get(posted(request("tools/call", params), self._session))
+
+    async def uses(self, until: float) -> None:
+        """Use the server again and again."""
+        kinds = [
+            self.calls,
+            self.calls_in_a_thread,
+            self.lists,
+            self.reads,
+            self.sends_much,
+            self.gets_much,
+            self.calls_in_a_session,
+        ]
+        while time.monotonic() < until:
+            for kind in kinds:
+                begun = time.perf_counter()
+                try:
+                    with anyio.fail_after(PATIENCE):
+                        await kind()
+                except Exception as error:
+                    self.failures[f"{kind.__name__}: {error!r}"[:300]] += 1
+                self.waits.setdefault(kind.__name__, []).append(time.perf_counter() - begun)
+                await asyncio.sleep(0.05)
+
+    async def state(self) -> Message:
+        """What the server says that it holds."""
+        found = await self.get(call("state", objects=True))
+        state: Message = found["result"]["structuredContent"]
+        return state
+
+    def summary(self) -> str:
+        every = sorted(wait for waits in self.waits.values() for wait in waits)
+        return (
+            f"{len(every)} honest calls, p50 {statistics.median(every) * 1000:.1f} ms, "
+            f"p99 {p99(every) * 1000:.1f} ms, worst {every[-1] * 1000:.0f} ms, "
+            f"failures {dict(self.failures)}"
+        )
+
+
+def p99(waits: list[float]) -> float:
+    return sorted(waits)[int(len(waits) * 0.99)]
+
+
+# --- the run --------------------------------------------------------------------------------------
+
+
+async def besieged(server: Server, seconds: float, seed: int) -> Honest:
+    """Attack a server, and use it meanwhile."""
+    honest = Honest(server.port)
+    attackers = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "benchmarks.siege", "--attack", str(server.port)),
+            *("--minutes", str(seconds / 60), "--seed", str(seed)),
+        ],
+        cwd=ROOT,
+    )
+    end = time.monotonic() + seconds
+    try:
+        using = asyncio.create_task(honest.uses(end))
+        while not using.done():
+            await asyncio.wait([using], timeout=60)
+            print(f"  {server.memory():6.1f} MiB  {honest.summary()}", flush=True)
+        await using
+    finally:
+        attackers.terminate()
+        attackers.wait(30)
+    return honest
+
+
+async def forgotten(server: Server) -> float:
+    """The memory of a server that has had time to forget its clients, in MiB."""
+    honest = Honest(server.port)
+    for _ in range(60):
+        await asyncio.sleep(2)
+        state = await honest.state()
+        if state["exchanges"] <= 1 and not state["streams"] and not state["parked"]:
+            break
+    else:
+        raise AssertionError(f"it still holds {state}")
+    print(f"  holds {state}", flush=True)
+    return server.memory()
+
+
+async def siege(name: str, minutes: float, seed: int) -> list[str]:
+    """Besiege one kind of server; return what was wrong."""
+    print(f"{name}:", flush=True)
+    # The defaults, but for an end to wait for.
+    settings = {"sse": True, "ask_timeout": 20}
+    server = Server([*SERVERS[name]], settings)
+    try:
+        await besieged(server, min(WARM_UP, minutes * 60), seed)
+        start = await forgotten(server)
+        honest = await besieged(server, minutes * 60, seed + 1)
+        end = await forgotten(server)
+    finally:
+        status = server.stop()
+    print(f"  memory: {start:.1f} MiB after the first minute, {end:.1f} MiB in the end", flush=True)
+    wrong = [f"{name}: {count} × {what}" for what, count in honest.failures.items()]
+    waits = [wait for each in honest.waits.values() for wait in each]
+    if p99(waits) > QUICK:
+        wrong.append(f"{name}: p99 of the honest client is {p99(waits) * 1000:.0f} ms")
+    if end > start * GROWTH:
+        wrong.append(f"{name}: memory grew from {start:.1f} to {end:.1f} MiB")
+    if status != 0:
+        wrong.append(f"{name}: exit status {status}: {server.said()[-2000:]}")
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.siege", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=15, help="for each kind of server")
+    parser.add_argument("--only", choices=list(SERVERS))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--attack", type=int, metavar="PORT", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.attack:
+        asyncio.run(attack(options.attack, options.minutes * 60, options.seed))
+        return 0
+    wrong: list[str] = []
+    for name in SERVERS:
+        if options.only in (None, name):
+            wrong += asyncio.run(siege(name, options.minutes, options.seed))
+    print("\n".join(wrong) or "the honest client was served")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
