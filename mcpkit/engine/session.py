@@ -170,7 +170,9 @@ class Session:
         "_idle",
         "_log_rank",
         "_operations",
+        "_passing_on_roots",
         "_root_handlers",
+        "_roots_changed",
         "_running",
         "_subscriptions",
         "_tasks",
@@ -209,6 +211,8 @@ class Session:
         self._idle: anyio.Event | None = None
         self._asked: Questions | None = None
         self._root_handlers: list[RootsHandler] = []
+        self._roots_changed = False
+        self._passing_on_roots = False
         if attached:
             self.attach()
 
@@ -267,7 +271,9 @@ class Session:
                 self._subscriptions.flush()
         elif notice == "roots_changed":
             self._questions.forget_roots()
-            if self._root_handlers:
+            self._roots_changed = True
+            if self._root_handlers and not self._passing_on_roots:
+                self._passing_on_roots = True
                 self._tasks.start(self._pass_on_roots())
 
     def refuse(self, error: ProtocolError) -> None:
@@ -535,6 +541,16 @@ class Session:
             self._root_handlers.append(handler)
 
     async def _pass_on_roots(self) -> None:
+        # A client may announce more changes than it answers questions: they are passed on one after
+        # the other, and those that come meanwhile are one.
+        try:
+            while self._roots_changed:
+                self._roots_changed = False
+                await self._pass_on_roots_once()
+        finally:
+            self._passing_on_roots = False
+
+    async def _pass_on_roots_once(self) -> None:
         revision = self._connection.revision
         if revision is None:
             return

@@ -97,7 +97,6 @@ class Accounts:
 
     def __init__(self, settings: HttpSettings) -> None:
         share = settings.max_share
-        self._settings = settings
         self.requests = Budget(settings.max_requests, share)
         """Requests that run, whose body arrives, or whose answer is being read."""
         self.parked = Budget(settings.max_parked, share)

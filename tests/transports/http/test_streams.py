@@ -211,6 +211,23 @@ def test_questions_that_no_request_causes_come_there(site: Site, version: str) -
     site.stage.expect("seen file:///here", name)
 
 
+def test_changes_that_are_announced_and_never_answered_are_asked_about_once(site: Site) -> None:
+    """SEC-17: a client must not make the server ask without end."""
+    talk = site.begin(capabilities={"roots": {"listChanged": True}})
+    get = talk.get()
+    assert talk.call("watch_roots", name="restless").text == "watching"
+    for _ in range(20):
+        assert talk.notify("notifications/roots/list_changed").status == 202
+    first = get.message()
+    talk.answer(first, roots=[{"uri": "file:///first"}]).finish()
+    site.stage.expect("seen file:///first", "restless")
+    second = get.message()
+    talk.answer(second, roots=[{"uri": "file:///second"}]).finish()
+    site.stage.expect("seen file:///second", "restless")
+    talk.call("offer", name="offered_to_the_restless").finish()
+    assert get.message()["method"] == CHANGED, "and no further question"
+
+
 def test_a_change_during_a_call_comes_on_one_stream_only(site: Site) -> None:
     """HTTPL-11, HTTPL-4."""
     talk = site.begin()
