@@ -70,6 +70,8 @@ class LiveSession(ExchangeChannel):
         self.ordered = -math.inf
         """The time at which it was put behind all that were used before it."""
         self._streams: dict[int, Stream] = {}
+        self._stop_waiting: Callable[[], object] = _do_nothing
+        """Ends the wait for a client that has left its standalone stream."""
         self._settings = settings
         self._table = table
 
@@ -162,9 +164,17 @@ class LiveSession(ExchangeChannel):
         patience = self._settings.replay_time
         if not stream.has_more:
             patience = min(_DELIVERED, patience)
-        self._table.tasks.later(patience, lambda: self._drop(stream))
+        stop = self._table.tasks.later(patience, lambda: self._drop(stream))
+
+        def drop() -> None:
+            stop()
+            self._drop(stream)
+
+        stream.on_spent = drop
+        self._table.buffer.trim(stream)
 
     def _drop(self, stream: Stream) -> None:
+        stream.on_spent = None
         if stream.response is not None:
             self.retire(stream)  # somebody is reading it
             return
@@ -182,7 +192,8 @@ class LiveSession(ExchangeChannel):
         if not stream.number and not self.session.has_state:
             self._drop_standalone(stream)
         else:
-            self._table.tasks.later(
+            self._stop_waiting()
+            self._stop_waiting = self._table.tasks.later(
                 self._settings.replay_time, lambda: self._drop_standalone(stream)
             )
 
@@ -208,6 +219,10 @@ class LiveSession(ExchangeChannel):
                 stream.discard()
         self._streams.clear()
         self.standalone = None
+
+
+def _do_nothing() -> None:
+    """Do nothing: there is no wait to end."""
 
 
 class SessionTable:

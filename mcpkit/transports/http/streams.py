@@ -36,6 +36,9 @@ _LOW_WATER: Final = _HIGH_WATER // 4
 _MOST_WAITING: Final = 64 * _HIGH_WATER
 """Bytes of events that may wait for a client that does not read; it has to come back then."""
 
+_OVERHEAD: Final = 1024
+"""Bytes that a stream takes beside its events, if it is kept for a client that comes back."""
+
 _COMMENT: Final = b": still here\n\n"
 
 
@@ -94,6 +97,8 @@ class ReplayBuffer:
             oldest = next(iter(streams))
             if not oldest.forget_first():
                 del streams[oldest]
+                if oldest.on_spent is not None and not oldest.is_read:
+                    oldest.on_spent()
         if not streams:
             self._streams.pop(owner, None)
 
@@ -136,6 +141,7 @@ class Stream:
         "holder",
         "name",
         "number",
+        "on_spent",
         "response",
     )
 
@@ -159,7 +165,11 @@ class Stream:
         self.response: StreamResponse | None = None
         self.expected = False
         """True while its first response is about to be made."""
+        self.on_spent: Callable[[], None] | None = None
+        """Called when there is no room for it, and it has no event that can be spared."""
         self._buffer = buffer
+        if buffer is not None:
+            buffer.budget.add(holder, _OVERHEAD)
         self._head = b"" if kind is None else b"event: %b\n" % kind.encode()
         self._events: deque[tuple[int, bytes]] = deque()
         self._unsent = 0
@@ -279,7 +289,8 @@ class Stream:
     def discard(self) -> None:
         """Forget all events."""
         if self._buffer is not None:
-            self._buffer.remove(self, sum(len(event) for _, event in self._events))
+            kept = sum(len(event) for _, event in self._events)
+            self._buffer.remove(self, _OVERHEAD + kept)
             self._buffer.forget(self)
             self._buffer = None
         self._events.clear()

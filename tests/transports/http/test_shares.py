@@ -71,7 +71,9 @@ def taken(attempt: Callable[[int], Exchange]) -> int:
 
 
 def flight_of(site: Site) -> InFlight:
-    flight: InFlight = site.host.application(site)._endpoint._state.flight
+    endpoint = site.host.application(site)._endpoint
+    assert eventually(lambda: endpoint._state is not None), "the first request begins it"
+    flight: InFlight = endpoint._state.flight
     return flight
 
 
@@ -432,6 +434,23 @@ def test_a_stream_that_nobody_reads_is_dropped_when_too_much_waits(
         assert eventually(is_dropped)
     assert eventually(lambda: budget(site, "unread").used == 0)
     assert flight_of(site).streams == {}
+
+
+def test_streams_that_are_kept_for_whoever_comes_back_are_bounded_in_number(
+    shared: Callable[..., Site],
+) -> None:
+    """HTTPL-13: of each a little is kept, also of one that said nothing."""
+    site = shared(replay_buffer=FEW * 2048)
+    alice, mallory = begin(site, ALICE), begin(site, MALLORY)
+    hers = say(alice, ALICE, "tell", texts=["hers"])
+    last = hers.events()[-1].id
+    for _ in range(5 * FEW):
+        say(mallory, MALLORY, "tell", texts=["x"]).finish()
+    table = site.host.application(site)._endpoint._state.legacy.table
+    kept = {each.id.principal: len(each._streams) for each in table.sessions()}
+    assert kept["mallory"] <= FEW
+    assert kept["alice"] == 1
+    assert alice.get(last, ALICE).status == 200
 
 
 # --- what is no request ---------------------------------------------------------------------------
