@@ -16,6 +16,7 @@ import anyio
 
 from mcpkit.errors import ParseError
 from mcpkit.protocol.messages import parse
+from mcpkit.support.json_text import has_more_values
 from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.post_headers import TOO_LONG
 from mcpkit.transports.http.streams import Receive
@@ -28,6 +29,8 @@ LARGE_BODY: Final = 64 * 1024
 
 _MOST: Final = 8
 """Bodies of the greatest length that may arrive, or be served, at once."""
+
+_TOO_MANY: Final = "The body has more than %d values (the server's setting is max_values)"
 
 _LONGEST_PAUSE: Final = 1.0
 """Seconds after which nobody joins a pause of the garbage collector any more."""
@@ -163,12 +166,18 @@ class _CollectorPause:
 _pause: Final = _CollectorPause()
 
 
-def parse_body(body: bytes) -> Any:
+def parse_body(body: bytes, most: int) -> Any:
     """Return the JSON value in a body.
 
+    Args:
+        body: The body.
+        most: The values that it may have.
+
     Raises:
-        HttpError: The body is no JSON.
+        HttpError: The body is no JSON, or has more values.
     """
+    if has_more_values(body, most):
+        raise HttpError(413, _TOO_MANY % most)
     # A million new objects would set off the garbage collector again and again, for nothing: it
     # takes four times as long as parsing, and meanwhile nobody is served.
     paused = len(body) > LARGE_BODY and _pause.begin()

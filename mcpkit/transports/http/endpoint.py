@@ -156,6 +156,7 @@ class EndpointState:
         self.modern = ModernRequests(self.flight)
         self.legacy = LegacySessions(self.flight, LocalStore(settings))
         self._max_body = settings.max_body
+        self._max_values = settings.max_values
         lifespan.busy.append(lambda: self.flight.busy)
         lifespan.on_drain.append(self.flight.drain)
         lifespan.on_end.append(self.aclose)
@@ -179,7 +180,7 @@ class EndpointState:
         Raises:
             HttpError: It is not served; nothing was done.
         """
-        message: dict[str, Any] | list[Any] = parse_body(body)
+        message: dict[str, Any] | list[Any] = parse_body(body, self._max_values)
         if type(message) is not dict:
             if not is_array(message):
                 raise HttpError(400, "A message is an object")

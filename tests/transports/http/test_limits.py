@@ -76,6 +76,7 @@ def test_every_setting_has_a_default(name: str) -> None:
         ("max_body", None),
         ("max_body", "16MB"),
         ("max_body", True),
+        ("max_values", 0),
         ("max_batch", 0),
         ("max_requests", 0),
         ("max_sessions", 0),
@@ -170,6 +171,40 @@ def test_a_chunked_body_within_the_limit_is_read(serve: Serve) -> None:
 def test_the_limit_is_also_that_of_http_sse(serve: Serve) -> None:
     with Old(serve(sse=True, max_body=1000)) as old:
         assert old.say(b"1" * 1001).status == 413
+
+
+# --- max_values -----------------------------------------------------------------------------------
+
+
+def listing(values: int) -> bytes:
+    """A message with so many values in a list, beside the three members of the message."""
+    message = {**announced(1, "server/discover"), "more": [0] * values}
+    return json.dumps(message).encode()
+
+
+def test_a_message_of_more_values_than_allowed_is_413_and_says_so(serve: Serve) -> None:
+    """SEC-17."""
+    site = serve(max_values=100)
+    assert site.post(listing(50), HEADERS).status == 200
+    answer = site.post(listing(100), HEADERS)
+    assert answer.refusal == (413, -32600)
+    assert error(answer) == "The body has more than 100 values (the server's setting is max_values)"
+
+
+def test_the_number_of_values_is_limited_by_default(site: Site) -> None:
+    assert site.post(listing(99_900), HEADERS).status == 200
+    assert site.post(listing(100_000), HEADERS).status == 413
+
+
+def test_a_long_text_is_one_value(serve: Serve) -> None:
+    message = announced(1, "server/discover")
+    message["params"]["more"] = '1,[2],{"a"},\\' * 1000
+    assert serve(max_values=100).post(message, HEADERS).status == 200
+
+
+def test_messages_of_http_sse_may_have_as_many_values(serve: Serve) -> None:
+    with Old(serve(sse=True, max_values=100)) as old:
+        assert old.say(listing(100)).status == 413
 
 
 # --- body_timeout ---------------------------------------------------------------------------------
@@ -585,7 +620,7 @@ def test_nothing_is_kept_for_a_session_that_has_ended(serve: Serve) -> None:
 # --- what a message may be ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("depth", [300, 5000, 1_000_000])
+@pytest.mark.parametrize("depth", [300, 5000, 90_000])
 @pytest.mark.parametrize("brackets", ["[]", '{"a":}'], ids=["arrays", "objects"])
 def test_json_that_is_nested_too_deep_is_no_json(site: Site, brackets: str, depth: int) -> None:
     """SEC-17."""
