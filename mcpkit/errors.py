@@ -78,7 +78,8 @@ class InvalidArguments(PublicError):
     """Arguments do not fit the signature of the function they are for.
 
     Args:
-        problems: A line for each, as ``path: expected …, got …``; all that were found.
+        problems: A line for each, as ``path: expected …, got …``; after the first ones, how many
+            more there are.
     """
 
     def __init__(self, problems: list[str]) -> None:

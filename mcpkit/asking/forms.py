@@ -15,7 +15,7 @@ from pydantic_core import ValidationError
 from typing_extensions import TypeVar
 
 from mcpkit.errors import ElicitationError, InvalidAnswer
-from mcpkit.functions.arguments import explain
+from mcpkit.functions.arguments import explain, shorten
 from mcpkit.functions.schema import TypeForm, form_of, optional_instead_of_null, settle_references
 from mcpkit.protocol.revision import Revision
 from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema
@@ -167,7 +167,9 @@ class Form(Generic[T]):
             value = content[_LONE]
         for name, field in self._properties.items():
             if name in content and not _has_type(content[name], field["type"]):
-                raise InvalidAnswer(f"{name}: expected {field['type']}, got {content[name]!r}")
+                raise InvalidAnswer(
+                    f"{name}: expected {field['type']}, got {shorten(content[name])}"
+                )
         try:
             return self._form.validate(value)
         except ValidationError as error:
