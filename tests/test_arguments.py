@@ -18,8 +18,9 @@ from pydantic_core import ValidationError
 from typing_extensions import TypedDict
 
 from mcpkit.errors import InvalidArguments
-from mcpkit.functions.arguments import Arguments, shorten
+from mcpkit.functions.arguments import Arguments
 from mcpkit.functions.schema import form_of
+from mcpkit.support.text import shorten
 from tests.authoring import (
     accepted,
     arguments_of,

@@ -15,10 +15,11 @@ from pydantic_core import ValidationError
 from typing_extensions import TypeVar
 
 from mcpkit.errors import ElicitationError, InvalidAnswer
-from mcpkit.functions.arguments import explain, shorten
+from mcpkit.functions.arguments import explain
 from mcpkit.functions.schema import TypeForm, form_of, optional_instead_of_null, settle_references
 from mcpkit.protocol.revision import Revision
 from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema
+from mcpkit.support.text import shorten
 from mcpkit.types import is_object
 
 __all__ = ["Choices", "Form"]

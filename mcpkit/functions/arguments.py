@@ -10,7 +10,7 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Annotated, Any, Final
 
 import pydantic
@@ -31,10 +31,10 @@ from mcpkit.functions.schema import (
 from mcpkit.functions.signature import Parameter, Signature
 from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema
 from mcpkit.support.json_text import has_more_values
-from mcpkit.support.text import cut
+from mcpkit.support.text import cut, shorten
 from mcpkit.types import UNSET, is_array, is_object
 
-__all__ = ["Arguments", "Field", "explain", "shorten"]
+__all__ = ["Arguments", "Field", "explain"]
 
 
 class Field:
@@ -478,36 +478,3 @@ def _locate(loc: tuple[int | str, ...], raw: Any, name: str) -> tuple[str, Any]:
     if loc[-1:] == ("[key]",):
         value = loc[-2]
     return path, value
-
-
-def shorten(value: Any, limit: int = 60) -> str:
-    """Return a JSON value as compact text, cut to `limit` characters."""
-    return cut(to_json(_Head(limit + 1).of(value), fallback=str).decode(), limit)
-
-
-class _Head:
-    """The beginning of a JSON value: enough of it for a text of some length.
-
-    Args:
-        room: The length; what is left out would stand beyond it.
-    """
-
-    def __init__(self, room: int) -> None:
-        self._room = room
-
-    def of(self, value: Any) -> Any:
-        """Return the value, or as much of it as there is room for."""
-        self._room -= 2
-        if isinstance(value, str):
-            kept = value[: max(0, self._room) + 2]
-            self._room -= len(kept)
-            return kept
-        if is_array(value):
-            return [self.of(each) for each in takewhile(self._has_room, value)]
-        if is_object(value):
-            members = takewhile(self._has_room, value.items())
-            return {self.of(key): self.of(each) for key, each in members}
-        return value
-
-    def _has_room(self, _: object) -> bool:
-        return self._room >= 0

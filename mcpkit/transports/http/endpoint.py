@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mcpkit.engine.server import log
+from mcpkit.support.text import cut
 from mcpkit.transports.http.access import Guard, RateLimit, identify, principal_of
 from mcpkit.transports.http.bodies import LARGE_BODY, parse_body
 from mcpkit.transports.http.era import era_of
@@ -82,7 +83,9 @@ class Endpoint:
             elif method == "DELETE":
                 await state.legacy.delete(http, send)
             else:
-                raise HttpError(405, f"There is no {method} here", headers=((b"allow", _METHODS),))
+                raise HttpError(
+                    405, f"There is no {cut(method)} here", headers=((b"allow", _METHODS),)
+                )
         except HttpError as error:
             await send_error(send, error)
         except Unread:

@@ -666,6 +666,61 @@ def test_a_length_that_is_none_is_refused(site: Site, length: str) -> None:
 EVIL = "a\r\nX-Evil: 1\r\n\r\nevil"
 
 
+LONG = "é" * 50_000
+NESTED: Any = [[[LONG]]] * 10
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        (LONG, {}),
+        ("tools/call", {"name": LONG}),
+        ("tools/call", {"name": "add", "arguments": {LONG: 1, "a": LONG, "b": NESTED}}),
+        ("tools/list", {"cursor": LONG}),
+        ("prompts/get", {"name": LONG}),
+        ("prompts/get", {"name": "greet", "arguments": {LONG: LONG}}),
+        ("resources/read", {"uri": LONG * 2}),
+        ("resources/subscribe", {"uri": LONG * 2}),
+        ("logging/setLevel", {"level": LONG}),
+        ("logging/setLevel", {"level": NESTED}),
+        ("completion/complete", {"ref": {"type": LONG}, "argument": {"name": "", "value": ""}}),
+        (
+            "completion/complete",
+            {"ref": {"type": "ref/prompt", "name": NESTED}, "argument": {"name": "", "value": ""}},
+        ),
+        (
+            "completion/complete",
+            {"ref": {"type": "ref/resource", "uri": LONG}, "argument": {"name": "", "value": ""}},
+        ),
+        (
+            "completion/complete",
+            {
+                "ref": {"type": "ref/prompt", "name": "greet"},
+                "argument": {"name": LONG, "value": LONG},
+            },
+        ),
+    ],
+    ids=lambda each: str(each)[:40],
+)
+def test_an_error_repeats_a_part_only_of_what_was_sent(
+    site: Site, method: str, params: dict[str, Any]
+) -> None:
+    answer = site.begin().request(method, **params)
+    assert answer.json.get("error") or answer.json["result"]["isError"]
+    assert len(answer.body) < 2000
+
+
+@pytest.mark.parametrize("key", ["protocolVersion", "logLevel"])
+@pytest.mark.parametrize("value", [LONG, [LONG]], ids=["text", "array"])
+def test_an_error_repeats_a_part_only_of_what_is_announced(
+    site: Site, key: str, value: object
+) -> None:
+    message = announced(1, "server/discover", _meta={f"io.modelcontextprotocol/{key}": value})
+    answer = site.post(message, HEADERS)
+    assert answer.json["error"]
+    assert len(answer.body) < 2000
+
+
 def test_nothing_that_a_client_says_of_itself_gets_into_headers_as_it_is(serve: Serve) -> None:
     """SEC-18."""
     site = serve(principal=lambda http: EVIL)
