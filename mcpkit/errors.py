@@ -34,6 +34,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from mcpkit.support.text import cut
+
 __all__ = [
     "AskError",
     "AskRefused",
@@ -78,7 +80,8 @@ class InvalidArguments(PublicError):
     """Arguments do not fit the signature of the function they are for.
 
     Args:
-        problems: A line for each, as ``path: expected …, got …``; all that were found.
+        problems: A line for each, as ``path: expected …, got …``; after the first ones, how many
+            more there are.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -104,7 +107,7 @@ class ResourceNotFound(ResourceError):
 
     def __init__(self, uri: str | None = None, message: str | None = None) -> None:
         self.uri = uri
-        super().__init__(message or ("Resource not found" + (f": {uri}" if uri else "")))
+        super().__init__(message or ("Resource not found" + (f": {cut(uri)}" if uri else "")))
 
 
 class PromptError(PublicError):
@@ -239,6 +242,7 @@ class UnsupportedProtocolVersion(ProtocolError):
     CODE = -32022
 
     def __init__(self, requested: str, supported: list[str]) -> None:
+        requested = cut(requested)
         super().__init__(
             f"Unsupported protocol version: {requested}",
             data={"supported": supported, "requested": requested},

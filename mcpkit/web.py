@@ -56,9 +56,10 @@ def by_name(pairs: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """
     found = dict(pairs)
     if len(found) != len(pairs):
-        found = {}
+        values: dict[bytes, list[bytes]] = {}
         for name, value in pairs:
-            found[name] = found[name] + b", " + value if name in found else value
+            values.setdefault(name, []).append(value)
+        found = {name: b", ".join(each) for name, each in values.items()}
     return found
 
 
@@ -146,6 +147,7 @@ class HttpOptions(TypedDict, total=False):
     allowed_hosts: Sequence[str]
     principal: FindPrincipal | None
     max_body: int
+    max_values: int
     body_timeout: float
     max_batch: int
     max_requests: int
@@ -167,7 +169,14 @@ class HttpOptions(TypedDict, total=False):
     grace: float
 
 
-_AT_LEAST_ONE: Final = ("max_body", "max_batch", "max_requests", "max_parked", "max_sessions")
+_AT_LEAST_ONE: Final = (
+    "max_body",
+    "max_values",
+    "max_batch",
+    "max_requests",
+    "max_parked",
+    "max_sessions",
+)
 _ABOVE_ZERO: Final = (
     "body_timeout",
     "max_share",
@@ -208,6 +217,8 @@ class HttpSettings(NamedTuple):
             None. By default the user whom the host's authentication has put into
             ``scope["user"]``. One whose authentication has ended is refused with 401.
         max_body: The longest body that is read; 413 beyond.
+        max_values: The JSON values that a message may have, members of arrays and objects included;
+            413 beyond. Nobody else is served while they are parsed and validated.
         body_timeout: The time that a body may take to arrive; 408 then. Under mcpkit's own server
             also the time that headers may take; the connection is closed then.
         max_batch: The messages that a batch may have (2025-03-26); 413 beyond.
@@ -251,6 +262,7 @@ class HttpSettings(NamedTuple):
     allowed_hosts: Sequence[str] = ()
     principal: FindPrincipal | None = None
     max_body: int = 8 * 1024 * 1024
+    max_values: int = 100_000
     body_timeout: float = 30
     max_batch: int = 100
     max_requests: int = 1000

@@ -348,6 +348,7 @@ class TestChanges:
     def test_reach_those_who_listen(self, app: MCPKit) -> None:
         listener = Listener()
         app.server.changes.attach(listener)
+        app.server.changes.watch(listener, ["a://b"])
         app.tool(plain)
         app.changed("a://b")
         app.list_changed("prompts")
@@ -369,7 +370,7 @@ class TestChanges:
             while not over.is_set():
                 held = [Listener() for _ in range(20)]
                 for each in held:
-                    app.server.changes.attach(each)
+                    app.server.changes.watch(each, ["a://b"])
 
         def announce() -> None:
             try:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import threading
 import uuid
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import ValidationError
+from typing_extensions import TypedDict
 
 from mcpkit.errors import InvalidArguments
 from mcpkit.functions.arguments import Arguments
+from mcpkit.functions.schema import form_of
+from mcpkit.support.text import shorten
 from tests.authoring import (
     accepted,
     arguments_of,
@@ -134,6 +140,24 @@ class TestTextWithJson:
             accepted(int, "true")
 
 
+def refuse(value: str) -> str:
+    """A validator of an author who shows what was sent."""
+    raise ValueError(f"{value} is refused")
+
+
+class Measured(BaseModel):
+    size: float
+
+
+class Weight(TypedDict):
+    grams: float
+
+
+class Unbounded(BaseModel):
+    model_config = ConfigDict(allow_inf_nan=True)
+    size: float
+
+
 def problems(annotation: Any, raw: Any) -> str:
     with pytest.raises(InvalidArguments) as caught:
         accepted(annotation, raw)
@@ -233,6 +257,161 @@ class TestProblems:
     def test_cut_long_values(self) -> None:
         assert problems(int, "a" * 200).endswith("a…")
         assert len(problems(int, "a" * 200)) < 100
+
+    def test_are_twenty_at_most_and_the_number_of_the_others(self) -> None:
+        lines = problems(list[int], ["a"] * 400).splitlines()
+        assert lines[0] == 'x[0]: expected an integer, got "a"'
+        assert lines[19:] == ['x[19]: expected an integer, got "a"', "and 380 more problems"]
+
+    def test_of_a_union_count_once_for_each_type(self) -> None:
+        lines = problems(list[int | list[int]], ["a"] * 21).splitlines()
+        assert lines[19:] == [
+            'x[19]: expected an integer or an array, got "a"',
+            "and 2 more problems",
+        ]
+
+    def test_of_all_arguments_are_twenty_at_most(self) -> None:
+        def fn(x: list[int], y: int, z: list[int]) -> None: ...
+
+        with pytest.raises(InvalidArguments) as caught:
+            arguments_of(fn).validate({"x": ["a"] * 15, "z": ["a"] * 10, "u": 1, "v": 1})
+        assert len(caught.value.problems) == 21
+        assert caught.value.problems[-1] == "and 8 more problems"
+
+    @pytest.mark.parametrize(
+        ("annotation", "raw"),
+        [
+            (list[Guest], [{}] * 10_000),
+            (list[int | str | list[int]], [None] * 10_000),
+            (dict[str, list[int]], {"a" * 10_000: ["b"] * 100}),
+            (Tree, {"value": 1, "children": [{"value": 1, "children": [{}] * 10_000}]}),
+        ],
+        ids=lambda each: str(each)[:30],
+    )
+    def test_of_a_long_value_are_not_all_collected(self, annotation: Any, raw: Any) -> None:
+        with pytest.raises(ValidationError) as caught:
+            form_of(annotation).validate(raw)
+        assert caught.value.error_count() <= 10
+
+    def test_of_a_long_value_may_be_more_than_are_told(self) -> None:
+        assert problems(list[int], ["a"] * 10_000).splitlines() == [
+            'x[0]: expected an integer, got "a"',
+            "there may be more: a long list is checked up to its first problem only",
+        ]
+
+    def test_of_a_long_value_that_has_none_are_none(self) -> None:
+        assert accepted(list[Point], [{"x": 1}] * 10_000) == [Point(x=1)] * 10_000
+        assert accepted(Tree, {"value": 1, "children": [{"value": "2"}] * 10_000}).value == 1
+
+    def test_that_cannot_be_cut_short_are_read_up_to_a_number(self) -> None:
+        raw = {"x": 1, **{f"more{number}": 1 for number in range(5000)}}
+        lines = problems(Strict, raw).splitlines()
+        assert lines[:2] == ["x.more0: unknown member", "x.more1: unknown member"]
+        assert lines[20:] == [
+            "and 4,980 more problems",
+            "there may be more: a long list is checked up to its first problem only",
+        ]
+
+    def test_with_unknown_arguments_are_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        compared: list[str] = []
+
+        def get_close_matches(name: str, names: Any, n: int) -> list[str]:
+            compared.append(name)
+            return []
+
+        monkeypatch.setattr("difflib.get_close_matches", get_close_matches)
+        raw = {"n" * 65: 1, **{f"n{number}": 1 for number in range(75_331)}}
+        with pytest.raises(InvalidArguments) as caught:
+            arguments_of(handler(int, 1)).validate(raw)
+        assert caught.value.problems[-1] == "and 75,312 more problems"
+        assert compared == ["n0", "n1"]
+
+    @pytest.mark.parametrize(
+        ("annotation", "raw"),
+        [
+            (dict[str, int], {"a" * 100_000: "b"}),
+            (Guest, {"name": "a" * 100_000, "age": "b" * 100_000}),
+            (Annotated[str, AfterValidator(refuse)], "a" * 100_000),
+            (list[list[int]], [["a" * 100_000]]),
+        ],
+        ids=lambda each: str(each)[:30],
+    )
+    def test_are_short(self, annotation: Any, raw: Any) -> None:
+        assert max(map(len, problems(annotation, raw).splitlines())) <= 1000
+
+    def test_cut_names_of_arguments(self) -> None:
+        with pytest.raises(InvalidArguments) as caught:
+            arguments_of(handler(int, 1)).validate({"a" * 100_000: 1})
+        assert len(str(caught.value)) < 300
+
+    def test_do_not_read_more_of_a_value_than_they_show(self) -> None:
+        read: list[int] = []
+
+        class Counted(list[int]):
+            def __iter__(self) -> Iterator[int]:
+                for each in super().__iter__():
+                    read.append(each)
+                    yield each
+
+        assert (
+            shorten(Counted(range(10_000)))
+            == "[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22…"
+        )
+        assert len(read) < 60
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            [[[1, 2], [3]], {}, {"a": "b" * 57}, []],
+            {"a": [1] * 40},
+            {"a" * 70: 1},
+            "é" * 60,
+            '"' * 60,
+            [1] * 28 + [[]],
+            [[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]],
+            10**70,
+        ],
+        ids=lambda each: str(each)[:20],
+    )
+    def test_show_the_beginning_of_a_value(self, value: Any) -> None:
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        assert shorten(value) == (text if len(text) <= 60 else text[:59] + "…")
+
+    @pytest.mark.parametrize(
+        ("annotation", "raw", "path"),
+        [
+            (float, math.inf, "x"),
+            (int, math.inf, "x"),
+            (Any, -math.inf, "x"),
+            (Any, {"a": [1, math.inf]}, "x.a[1]"),
+            (list[Any], [math.inf], "x[0]"),
+            (dict[str, float], {"a": math.inf}, "x.a"),
+            (Measured, {"size": math.inf}, "x.size"),
+            (Measured, {"size": "1e400"}, "x.size"),
+            (Measured, {"size": "nan"}, "x.size"),
+            (list[Measured | None], [{"size": "inf"}], "x[0].size"),
+            (list[Measured], [{"size": "inf"}] * 10_000, "x[0].size"),
+            (Weight, {"grams": "inf"}, "x.grams"),
+            (float | str, math.inf, "x"),
+            (list[Measured], '[{"size": 1e400}]', "x"),
+        ],
+        ids=str,
+    )
+    def test_are_numbers_too_large_for_a_float(self, annotation: Any, raw: Any, path: str) -> None:
+        """Where a parser reads 1e400."""
+        text = problems(annotation, raw)
+        assert text.startswith(f"{path}: expected ")
+
+    def test_are_none_if_a_model_says_that_its_numbers_may_be_infinite(self) -> None:
+        assert accepted(Unbounded, {"size": "inf"}).size == math.inf
+
+    @pytest.mark.parametrize("values", [100_000, 99_990])
+    def test_are_texts_with_more_values_than_a_message_may_have(self, values: int) -> None:
+        text = json.dumps([0] * values)
+        if values < 100_000:
+            assert len(accepted(list[int], text)) == values
+        else:
+            assert problems(list[int], text).startswith("x: expected an array, got ")
 
     @pytest.mark.parametrize(
         ("annotation", "raw", "text"), PROBLEMS, ids=lambda each: str(each)[:40]

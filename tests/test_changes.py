@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcpkit.context import ListKind
 from mcpkit.engine.changes import Change, Changes
@@ -24,6 +28,7 @@ class Hearing:
 def test_what_is_published_reaches_listeners_and_subscribers() -> None:
     changes, listener, published = Changes(), Hearing(), list[Change]()
     changes.attach(listener)
+    changes.watch(listener, ["a://b"])
     changes.subscribe(published.append)
     changes.list_changed("tools")
     changes.resource_changed("a://b")
@@ -35,6 +40,7 @@ def test_what_is_published_reaches_listeners_and_subscribers() -> None:
 def test_what_another_process_tells_does_not_go_back_to_it() -> None:
     changes, listener, published = Changes(), Hearing(), list[Change]()
     changes.attach(listener)
+    changes.watch(listener, ["a://b"])
     changes.subscribe(published.append)
     changes.tell(Change(uri="a://b"))
     assert (listener.heard, published) == (["a://b"], [])
@@ -52,8 +58,85 @@ def test_a_subscription_ends_once() -> None:
 
 def test_a_listener_is_told_for_as_long_as_it_lives() -> None:
     changes, listener = Changes(), Hearing()
-    changes.attach(listener)
+    changes.watch(listener, ["a://b", "a://b/c"])
     del listener
     gc.collect()
     changes.list_changed("tools")
-    assert len(changes._listeners) == 0
+    changes.resource_changed("a://b/c/d")
+    assert not any([changes._interests, changes._watchers, changes._lengths])
+
+
+def test_a_listener_is_told_of_what_it_watches_and_of_what_lies_below() -> None:
+    changes, listener = Changes(), Hearing()
+    changes.watch(listener, ["a://b", "a://c/"])
+    for uri in ("a://b", "a://b/c/d", "a://bc", "a://", "a://c", "a://c/", "a://c/d", "b"):
+        changes.resource_changed(uri)
+    assert listener.heard == ["a://b", "a://b/c/d", "a://c/", "a://c/d"]
+
+
+PARTS = st.text(alphabet="a/:", max_size=6)
+
+
+@given(PARTS, st.lists(PARTS, max_size=4))
+def test_what_lies_below_is_what_begins_with_the_whole_of_it(uri: str, watched: list[str]) -> None:
+    changes, listener = Changes(), Hearing()
+    changes.watch(listener, watched)
+    below = [each if each.endswith("/") else f"{each}/" for each in watched]
+    assert set(changes.affected(uri)) == {
+        each
+        for each, start in zip(watched, below, strict=True)
+        if uri == each or uri.startswith(start)
+    }
+
+
+def test_what_is_watched_twice_is_left_twice() -> None:
+    changes, listener = Changes(), Hearing()
+    changes.watch(listener, ["a://b"])
+    changes.watch(listener, ["a://b"])
+    changes.resource_changed("a://b")
+    changes.unwatch(listener, ["a://b", "a://c"])
+    changes.resource_changed("a://b")
+    changes.unwatch(listener, ["a://b"])
+    changes.resource_changed("a://b")
+    assert listener.heard == ["a://b", "a://b"]
+    assert not any([changes._watchers, changes._lengths])
+
+
+def test_a_listener_that_left_watches_nothing() -> None:
+    changes, listener, other = Changes(), Hearing(), Hearing()
+    for each in (listener, other):
+        changes.watch(each, ["a://b"])
+    changes.detach(listener)
+    changes.unwatch(listener, ["a://b"])
+    changes.resource_changed("a://b")
+    assert (listener.heard, other.heard) == ([], ["a://b"])
+
+
+def test_only_those_who_watch_a_resource_are_called() -> None:
+    changes = Changes()
+    listeners = [Hearing() for _ in range(1000)]
+    for number, each in enumerate(listeners):
+        changes.attach(each)
+        if number:
+            changes.watch(each, [f"a://{number}"])
+    changes.resource_changed("a://7/b")
+    assert [number for number, each in enumerate(listeners) if each.heard] == [7]
+
+
+class Counted(str):
+    """A URI that counts the parts that are taken of it."""
+
+    taken = 0
+
+    def __getitem__(self, key: Any) -> str:
+        if isinstance(key, slice):
+            type(self).taken += 1
+        return super().__getitem__(key)
+
+
+def test_a_uri_of_many_slashes_is_looked_up_as_often_as_uris_differ_in_length() -> None:
+    changes, listener = Changes(), Hearing()
+    changes.watch(listener, [f"a://{number}" for number in range(10, 100)])
+    changes.watch(listener, ["a:/"])
+    assert changes.affected(Counted("a:/" + "/" * 100_000)) == ["a:/"]
+    assert Counted.taken == 2

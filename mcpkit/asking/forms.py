@@ -19,6 +19,7 @@ from mcpkit.functions.arguments import explain
 from mcpkit.functions.schema import TypeForm, form_of, optional_instead_of_null, settle_references
 from mcpkit.protocol.revision import Revision
 from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema
+from mcpkit.support.text import shorten
 from mcpkit.types import is_object
 
 __all__ = ["Choices", "Form"]
@@ -167,7 +168,9 @@ class Form(Generic[T]):
             value = content[_LONE]
         for name, field in self._properties.items():
             if name in content and not _has_type(content[name], field["type"]):
-                raise InvalidAnswer(f"{name}: expected {field['type']}, got {content[name]!r}")
+                raise InvalidAnswer(
+                    f"{name}: expected {field['type']}, got {shorten(content[name])}"
+                )
         try:
             return self._form.validate(value)
         except ValidationError as error:

@@ -8,18 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from pydantic_core import ValidationError
+from pydantic_core import ValidationError, from_json
 from typing_extensions import TypedDict
 
 from mcpkit.asking.ask import Ask
 from mcpkit.errors import ElicitationError, InvalidAnswer
 from mcpkit.functions.arguments import explain
 from mcpkit.functions.output import block_of
-from mcpkit.functions.schema import form_of, settle_references
+from mcpkit.functions.schema import MOST_VALUES, TypeForm, form_of, settle_references
 from mcpkit.protocol import wire
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
 from mcpkit.support.json_schema import copy_schema
+from mcpkit.support.json_text import has_more_values
 from mcpkit.types import (
     AudioContent,
     ContentBlock,
@@ -301,10 +302,12 @@ def read_json(text: str, wanted: Any) -> Any:
         InvalidAnswer: It does not fit the type; says where, for the model to mend.
     """
     form = form_of(wanted)
+    if has_more_values(text.encode(), MOST_VALUES):
+        raise InvalidAnswer(f"the answer has more than {MOST_VALUES:,} values")
     fenced = _FENCE.search(text)
     candidate = fenced[1] if fenced else text
     try:
-        return form.validator.validate_json(candidate.strip())
+        return _validated(form, candidate.strip())
     except ValidationError:
         pass  # perhaps there is a sentence around it
     starts = [place for place in (candidate.find("{"), candidate.find("[")) if place >= 0]
@@ -312,7 +315,15 @@ def read_json(text: str, wanted: Any) -> Any:
     if not fenced and starts and ends > min(starts):
         candidate = candidate[min(starts) : ends + 1]
     try:
-        return form.validator.validate_json(candidate.strip())
+        return _validated(form, candidate.strip())
     except ValidationError as error:
         problems = explain(error, None, "answer")
         raise InvalidAnswer("; ".join(problems)) from error
+
+
+def _validated(form: TypeForm, text: str) -> Any:
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return form.validator.validate_json(text)  # raises, and says where the mistake is
+    return form.validate(value)

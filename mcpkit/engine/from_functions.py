@@ -35,6 +35,7 @@ from mcpkit.functions.uri_template import UriTemplate
 from mcpkit.protocol.headers import declared_in
 from mcpkit.protocol.messages import encode
 from mcpkit.support.json_schema import JsonSchema, every_schema
+from mcpkit.support.text import cut
 from mcpkit.types import (
     UNSET,
     Annotations,
@@ -124,7 +125,7 @@ class FunctionTemplate(ResourceTemplate):
         try:
             values = self.accepts.validate(variables)
         except InvalidArguments as error:
-            raise ResourceNotFound(uri, f"Resource not found: {uri} ({error})") from error
+            raise ResourceNotFound(uri, f"Resource not found: {cut(uri)} ({error})") from error
         return _resource_result(await self.plan.run(values, context), uri, self)
 
     @property

@@ -34,6 +34,7 @@ from mcpkit.protocol import wire
 from mcpkit.protocol.connection import Request
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import REVISIONS
+from mcpkit.support.text import cut, named
 from mcpkit.types import PromptResult, ResourceResult, is_object
 
 __all__ = [
@@ -128,7 +129,7 @@ def call_tool(server: Server, params: Params, context: Context[Any]) -> Awaitabl
         return use_tool(tool, cast("dict[str, Any]", arguments), context)
     provided = catalog.provided("tools", name, context)
     if provided is None:
-        raise InvalidParams(f"Unknown tool: {name}")  # TOOL-6
+        raise InvalidParams(f"Unknown tool: {cut(name)}")  # TOOL-6
     return _use_provided(name, provided, cast("dict[str, Any]", arguments), context)
 
 
@@ -137,7 +138,7 @@ async def _use_provided(
 ) -> Rendered:
     tool = await provided
     if tool is None:
-        raise InvalidParams(f"Unknown tool: {name}")  # TOOL-6
+        raise InvalidParams(f"Unknown tool: {cut(name)}")  # TOOL-6
     return await use_tool(tool, arguments, context)
 
 
@@ -291,7 +292,7 @@ async def read(server: Server, uri: str, context: Context[Any]) -> ResourceResul
 def not_found(error: ResourceNotFound, uri: str, revision: Revision) -> ProtocolError:
     """Return the JSON-RPC error for a URI that names nothing; its code depends on the revision."""
     return ProtocolError(
-        str(error) if error.uri else f"Resource not found: {uri}",
+        str(error) if error.uri else f"Resource not found: {cut(uri)}",
         code=revision.resource_not_found,
         data={"uri": uri},
     )
@@ -314,7 +315,7 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> P
     try:
         result = await prompt.get(arguments, context)
     except InvalidArguments as error:  # PROMPT-2, PROMPT-3
-        raise InvalidParams(f"Invalid arguments for the prompt {name}: {error}") from error
+        raise InvalidParams(f"Invalid arguments for the prompt {cut(name)}: {error}") from error
     except UrlElicitationRequired as error:
         raise await context.peer.open_page(error) from None
     return PromptResult(
@@ -328,7 +329,7 @@ async def _prompt(catalog: Catalog, name: Any, context: Context[Any]) -> Prompt:
         provided = catalog.provided("prompts", name, context)
         prompt = None if provided is None else await provided
     if prompt is None:
-        raise InvalidParams(f"Unknown prompt: {name}")
+        raise InvalidParams(f"Unknown prompt: {named(name)}")
     return prompt
 
 
@@ -352,7 +353,7 @@ async def complete(server: Server, params: Params, context: Context[Any]) -> Com
         raise InvalidParams('"argument" needs "name" and "value", both strings')
     entry = await _referred(server.catalog, ref, context)
     if name not in entry.argument_names:
-        raise InvalidParams(f"Unknown argument: {name}")  # COMP-3
+        raise InvalidParams(f"Unknown argument: {cut(name)}")  # COMP-3
     others: Mapping[str, str] | None = None
     if context.request.revision.completion_context:
         filled = params.get("context")
@@ -387,7 +388,7 @@ async def _referred(
             entry = None if provided is None else await provided
             if isinstance(entry, ResourceTemplate):
                 return entry
-        raise InvalidParams(f"Unknown resource template: {uri}")
+        raise InvalidParams(f"Unknown resource template: {named(uri)}")
     raise InvalidParams('"ref.type" must be "ref/prompt" or "ref/resource"')
 
 

@@ -47,6 +47,7 @@ from mcpkit.protocol.connection import (
 )
 from mcpkit.protocol.messages import Id, parse
 from mcpkit.protocol.revision import Notice, Revision
+from mcpkit.support.text import quoted
 from mcpkit.types import LOG_LEVELS, LOG_RANK
 
 __all__ = ["Channel", "Session"]
@@ -479,7 +480,7 @@ class Session:
     def _set_level(self, run: Run) -> Mapping[str, Any]:
         level = run.request.params.get("level")
         if not isinstance(level, str) or level not in LOG_RANK:
-            raise InvalidParams(f"Unknown log level: {level!r}; known: {', '.join(LOG_RANK)}")
+            raise InvalidParams(f"Unknown log level: {quoted(level)}; known: {', '.join(LOG_RANK)}")
         self._log_rank = LOG_RANK[level]
         return {}
 

@@ -10,6 +10,10 @@ from mcpkit.types import LogLevel
 __all__ = ["NO_STATE", "SessionState"]
 
 
+_OVERHEAD: Final = 128
+"""Bytes that a URI takes beside its characters."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionState:
     """State that another session object, perhaps of another process, can take up.
@@ -29,7 +33,7 @@ class SessionState:
     @property
     def size(self) -> int:
         """How many bytes it takes, about."""
-        return sum(map(len, self.watched))
+        return sum(len(uri) + _OVERHEAD for uri in self.watched)
 
 
 NO_STATE: Final = SessionState()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from mcpkit.context import ListKind
@@ -35,6 +35,14 @@ _LIST_FILTERS: Final[Mapping[str, ListKind]] = {
 }
 
 
+_OVERHEAD: Final = 512
+"""Bytes that it takes to watch a URI, beside the URI."""
+
+
+def _size_of(uris: Iterable[str]) -> int:
+    return sum(len(uri) + _OVERHEAD for uri in uris)
+
+
 class _Listen:
     """A stream of changes that a client asked for (``subscriptions/listen``)."""
 
@@ -64,6 +72,7 @@ class Subscriptions:
 
     __slots__ = (
         "__weakref__",
+        "_attached",
         "_connection",
         "_dirty_kinds",
         "_dirty_uris",
@@ -95,6 +104,7 @@ class Subscriptions:
         self._dirty_kinds: dict[ListKind, None] = {}
         self._dirty_uris: dict[str, None] = {}
         self._flushing = False
+        self._attached = False
         self._ended = False
 
     def __bool__(self) -> bool:
@@ -108,15 +118,24 @@ class Subscriptions:
 
     def watch(self, uris: frozenset[str]) -> None:
         """Take up subscriptions that the client has made before."""
-        self._watched |= uris
         self.attach()
+        added = uris - self._watched
+        self._watched |= added
+        self._server.changes.watch(self, added)
 
     def attach(self) -> None:
         """Take an interest in changes."""
-        self._server.changes.attach(self)
+        if not self._attached:
+            self._attached = True
+            changes = self._server.changes
+            changes.attach(self)
+            changes.watch(self, self._watched)
+            for listen in self._listens.values():
+                changes.watch(self, listen.uris)
 
     def detach(self) -> None:
         """Take no interest in changes any more."""
+        self._attached = False
         self._server.changes.detach(self)
 
     def end(self) -> None:
@@ -135,9 +154,8 @@ class Subscriptions:
             return {}
         if len(self._watched) >= self._server.settings.max_subscriptions:
             raise InvalidRequest(f"More than {len(self._watched)} subscriptions; end one first")
-        self._reserve(len(uri), request)
-        self._watched.add(uri)
-        self.attach()
+        self._reserve(_size_of([uri]), request)
+        self.watch(frozenset({uri}))
         return {}
 
     def unsubscribe(self, request: Request) -> Mapping[str, Any]:
@@ -145,7 +163,8 @@ class Subscriptions:
         uri = uri_of(request.params)
         if uri in self._watched:
             self._watched.discard(uri)
-            self._reserve(-len(uri), request)
+            self._reserve(-_size_of([uri]), request)
+            self._server.changes.unwatch(self, [uri])
         return {}
 
     # --- subscriptions/listen ---------------------------------------------------------------------
@@ -177,17 +196,20 @@ class Subscriptions:
         kinds: frozenset[ListKind] = frozenset(
             kind for name, kind in _LIST_FILTERS.items() if name in honoured
         )
-        self._reserve(sum(map(len, known)), request)
+        self._reserve(_size_of(known), request)
         request.params = {}  # which may be long, and the stream stays open
-        listen = self._listens[request] = _Listen(request, kinds, frozenset(known))
         self.attach()
+        listen = self._listens[request] = _Listen(request, kinds, frozenset(known))
+        self._server.changes.watch(self, listen.uris)
         # SUB-1: the acknowledgement is the first message of a subscription.
         params = {"notifications": honoured, "_meta": listen.tag}
         self._notify("notifications/subscriptions/acknowledged", params, request)
 
     def forget(self, request: Request) -> None:
         """Drop the stream of a request that is over, if it had one."""
-        self._listens.pop(request, None)
+        listen = self._listens.pop(request, None)
+        if listen is not None:
+            self._server.changes.unwatch(self, listen.uris)
 
     def end_listens(
         self, ended: Callable[[Request, Mapping[str, Any]], None], *, announce: bool
@@ -199,7 +221,7 @@ class Subscriptions:
             announce: Also send ``notifications/cancelled`` for it, as stdio wants (SUB-7).
         """
         for request, listen in list(self._listens.items()):
-            del self._listens[request]
+            self.forget(request)
             if announce:
                 self._notify("notifications/cancelled", {"requestId": request.id}, request)
             ended(request, listen.tag)
@@ -211,7 +233,7 @@ class Subscriptions:
         self._note(self._dirty_kinds, kind)
 
     def resource_changed(self, uri: str) -> None:
-        """A resource has changed: tell the client, if it watches it. From any thread."""
+        """A resource has changed that the client watches: tell it. From any thread."""
         self._note(self._dirty_uris, uri)
 
     def _note(self, dirty: dict[T, None], changed: T) -> None:
@@ -241,15 +263,9 @@ class Subscriptions:
                     self._notify(method, {"_meta": listen.tag}, listen.request)
         for uri in uris:
             method = "notifications/resources/updated"
-            if handshaken and _watches(self._watched, uri):
+            affected = self._server.changes.affected(uri)
+            if handshaken and not self._watched.isdisjoint(affected):
                 self._notify(method, {"uri": uri}, None)
             for listen in self._listens.values():
-                if _watches(listen.uris, uri):
+                if not listen.uris.isdisjoint(affected):
                     self._notify(method, {"uri": uri, "_meta": listen.tag}, listen.request)
-
-
-def _watches(watched: set[str] | frozenset[str], uri: str) -> bool:
-    """True if a change of this URI is of interest: it is watched, or lies below what is."""
-    if uri in watched:
-        return True
-    return any(uri.startswith(each if each.endswith("/") else each + "/") for each in watched)

@@ -10,6 +10,7 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Annotated, Any, Final
 
 import pydantic
@@ -17,18 +18,23 @@ from pydantic_core import ValidationError, from_json, to_json
 
 from mcpkit.errors import InvalidArguments, RegistrationError
 from mcpkit.functions.schema import (
+    MOST_VALUES,
     PydanticForm,
     first_line,
+    first_problems,
     form_of,
+    is_checked_in_haste,
     optional_instead_of_null,
     schema_generator,
     settle_references,
 )
 from mcpkit.functions.signature import Parameter, Signature
 from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema
+from mcpkit.support.json_text import has_more_values
+from mcpkit.support.text import cut, shorten
 from mcpkit.types import UNSET, is_array, is_object
 
-__all__ = ["Arguments", "Field", "explain", "shorten"]
+__all__ = ["Arguments", "Field", "explain"]
 
 
 class Field:
@@ -112,7 +118,9 @@ class Field:
             # Models often send an array or object as text. Only what has failed is tried again,
             # so a string that is wanted as a string stays one. The arguments of prompts and the
             # variables of templates are always text, also those of ``Literal[1, 2]``.
-            if not isinstance(raw, str) or raw.lstrip()[:1] not in _JSON_STARTS:
+            if not isinstance(raw, str) or raw[:_MOST_BLANKS].lstrip()[:1] not in _JSON_STARTS:
+                raise
+            if has_more_values(raw.encode(), MOST_VALUES):
                 raise
             try:
                 return check(from_json(raw, allow_inf_nan=False))
@@ -132,6 +140,10 @@ class Field:
 
 _JSON_STARTS: Final = frozenset("[{-0123456789")
 """The first characters of an array, of an object and of numbers."""
+
+
+_MOST_BLANKS: Final = 100
+"""The first characters of a text, among which one that is no blank must be."""
 
 
 _ANNOTATED: Final[Any] = type(Annotated[int, 0])
@@ -184,10 +196,10 @@ class Arguments:
         """Return the keyword arguments for the function; those left out keep their Python defaults.
 
         Raises:
-            InvalidArguments: With every problem, not just the first.
+            InvalidArguments: With the first problems, not just one.
         """
         values: dict[str, Any] = {}
-        problems: list[str] | None = None
+        problems: _Problems | None = None
         known = 0
         for field in self.fields:
             wire_name = field.wire_name
@@ -196,21 +208,21 @@ class Arguments:
                 try:
                     values[field.name] = field.accept(raw[wire_name])
                 except ValidationError as error:
-                    problems = problems or []
-                    problems += explain(error, raw[wire_name], wire_name)
+                    problems = problems or _Problems()
+                    problems.explain(error, raw[wire_name], wire_name)
             elif field.required:
-                problems = problems or []
-                problems.append(f"{wire_name}: required, but missing")
+                problems = problems or _Problems()
+                problems.add(wire_name, "required, but missing")
             elif field.factory is not None:
                 values[field.name] = field.factory()
             elif field.default is not field.parameter.default:
                 values[field.name] = field.default
         if known != len(raw):
-            problems = problems or []
+            problems = problems or _Problems()
             names = [field.wire_name for field in self.fields]
-            problems += [_unknown(name, names) for name in raw if name not in names]
-        if problems:
-            raise InvalidArguments(problems)
+            problems.add_unknown(raw, names, len(raw) - known)
+        if problems is not None:
+            raise InvalidArguments(problems.told())
         return values
 
     def schema(self) -> JsonSchema:
@@ -277,15 +289,6 @@ class Arguments:
         return schemas
 
 
-def _unknown(name: str, names: Sequence[str]) -> str:
-    import difflib  # only for those who get it wrong
-
-    close = difflib.get_close_matches(name, names, n=1)
-    if close:
-        return f'{name}: unknown argument; did you mean "{close[0]}"?'
-    return f"{name}: unknown argument; known: {', '.join(names) or 'none'}"
-
-
 # --- problems, for a model to read ----------------------------------------------------------------
 
 _EXPECTED: Final[dict[str, str]] = {
@@ -336,40 +339,125 @@ def _to_expected(match: re.Match[str]) -> str:
     return "" if match[1] else "to "
 
 
+_MOST_TOLD: Final = 20
+"""The problems that a model reads at once; it mends those and tries again."""
+
+_MOST_COMPARED: Final = 3
+"""The unknown arguments whose names are compared with the known ones."""
+
+_LONGEST_NAME: Final = 64
+_LONGEST_PATH: Final = 200
+_LONGEST_LINE: Final = 1000
+"""Characters of a name that is compared, of a path, and of a line."""
+
+
 def explain(error: ValidationError, raw: Any, name: str) -> list[str]:
-    """Return the problems of one argument, a line for each: ``path: expected …, got …``."""
-    lines: dict[str, list[str]] = {}
-    got: dict[str, str] = {}
-    for problem in error.errors(include_url=False, include_context=True, include_input=True):
-        path, value = _locate(problem["loc"], raw, name)
-        kind = problem["type"]
-        if kind == "missing":
-            last = problem["loc"][-1]
-            key = f"{path}[{last}]" if isinstance(last, int) else f"{path}.{last}"
-            lines.setdefault(key, []).append("required, but missing")
-        elif kind == "union_tag_not_found" and (tag := _quoted(problem)):
-            lines.setdefault(f"{path}.{tag}", []).append("required, but missing")
-        elif kind == "union_tag_invalid" and (tag := _quoted(problem)):
-            key = f"{path}.{tag}"
-            wanted = problem.get("ctx", {}).get("expected_tags", "").replace(", ", " or ")
-            lines.setdefault(key, []).append(wanted)
-            got[key] = shorten(value.get(tag) if is_object(value) else value)
-        elif kind == "extra_forbidden":
-            lines.setdefault(path, []).append("unknown member")
-        elif kind in _EXPECTED or _SHOULD.match(problem["msg"]):
-            wanted = _EXPECTED.get(kind) or _SHOULD.sub(_to_expected, problem["msg"])
-            lines.setdefault(path, []).append(wanted)
-            got[path] = shorten(value)
+    """Return the first problems of one value, a line for each: ``path: expected …, got …``.
+
+    Args:
+        error: Of a validator made by `form_of`.
+        raw: The value as it was sent; None if it is not at hand.
+        name: Of the value.
+    """
+    problems = _Problems()
+    problems.explain(error, raw, name)
+    return problems.told()
+
+
+class _Problems:
+    """The problems of a call: lines for the first ones, and the number of the others."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._others = 0
+        self._may_be_more = False
+
+    def told(self) -> list[str]:
+        """Return the lines."""
+        lines = [*self._lines]
+        if self._others:
+            lines.append(f"and {self._others:,} more problem{'s' if self._others > 1 else ''}")
+        if self._may_be_more:
+            lines.append("there may be more: a long list is checked up to its first problem only")
+        return lines
+
+    def add(self, path: str, text: str, count: int = 1) -> None:
+        """Add a line, which stands for `count` problems."""
+        if len(self._lines) < _MOST_TOLD:
+            line = f"{cut(path, _LONGEST_PATH)}: {text}"
+            self._lines.append(cut(line, _LONGEST_LINE))
         else:
-            lines.setdefault(path, []).append(problem["msg"].removeprefix("Value error, "))
-    made: list[str] = []
-    for path, found in lines.items():
-        unique = list(dict.fromkeys(found))
-        text = " or ".join(unique)
-        made.append(
-            f"{path}: expected {text}, got {got[path]}" if path in got else f"{path}: {text}"
-        )
-    return made
+            self._others += count
+
+    def add_unknown(self, raw: Mapping[str, Any], names: Sequence[str], count: int) -> None:
+        """Add the arguments in `raw` that have none of the names."""
+        known = frozenset(names)
+        unknown = (name for name in raw if name not in known)
+        told = list(islice(unknown, max(0, _MOST_TOLD - len(self._lines))))
+        for place, name in enumerate(told):
+            self.add(name, _unknown(name, names, compared=place < _MOST_COMPARED))
+        self._others += count - len(told)
+
+    def explain(self, error: ValidationError, raw: Any, name: str) -> None:
+        """Add the problems that a validator has found in one value."""
+        found: dict[str, _Found] = {}
+        read = 0
+        for problem in first_problems(error):
+            path, wanted, got = _read_problem(problem, raw, name)
+            if path not in found and len(found) >= _MOST_TOLD:
+                break
+            one = found.setdefault(path, _Found())
+            one.wanted[wanted] = None
+            one.got = one.got if got is UNSET else got
+            one.count += 1
+            read += 1
+        for path, one in found.items():
+            text = " or ".join(one.wanted)
+            if one.got is not UNSET:
+                text = f"expected {text}, got {shorten(one.got)}"
+            self.add(path, text, one.count)
+        self._others += error.error_count() - read
+        if (is_array(raw) or is_object(raw)) and is_checked_in_haste(to_json(raw, fallback=str)):
+            self._may_be_more = True
+
+
+class _Found:
+    """The problems at one path: one of several types fits, and each of them says what it wants."""
+
+    def __init__(self) -> None:
+        self.wanted: dict[str, None] = {}
+        self.got: Any = UNSET
+        self.count = 0
+
+
+def _unknown(name: str, names: Sequence[str], *, compared: bool) -> str:
+    import difflib  # only for those who get it wrong
+
+    if compared and len(name) <= _LONGEST_NAME:
+        close = difflib.get_close_matches(name, names, n=1)
+        if close:
+            return f'unknown argument; did you mean "{close[0]}"?'
+    return f"unknown argument; known: {', '.join(names) or 'none'}"
+
+
+def _read_problem(problem: Any, raw: Any, name: str) -> tuple[str, str, Any]:
+    """Return the path of a problem, what is wanted there, and the value, if it is to be shown."""
+    path, value = _locate(problem["loc"], raw, name)
+    kind = problem["type"]
+    if kind == "missing":
+        last = problem["loc"][-1]
+        key = f"{path}[{last}]" if isinstance(last, int) else f"{path}.{last}"
+        return key, "required, but missing", UNSET
+    if kind == "union_tag_not_found" and (tag := _quoted(problem)):
+        return f"{path}.{tag}", "required, but missing", UNSET
+    if kind == "union_tag_invalid" and (tag := _quoted(problem)):
+        wanted = problem.get("ctx", {}).get("expected_tags", "").replace(", ", " or ")
+        return f"{path}.{tag}", wanted, value.get(tag) if is_object(value) else value
+    if kind == "extra_forbidden":
+        return path, "unknown member", UNSET
+    if kind in _EXPECTED or _SHOULD.match(problem["msg"]):
+        return path, _EXPECTED.get(kind) or _SHOULD.sub(_to_expected, problem["msg"]), value
+    return path, problem["msg"].removeprefix("Value error, "), UNSET
 
 
 def _quoted(problem: Any) -> str:
@@ -390,9 +478,3 @@ def _locate(loc: tuple[int | str, ...], raw: Any, name: str) -> tuple[str, Any]:
     if loc[-1:] == ("[key]",):
         value = loc[-2]
     return path, value
-
-
-def shorten(value: Any, limit: int = 60) -> str:
-    """Return a JSON value as compact text, cut to `limit` characters."""
-    text = to_json(value, fallback=str).decode()
-    return text if len(text) <= limit else text[: limit - 1] + "…"

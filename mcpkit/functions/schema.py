@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, cast
 
 import pydantic
@@ -19,18 +19,25 @@ from pydantic_core import (
     PydanticSerializationError,
     SchemaSerializer,
     SchemaValidator,
+    ValidationError,
+    from_json,
     to_json,
 )
 
 from mcpkit.functions.built_in import BuiltIn, is_plain, read_built_in
 from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema, subschemas
+from mcpkit.support.json_text import has_more_values
 from mcpkit.types import UNSET, is_array, is_object
 
 __all__ = [
+    "MOST_VALUES",
     "Mode",
+    "PydanticForm",
     "TypeForm",
     "first_line",
+    "first_problems",
     "form_of",
+    "is_checked_in_haste",
     "is_finite",
     "optional_instead_of_null",
     "schema_generator",
@@ -48,6 +55,7 @@ _CONFIG: Final = pydantic.ConfigDict(
 _CORE_CONFIG: Final = CoreConfig(
     allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64"
 )
+_FINITE_CONFIG: Final = CoreConfig(allow_inf_nan=False)
 
 
 class TypeForm(ABC):
@@ -66,6 +74,8 @@ class TypeForm(ABC):
     # A registration makes thousands of forms: attributes that are set later are not set before.
     _checker: Callable[[Any], Any] | None = None
     _dumper: Callable[[Any], bytes] | None = None
+    _hasty_validator: SchemaValidator | None = None
+    _config: CoreConfig | None = _CORE_CONFIG
 
     def __init__(self, core: CoreSchema) -> None:
         self._core = core
@@ -98,14 +108,38 @@ class TypeForm(ABC):
     def checker(self) -> Callable[[Any], Any]:
         """Return what `validate` calls, for those who validate often."""
         if self._checker is None:
-            validator = self.validator
-            validate_json = validator.validate_json
-            if self._core["type"] in _PLAIN:
-                self._checker = validator.validate_python
+            if self._core["type"] == "any":
+                self._checker = _check_any
+            elif self._core["type"] in _PLAIN:
+                self._checker = self.validator.validate_python
             else:
                 # What arrived is JSON, and JSON mode reads dates, bytes, sets and tuples from it.
-                self._checker = lambda value: validate_json(to_json(value))
+                self._checker = self._text_checker()
         return self._checker
+
+    def _text_checker(self) -> Callable[[Any], Any]:
+        validator = self.validator
+        if self._has_models_with_floats():
+            validator = _make_validator(self._core, self._config, hasty=False) or validator
+        validate_json = validator.validate_json
+
+        def check(value: Any) -> Any:
+            text = to_json(value)
+            if _INFINITY in text:
+                _check_finite(value)
+            return self._hasty(text) if is_checked_in_haste(text) else validate_json(text)
+
+        return check
+
+    def _hasty(self, text: bytes) -> Any:
+        if self._hasty_validator is None:
+            made = _make_validator(self._core, self._config, hasty=True)
+            self._hasty_validator = made or self.validator
+        return self._hasty_validator.validate_json(text)
+
+    def _has_models_with_floats(self) -> bool:
+        """Return True if the configuration of a model may let text such as "inf" be a number."""
+        return not self.is_built_in and "float" in _types_of(self._core)
 
     def dumper(self) -> Callable[[Any], bytes]:
         """Return a function from a value to its JSON text, checked against the type.
@@ -168,6 +202,7 @@ class PydanticForm(TypeForm):
             if error.code != "type-adapter-config-unused":
                 raise
             self.adapter = pydantic.TypeAdapter(annotation)  # a model has its own configuration
+            self._config = _FINITE_CONFIG
         self._schemas: dict[Mode, JsonSchema] = {}
         super().__init__(self.adapter.core_schema)
 
@@ -222,6 +257,136 @@ class BuiltInForm(TypeForm):
     def shown(self, value: Any) -> Any:
         """Return a value of the type as JSON has it."""
         return value if is_plain(value, self._core) else super().shown(value)
+
+
+# --- values of any size ---------------------------------------------------------------------------
+
+MOST_VALUES: Final = 100_000
+"""The values that a JSON text inside of a string may have."""
+
+_MOST_BYTES: Final = 8 * 1024
+_MOST_IN_FULL: Final = 500
+"""Bytes and values of a text of which all problems are found, however many each value has."""
+
+_MOST_PROBLEMS: Final = 1000
+"""The problems that are made objects of Python's."""
+
+_CONTAINERS: Final = frozenset({"dict", "frozenset", "list", "set", "tuple"})
+
+
+def is_checked_in_haste(text: bytes) -> bool:
+    """Return True if a list in a JSON text is checked up to its first problem only.
+
+    Collecting all of them takes time in proportion to the values, times the members of a model,
+    times the choices of a union; and memory times the length of the path.
+    """
+    return len(text) > _MOST_BYTES or has_more_values(text, _MOST_IN_FULL)
+
+
+def _types_of(core: Any) -> set[str]:
+    """Return the types of all core schemas inside one."""
+    if core.__class__ in _SEQUENCES:
+        return set[str]().union(*map(_types_of, core))
+    if not is_object(core):
+        return set()
+    kind = core.get("type")  # or the schema of a member of this name
+    inner = set[str]().union(*map(_types_of, core.values()))
+    return {*inner, kind} if isinstance(kind, str) else inner
+
+
+def _adapted(core: Any, *, hasty: bool) -> Any:
+    """Return a core schema for what arrives: models have no infinities unless they say so.
+
+    Args:
+        core: The core schema.
+        hasty: Check lists and dicts up to the first problem only.
+    """
+    if core.__class__ in _SEQUENCES:
+        return core.__class__([_adapted(each, hasty=hasty) for each in core])
+    if not is_object(core):
+        return core
+    made = {
+        key: value if key in _NO_SCHEMAS else _adapted(value, hasty=hasty)
+        for key, value in core.items()
+    }
+    kind = made.get("type")  # or the schema of a member of this name
+    if hasty and isinstance(kind, str) and kind in _CONTAINERS:
+        made["fail_fast"] = True
+    if isinstance(kind, str) and is_object(made.get("config")):
+        made["config"] = {**_FINITE_CONFIG, **made["config"]}
+    return made
+
+
+_SEQUENCES: Final = frozenset({list, tuple})
+_NO_SCHEMAS: Final = frozenset({"config", "default", "expected", "metadata", "serialization"})
+"""The members of a core schema in which no validator is described."""
+
+
+def _make_validator(
+    core: CoreSchema, config: CoreConfig | None, *, hasty: bool
+) -> SchemaValidator | None:
+    """Make a validator for what arrives; None if the schema is not at hand."""
+    if type(core) is not dict:
+        return None
+    adapted = _adapted(core, hasty=hasty)
+    make: Any = SchemaValidator
+    made: SchemaValidator
+    try:
+        # Models have validators already, which pydantic-core would take instead of the schema.
+        made = make(adapted, config, _use_prebuilt=False)
+    except TypeError:  # of a version that has no such parameter
+        made = make(adapted, config)
+    return made
+
+
+def first_problems(error: ValidationError) -> list[Any]:
+    """Return the first problems of a validation, at most 1,000 of them."""
+    if error.error_count() <= _MOST_PROBLEMS:
+        return [*error.errors(include_url=False)]
+    # The text of all of them is made much faster than an object for each.
+    text = error.json(include_url=False, include_context=False, include_input=False).encode()
+    found: list[Any] = from_json(text[: _MOST_PROBLEMS * 100], allow_partial=True)
+    return [{**each, "loc": tuple(each["loc"])} for each in found if each.keys() >= _PROBLEM]
+
+
+_PROBLEM: Final = frozenset({"type", "loc", "msg"})
+
+
+_INFINITY: Final = b"Infinity"
+
+
+def _check_any(value: Any) -> Any:
+    """Return a JSON value of any type.
+
+    Raises:
+        ValidationError: A number in it is too large for a float.
+    """
+    if type(value) not in _FINITE and _INFINITY in to_json(value, fallback=str):
+        _check_finite(value)
+    return value
+
+
+_FINITE: Final = frozenset({bool, int, str, type(None)})
+
+
+def _check_finite(value: Any) -> None:
+    """Refuse a JSON value with a number that is too large for a float, and became infinite."""
+    for loc, each in _infinities(value, ()):
+        problem: Any = {"type": "finite_number", "loc": loc, "input": each}
+        raise ValidationError.from_exception_data("number", [problem])
+
+
+def _infinities(value: Any, loc: tuple[int | str, ...]) -> Iterator[tuple[Any, float]]:
+    """Yield the paths of the numbers that are not finite."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            yield loc, value
+    elif is_object(value):
+        for name, each in value.items():
+            yield from _infinities(each, (*loc, name))
+    elif is_array(value):
+        for place, each in enumerate(value):
+            yield from _infinities(each, (*loc, place))
 
 
 def _allows_floats(schema: JsonSchema) -> bool:

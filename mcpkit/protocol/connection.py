@@ -27,6 +27,7 @@ from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Method, Notice, Revision
 from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISIONS
 from mcpkit.support.budget import Holder
+from mcpkit.support.text import cut, quoted
 from mcpkit.types import LOG_RANK, UNSET, Principal, Unset, is_array, is_object
 
 if TYPE_CHECKING:
@@ -341,7 +342,9 @@ class Connection:
             elif type(params) is not dict:
                 raise InvalidParams('The member "params" must be an object')
             if id in self._in_flight:
-                raise InvalidRequest(f"The id {id!r} belongs to a request that is still running")
+                raise InvalidRequest(
+                    f"The id {quoted(id)} belongs to a request that is still running"
+                )
             request = self._request(id, method, cast("dict[str, Any]", params))
         except ProtocolError as error:
             return self._refuse(error, id, batch)
@@ -378,7 +381,7 @@ class Connection:
             raise InvalidRequest("The first request must be initialize (or carry its own _meta)")
         known = revision.methods.get(method)
         if known is None:
-            raise MethodNotFound(f"Method not found: {method}")
+            raise MethodNotFound(f"Method not found: {cut(method)}")
         return Request(id, method, known, params, meta, revision, self.client)
 
     def _initialize(self, id: Id, params: dict[str, Any], meta: dict[str, Any]) -> Request:
@@ -422,10 +425,10 @@ class Connection:
             raise InvalidParams(f"Version {version} starts with initialize, not with _meta")
         known = revision.methods.get(method)
         if known is None:
-            raise MethodNotFound(f"Method not found: {method}")
+            raise MethodNotFound(f"Method not found: {cut(method)}")
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and not (isinstance(level, str) and level in LOG_RANK):
-            raise InvalidParams(f"Unknown log level: {level!r}; known: {', '.join(LOG_RANK)}")
+            raise InvalidParams(f"Unknown log level: {quoted(level)}; known: {', '.join(LOG_RANK)}")
         client = ClientFacts(
             cast("dict[str, Any]", capabilities), cast("dict[str, Any] | None", info)
         )
@@ -435,12 +438,12 @@ class Connection:
         if params is None:
             params = {}
         elif type(params) is not dict:
-            return Dropped(f"{method}: params must be an object")
+            return Dropped(f"{cut(method)}: params must be an object")
         params = cast("dict[str, Any]", params)
         revision = self.revision or PER_REQUEST[-1]
         notice = revision.notices.get(method)
         if notice is None:
-            return Dropped(f"Unknown notification: {method}")
+            return Dropped(f"Unknown notification: {cut(method)}")
         if notice == "cancelled":
             return self._cancelled(params)
         if notice == "initialized":
@@ -452,7 +455,7 @@ class Connection:
         id = params.get("requestId")
         request = self._in_flight.get(id) if messages.is_id(id) else None
         if request is None:
-            return Dropped(f"Nothing to cancel under id {id!r}")
+            return Dropped(f"Nothing to cancel under id {quoted(id)}")
         if request.method == "initialize":
             return Dropped("initialize cannot be cancelled")  # LIFE-9
         del self._in_flight[request.id]
@@ -466,11 +469,11 @@ class Connection:
         if "error" in message:
             error = message["error"]
             if not is_object(error):
-                return _useless(f"A malformed error under id {id!r}", id)
+                return _useless(f"A malformed error under id {quoted(id)}", id)
             return Answer(id, None, ProtocolError.from_wire(error))
         result = message["result"]
         if not is_object(result):
-            return _useless(f"A malformed result under id {id!r}", id)
+            return _useless(f"A malformed result under id {quoted(id)}", id)
         return Answer(id, result, None)
 
     def _refuse(self, error: ProtocolError, id: Id | Unset, batch: Batch | None) -> Event:

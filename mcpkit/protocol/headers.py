@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from mcpkit.errors import HeaderMismatch
 from mcpkit.protocol.revisions import PER_REQUEST, REVISIONS
 from mcpkit.support.json_schema import Step, walk
+from mcpkit.support.text import quoted
 from mcpkit.types import is_array, is_object
 
 __all__ = [
@@ -120,18 +121,11 @@ def _text(value: bytes | None, header: str) -> str:
 
 
 def _differs(header: str, expected: str, found: str) -> HeaderMismatch:
+    # Quoted: what was decoded may have line breaks, which must not reach a log.
     return HeaderMismatch(
-        f"{header}: expected {_shown(expected)} as in the body, got {_shown(found)}"
+        f"{header}: expected {quoted(expected)} as in the body, got {quoted(found)}"
     )
 
-
-def _shown(text: str) -> str:
-    # As Python writes it: what was decoded may have line breaks, which must not reach a log.
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
-
-
-_SHOWN: Final = 80
-"""The characters of a value that a message repeats."""
 
 # --- values that no header can carry as they are --------------------------------------------------
 
@@ -247,7 +241,7 @@ def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
         name = part[_KEYWORD]
         if not isinstance(name, str) or _TOKEN.fullmatch(name) is None:
             raise ValueError(
-                f'"{_KEYWORD}" at {place} is {_shown(str(name))}, which cannot be part of a '
+                f'"{_KEYWORD}" at {place} is {quoted(str(name))}, which cannot be part of a '
                 f"header's name; use letters, digits and hyphens"
             )
         kind = part.get("type")
@@ -302,7 +296,7 @@ def _other_type(schema: Mapping[str, Any]) -> str:
     if kind is None:
         combined = (each for each in ("$ref", "anyOf", "oneOf", "allOf") if each in schema)
         kind = next(combined, "nothing")
-    return f"not {_shown(str(kind))}; change the type, or remove the header"
+    return f"not {quoted(str(kind))}; change the type, or remove the header"
 
 
 def check_parameters(

@@ -58,6 +58,27 @@ def test_a_header_sent_twice_equals_neither_of_its_values() -> None:
     refused(check_name, headers, "delete")
 
 
+class Counted(bytes):
+    """A value of a header; counts how many are copied one by one."""
+
+    copies = 0
+
+    def __add__(self, other: Any) -> Any:
+        type(self).copies += 1
+        return bytes(self) + other
+
+    def __radd__(self, other: Any) -> Any:
+        type(self).copies += 1
+        return other + bytes(self)
+
+
+def test_a_header_sent_many_times_is_joined_in_linear_time() -> None:
+    """Not every server in front of the app limits the head of a request."""
+    headers = by_name([(b"a", Counted(b"b"))] * 1000)
+    assert headers == {b"a": b", ".join([b"b"] * 1000)}
+    assert Counted.copies == 0
+
+
 # --- version --------------------------------------------------------------------------------------
 
 

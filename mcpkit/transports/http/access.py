@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from mcpkit.engine.server import log
+from mcpkit.support.text import quoted
 from mcpkit.transports.http.http_error import HttpError
 from mcpkit.types import Principal
 from mcpkit.web import FindPrincipal, HttpRequest, HttpSettings
@@ -82,12 +83,12 @@ class Guard:
             said = host.decode("latin-1")
             authority = _parsed_authority(said)
             if authority is None:
-                return f"The Host {said!r} is malformed"
+                return f"The Host {quoted(said)} is malformed"
             name = authority[0]
             if not (_is_loopback_name(name) or name in self._hosts):
                 return (
-                    f"The Host {said!r} is not answered on a loopback address; "
-                    f"to allow it, set allowed_hosts=[{name!r}]"
+                    f"The Host {quoted(said)} is not answered on a loopback address; "
+                    f"to allow it, set allowed_hosts=[{quoted(name)}]"
                 )
         if origin is None or self._any_origin:
             return None
@@ -101,8 +102,8 @@ class Guard:
                 return None
         setting = "*" if parsed is None else said  # what names no page cannot be allowed by name
         return (
-            f"Pages of the origin {said!r} may not call this server; "
-            f"to allow them, set allowed_origins=[{setting!r}]"
+            f"Pages of the origin {quoted(said)} may not call this server; "
+            f"to allow them, set allowed_origins=[{quoted(setting)}]"
         )
 
 

@@ -17,6 +17,7 @@ import anyio
 from mcpkit.errors import ParseError
 from mcpkit.protocol.messages import parse
 from mcpkit.support.budget import Exhausted
+from mcpkit.support.json_text import has_more_values
 from mcpkit.transports.http.accounts import Accounts, Occupant
 from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.post_headers import TOO_LONG
@@ -27,6 +28,8 @@ __all__ = ["LARGE_BODY", "Bodies", "parse_body"]
 
 LARGE_BODY: Final = 64 * 1024
 """Bytes from which on a body takes a while to parse, and is counted until it is served."""
+
+_TOO_MANY: Final = "The body has more than %d values (the server's setting is max_values)"
 
 _LONGEST_PAUSE: Final = 1.0
 """Seconds after which nobody joins a pause of the garbage collector any more."""
@@ -210,12 +213,18 @@ class _CollectorPause:
 _pause: Final = _CollectorPause()
 
 
-def parse_body(body: bytes) -> Any:
+def parse_body(body: bytes, most: int) -> Any:
     """Return the JSON value in a body.
 
+    Args:
+        body: The body.
+        most: The values that it may have.
+
     Raises:
-        HttpError: The body is no JSON.
+        HttpError: The body is no JSON, or has more values.
     """
+    if has_more_values(body, most):
+        raise HttpError(413, _TOO_MANY % most)
     # A million new objects would set off the garbage collector again and again, for nothing: it
     # takes four times as long as parsing, and meanwhile nobody is served.
     paused = len(body) > LARGE_BODY and _pause.begin()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mcpkit.engine.server import log
+from mcpkit.support.text import cut
 from mcpkit.transports.http.access import Guard, RateLimit, identify, principal_of
 from mcpkit.transports.http.accounts import owner_of
 from mcpkit.transports.http.bodies import LARGE_BODY, parse_body
@@ -83,7 +84,9 @@ class Endpoint:
             elif method == "DELETE":
                 await state.legacy.delete(http, send)
             else:
-                raise HttpError(405, f"There is no {method} here", headers=((b"allow", _METHODS),))
+                raise HttpError(
+                    405, f"There is no {cut(method)} here", headers=((b"allow", _METHODS),)
+                )
         except HttpError as error:
             await send_error(send, error)
         except Unread:
@@ -156,6 +159,7 @@ class EndpointState:
         self.modern = ModernRequests(self.flight)
         self.legacy = LegacySessions(self.flight, LocalStore(settings))
         self._max_body = settings.max_body
+        self._max_values = settings.max_values
         lifespan.busy.append(lambda: self.flight.busy)
         lifespan.on_drain.append(self.flight.drain)
         lifespan.on_end.append(self.aclose)
@@ -179,7 +183,7 @@ class EndpointState:
         Raises:
             HttpError: It is not served; nothing was done.
         """
-        message: dict[str, Any] | list[Any] = parse_body(body)
+        message: dict[str, Any] | list[Any] = parse_body(body, self._max_values)
         if type(message) is not dict:
             if not is_array(message):
                 raise HttpError(400, "A message is an object")

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 from mcpkit.protocol.connection import announces_itself
 from mcpkit.protocol.messages import readable_id
 from mcpkit.protocol.revisions import HANDSHAKE, PER_REQUEST
+from mcpkit.support.text import quoted
 from mcpkit.transports.http.http_error import HttpError
 
 __all__ = ["Era", "era_of", "has_session_version", "is_announced"]
@@ -70,6 +71,6 @@ def _check_version(raw: Mapping[bytes, bytes], message: dict[str, Any]) -> None:
     if b"mcp-session-id" in raw and version not in _MODERN:
         raise HttpError(
             400,
-            f"Unsupported MCP-Protocol-Version: {version.decode('latin-1')!r}",
+            f"Unsupported MCP-Protocol-Version: {quoted(version.decode('latin-1'))}",
             readable_id(message),
         )

@@ -214,7 +214,7 @@ class SseEndpoints:
             body = await flight.bodies.read(receive, http)
             if body is None:
                 return
-            message = parse_body(body)
+            message = parse_body(body, flight.settings.max_values)
             flight.check_batch(message)
             posted = _Posted(http, flight, old.session)
             old.session.take(message, posted)

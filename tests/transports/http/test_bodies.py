@@ -32,7 +32,7 @@ class Parsing:
 
         def run() -> Any:
             self._own.one = one
-            return parse_body(body)
+            return parse_body(body, 100)
 
         one.result = self._threads.submit(run)
         assert one.begun.wait(PATIENCE)

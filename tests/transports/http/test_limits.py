@@ -76,6 +76,7 @@ def test_every_setting_has_a_default(name: str) -> None:
         ("max_body", None),
         ("max_body", "16MB"),
         ("max_body", True),
+        ("max_values", 0),
         ("max_batch", 0),
         ("max_requests", 0),
         ("max_parked", 0),
@@ -174,6 +175,40 @@ def test_a_chunked_body_within_the_limit_is_read(serve: Serve) -> None:
 def test_the_limit_is_also_that_of_http_sse(serve: Serve) -> None:
     with Old(serve(sse=True, max_body=1000)) as old:
         assert old.say(b"1" * 1001).status == 413
+
+
+# --- max_values -----------------------------------------------------------------------------------
+
+
+def listing(values: int) -> bytes:
+    """A message with so many values in a list, beside the three members of the message."""
+    message = {**announced(1, "server/discover"), "more": [0] * values}
+    return json.dumps(message).encode()
+
+
+def test_a_message_of_more_values_than_allowed_is_413_and_says_so(serve: Serve) -> None:
+    """SEC-17."""
+    site = serve(max_values=100)
+    assert site.post(listing(50), HEADERS).status == 200
+    answer = site.post(listing(100), HEADERS)
+    assert answer.refusal == (413, -32600)
+    assert error(answer) == "The body has more than 100 values (the server's setting is max_values)"
+
+
+def test_the_number_of_values_is_limited_by_default(site: Site) -> None:
+    assert site.post(listing(99_900), HEADERS).status == 200
+    assert site.post(listing(100_000), HEADERS).status == 413
+
+
+def test_a_long_text_is_one_value(serve: Serve) -> None:
+    message = announced(1, "server/discover")
+    message["params"]["more"] = '1,[2],{"a"},\\' * 1000
+    assert serve(max_values=100).post(message, HEADERS).status == 200
+
+
+def test_messages_of_http_sse_may_have_as_many_values(serve: Serve) -> None:
+    with Old(serve(sse=True, max_values=100)) as old:
+        assert old.say(listing(100)).status == 413
 
 
 # --- body_timeout ---------------------------------------------------------------------------------
@@ -589,7 +624,7 @@ def test_nothing_is_kept_for_a_session_that_has_ended(serve: Serve) -> None:
 # --- what a message may be ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("depth", [300, 5000, 1_000_000])
+@pytest.mark.parametrize("depth", [300, 5000, 90_000])
 @pytest.mark.parametrize("brackets", ["[]", '{"a":}'], ids=["arrays", "objects"])
 def test_json_that_is_nested_too_deep_is_no_json(site: Site, brackets: str, depth: int) -> None:
     """SEC-17."""
@@ -633,6 +668,61 @@ def test_a_length_that_is_none_is_refused(site: Site, length: str) -> None:
 # --- what comes back in headers -------------------------------------------------------------------
 
 EVIL = "a\r\nX-Evil: 1\r\n\r\nevil"
+
+
+LONG = "é" * 50_000
+NESTED: Any = [[[LONG]]] * 10
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        (LONG, {}),
+        ("tools/call", {"name": LONG}),
+        ("tools/call", {"name": "add", "arguments": {LONG: 1, "a": LONG, "b": NESTED}}),
+        ("tools/list", {"cursor": LONG}),
+        ("prompts/get", {"name": LONG}),
+        ("prompts/get", {"name": "greet", "arguments": {LONG: LONG}}),
+        ("resources/read", {"uri": LONG * 2}),
+        ("resources/subscribe", {"uri": LONG * 2}),
+        ("logging/setLevel", {"level": LONG}),
+        ("logging/setLevel", {"level": NESTED}),
+        ("completion/complete", {"ref": {"type": LONG}, "argument": {"name": "", "value": ""}}),
+        (
+            "completion/complete",
+            {"ref": {"type": "ref/prompt", "name": NESTED}, "argument": {"name": "", "value": ""}},
+        ),
+        (
+            "completion/complete",
+            {"ref": {"type": "ref/resource", "uri": LONG}, "argument": {"name": "", "value": ""}},
+        ),
+        (
+            "completion/complete",
+            {
+                "ref": {"type": "ref/prompt", "name": "greet"},
+                "argument": {"name": LONG, "value": LONG},
+            },
+        ),
+    ],
+    ids=lambda each: str(each)[:40],
+)
+def test_an_error_repeats_a_part_only_of_what_was_sent(
+    site: Site, method: str, params: dict[str, Any]
+) -> None:
+    answer = site.begin().request(method, **params)
+    assert answer.json.get("error") or answer.json["result"]["isError"]
+    assert len(answer.body) < 2000
+
+
+@pytest.mark.parametrize("key", ["protocolVersion", "logLevel"])
+@pytest.mark.parametrize("value", [LONG, [LONG]], ids=["text", "array"])
+def test_an_error_repeats_a_part_only_of_what_is_announced(
+    site: Site, key: str, value: object
+) -> None:
+    message = announced(1, "server/discover", _meta={f"io.modelcontextprotocol/{key}": value})
+    answer = site.post(message, HEADERS)
+    assert answer.json["error"]
+    assert len(answer.body) < 2000
 
 
 def test_nothing_that_a_client_says_of_itself_gets_into_headers_as_it_is(serve: Serve) -> None:

@@ -1,0 +1,191 @@
+"""Measure for how long one message can hold up a server: `python -m benchmarks.blocking`.
+
+Bodies of almost the greatest length, and of about as many values as one may have, are served while
+a probe on the same event loop notes the most processor time between two of its turns. The exit status is 1
+if that is more than a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel
+
+from benchmarks.soak import JSON_HEADERS, announced
+from mcpkit import MCPKit
+from mcpkit.web import HttpSettings
+
+LONGEST: Final = 0.1
+"""Seconds for which a message may hold up the event loop."""
+
+BODY: Final = HttpSettings().max_body - 4096
+VALUES: Final = HttpSettings().max_values - 1000
+
+
+class Point(BaseModel):
+    """A model with members that have to be checked."""
+
+    x: int
+    y: int = 0
+    name: str = ""
+
+
+class Circle(BaseModel):
+    """One of a union."""
+
+    kind: Literal["circle"]
+    radius: float
+
+
+class Square(BaseModel):
+    """The other."""
+
+    kind: Literal["square"]
+    side: float
+
+
+app = MCPKit("blocking")
+
+
+@app.tool
+async def anything(value: Any) -> int:
+    return 0
+
+
+@app.tool
+async def points(value: list[Point]) -> int:
+    return len(value)
+
+
+@app.tool
+async def numbers(value: list[int]) -> int:
+    return len(value)
+
+
+@app.tool
+async def table(value: dict[str, int]) -> int:
+    return len(value)
+
+
+@app.tool
+async def either(value: list[Circle | Square]) -> int:
+    return len(value)
+
+
+@app.tool
+async def text(value: str) -> int:
+    return len(value)
+
+
+@app.tool
+def in_thread(value: list[Point]) -> int:
+    return len(value)
+
+
+def filled(part: str, values: int) -> str:
+    """An array of as many parts as fit."""
+    count = min(BODY // (len(part) + 1), VALUES // values)
+    return "[" + ",".join([part] * count) + "]"
+
+
+def keyed(value: str, values: int = 1) -> str:
+    """An object of as many members as fit, no two of one name."""
+    count = VALUES // values
+    return "{" + ",".join(f'"k{number}":{value}' for number in range(count)) + "}"
+
+
+VALUES_BY_NAME: Final[Mapping[str, Callable[[], str]]] = {
+    "empty objects": lambda: filled("{}", 1),
+    "points": lambda: filled('{"x":1,"y":2,"name":"n"}', 4),
+    "wrong points": lambda: filled('{"x":"a","y":[],"name":1}', 4),
+    "numbers": lambda: filled("1", 1),
+    "floats": lambda: filled("1.5e7", 1),
+    "wrong numbers": lambda: filled('"x"', 1),
+    "long texts": lambda: filled(json.dumps("x" * 400), 1),
+    "members": lambda: keyed("1"),
+    "wrong members": lambda: keyed('"x"'),
+    "circles": lambda: filled('{"kind":"circle","radius":1}', 3),
+    "neither": lambda: filled('{"kind":"line","radius":1}', 3),
+    "one text": lambda: json.dumps("x" * BODY),
+    "one text of escapes": lambda: '"' + "\\u00e9" * (BODY // 6) + '"',
+    "one text of commas": lambda: '"' + "," * BODY + '"',
+    "one text of quotes": lambda: '"' + '\\"' * (BODY // 2) + '"',
+    "nested": lambda: "[" * 150 + "]" * 150,
+    "too many values": lambda: "[" + "1," * (BODY // 2 - 1) + "1]",
+}
+
+
+async def longest(asgi: Any, body: bytes, headers: Mapping[str, str]) -> tuple[float, int]:
+    """The longest time for which the event loop did not turn, and the status of the answer."""
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/mcp",
+        "query_string": b"",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+    # Processor time, so that what else the machine does is not counted.
+    gaps = [0.0]
+    status: list[int] = []
+    over = False
+
+    async def probe() -> None:
+        last = time.process_time()
+        while not over:
+            await asyncio.sleep(0)
+            now = time.process_time()
+            gaps.append(now - last)
+            last = now
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        if "status" in message:
+            status.append(message["status"])
+
+    probing = asyncio.create_task(probe())
+    await asyncio.sleep(0)
+    await asyncio.create_task(asgi(scope, receive, send))
+    over = True
+    await probing
+    return max(gaps), status[0]
+
+
+async def main() -> int:
+    """Serve each body to each tool, and print what took longest."""
+    asgi = app.asgi(loopback=True)
+    found: list[tuple[float, str]] = []
+    for tool in ("anything", "points", "numbers", "table", "either", "text", "in_thread"):
+        for name, made in VALUES_BY_NAME.items():
+            call = {"name": tool, "arguments": {"value": "@"}}
+            message, headers = announced(
+                {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+            )
+            body = json.dumps(message).replace('"@"', made()).encode()
+            results = [await longest(asgi, body, {**JSON_HEADERS, **headers}) for _ in range(3)]
+            gap = min(each for each, _ in results)
+            found.append((gap, f"{tool}({name}), {len(body) / 1e6:.1f} MB: {results[0][1]}"))
+    keys = keyed("1")
+    message, headers = announced(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "text"}}
+    )
+    message["params"]["arguments"] = "@"
+    body = json.dumps(message).replace('"@"', keys).encode()
+    gap, status = await longest(asgi, body, {**JSON_HEADERS, **headers})
+    found.append((gap, f"text(unknown arguments), {len(body) / 1e6:.1f} MB: {status}"))
+    found.sort(reverse=True)
+    for gap, name in found[:12]:
+        print(f"{gap * 1000:7.1f} ms  {name}")
+    return 1 if found[0][0] > LONGEST else 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

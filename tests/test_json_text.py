@@ -1,0 +1,65 @@
+"""Values are counted as a parser would find them, before anything is parsed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpkit.support.json_text import has_more_values
+
+TEXTS = st.text(alphabet=' ,:"\\[]{}aé', max_size=8)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
+    max_leaves=20,
+)
+
+
+def count(value: Any) -> int:
+    """The number of values in a JSON value, itself included."""
+    if isinstance(value, dict):
+        return 1 + sum(map(count, value.values()))
+    return 1 + sum(map(count, value)) if isinstance(value, list) else 1
+
+
+@given(JSON, st.booleans())
+def test_the_number_is_right(value: Any, compact: bool) -> None:
+    text = json.dumps(value, separators=(",", ":") if compact else None).encode()
+    number = count(value)
+    assert not has_more_values(text, number)
+    assert has_more_values(text, number - 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'"' + b"," * 1000 + b'"',
+        b'"' + b'\\",[' * 1000 + b'"',
+        b'"' + b"\\\\" * 1000 + b'"',
+        b'{"' + b"[{," * 1000 + b'": 1}',
+        b'["\\\\", "' + b"," * 1000 + b'"]',
+    ],
+)
+def test_what_stands_in_strings_does_not_count(text: bytes) -> None:
+    json.loads(text)
+    assert not has_more_values(text, 4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * 1000,
+        b"1," * 1000,
+        b'"\\\\",' * 1000,
+        b'"\\"",' * 1000,
+        b'{"a":1,' * 1000,
+        b'["",' + b"1," * 1000 + b'"',
+        b'"",' * 1000 + b"\\",
+    ],
+)
+def test_what_stands_before_a_mistake_counts(text: bytes) -> None:
+    assert has_more_values(text, 100)
