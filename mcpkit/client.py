@@ -7,7 +7,6 @@ These are requests of the server in the handshake revisions, and parts of a resu
 from __future__ import annotations
 
 import inspect
-import logging
 import os
 import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -43,6 +42,7 @@ from mcpkit.results import (
     PromptMessages,
     parse,
 )
+from mcpkit.support.logs import get_logger
 from mcpkit.support.target import names_file, run_command
 from mcpkit.transports.memory import MemoryLink
 from mcpkit.transports.process import ProcessLink
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Handler", "Target"]
 
-log = logging.getLogger("mcpkit.client")
+log = get_logger("mcpkit.client")
 
 Target: TypeAlias = "MCPKit[Any] | str | os.PathLike[str] | Sequence[str]"
 """An app object, the path of a server's file, a command, or an ``http://`` or ``https://`` URL."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from traceback import format_exc
 from typing import Annotated
 
 import typer
 
 from mcpkit.cli.commands import SETTINGS, Commands
+from mcpkit.cli.terminal import say
 
 __all__ = ["app", "main"]
 
@@ -25,7 +27,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"mcpkit {version('mcpkit')}")
+        say(f"mcpkit {version('mcpkit')}")
         raise typer.Exit
 
 
@@ -43,4 +45,9 @@ def root(
 
 def main() -> None:
     """The entry point of the ``mcpkit`` script."""
-    app()
+    try:
+        app()
+    except Exception:
+        # As Python would, but for what steers a terminal.
+        say(format_exc().rstrip(), err=True)
+        raise SystemExit(1) from None

@@ -1,0 +1,230 @@
+"""What commands show of servers that send what steers a terminal, hides, or never ends."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shlex
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import mcpkit as package
+from tests.cli.commands import Ended, at_terminal, mcpkit
+
+EVIL: Final = "\x1b]52;c;aGk=\x07\x9b2J\u202e\u200b"
+SEEN: Final = r"\x1b]52;c;aGk=\x07\x9b2J\u202e\u200b"
+
+STUB: Final = """
+import json, sys
+answers = json.loads(sys.argv[1])
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    found = answers.get(asked["method"], {"error": {"code": -32601, "message": "none"}})
+    for each in found.get("before", ()):
+        each.get("params", {}).setdefault("progressToken", asked["id"])
+        print(json.dumps({"jsonrpc": "2.0", **each}), flush=True)
+    kind = {name: found[name] for name in ("result", "error") if name in found}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **kind}), flush=True)
+"""
+
+
+def result(**members: Any) -> dict[str, Any]:
+    return {"result": members}
+
+
+HELLO: Final = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+    "serverInfo": {"name": f"n{EVIL}", "version": f"1{EVIL}"},
+}
+TOOL: Final = {
+    "name": f"t{EVIL}",
+    "title": EVIL,
+    "description": f"{EVIL}First.\n\n" + "More.\n" * 30,
+    "inputSchema": {"type": "object", "properties": {f"a{EVIL}": {"description": EVIL}}},
+}
+ANSWERS: Final[dict[str, Any]] = {
+    "initialize": {"result": HELLO},
+    "tools/list": result(tools=[TOOL, {**TOOL, "name": "t"}]),
+    "resources/list": result(resources=[{"uri": f"a:{EVIL}", "name": EVIL, "mimeType": EVIL}]),
+    "resources/templates/list": result(resourceTemplates=[]),
+    "prompts/list": result(
+        prompts=[
+            {"name": "p", "title": EVIL, "arguments": [{"name": f"x{EVIL}", "required": True}]}
+        ]
+    ),
+}
+
+
+def stub(**answers: Any) -> str:
+    """The command of a server that answers these methods so."""
+    return shlex.join([sys.executable, "-c", STUB, json.dumps({**ANSWERS, **answers})])
+
+
+def shown(ended: Ended | tuple[int, str]) -> str:
+    """What was said, after a look at whether any of it is obeyed or hidden."""
+    text = "".join(ended[1:])
+    assert [each for each in text if not each.isprintable() and each not in "\n\t"] == []
+    return text
+
+
+SAID: Final[dict[str, tuple[list[str], dict[str, Any], str]]] = {
+    "everything that is offered": (["inspect"], {}, f"n{SEEN} 1{SEEN}"),
+    "the hint on the rest of a description": (["inspect"], {}, f"more lines: --tool t{SEEN}"),
+    "findings": (["check", "--fail-on", "never"], {}, SEEN),
+    "another tool than the wanted one": (["call", "T"], {}, f"t{SEEN}"),
+    "an argument that is missing": (["prompt", "p"], {}, f"p needs x{SEEN}=…"),
+    "an error": (
+        ["inspect"],
+        {"initialize": {"error": {"code": -5, "message": f"no{EVIL}\nmcpkit: all is well"}}},
+        f"no{SEEN} mcpkit: all is well",
+    ),
+    "a version": (
+        ["inspect"],
+        {"initialize": result(**{**HELLO, "protocolVersion": f"v{EVIL}"})},
+        f"v{SEEN}",
+    ),
+    "the type of bytes that are saved": (
+        ["read", "a:b", "--save", "."],
+        {"resources/read": result(contents=[{"uri": "a:b", "mimeType": EVIL, "blob": "aGk="}])},
+        f"{SEEN}, 2 bytes: saved as",
+    ),
+    "the names of several contents": (
+        ["read", "a:b"],
+        {
+            "resources/read": result(
+                contents=[{"uri": f"u{EVIL}", "mimeType": EVIL, "text": "x"}] * 2
+            )
+        },
+        f"u{SEEN} ({SEEN}), 1 byte:",
+    ),
+    "a tool that fails": (
+        ["call", "t"],
+        {"tools/call": result(isError=True, content=[{"type": "text", "text": f"e{EVIL}"}])},
+        f"e{SEEN}",
+    ),
+    "a log message": (
+        ["call", "t"],
+        {
+            "tools/call": {
+                "before": [
+                    {
+                        "method": "notifications/message",
+                        "params": {"level": EVIL, "logger": EVIL, "data": "a\nerror   forged"},
+                    }
+                ],
+                **result(content=[]),
+            }
+        },
+        f"{SEEN} {SEEN}: a\n        error   forged\n",
+    ),
+    "progress": (
+        ["call", "t"],
+        {
+            "tools/call": {
+                "before": [
+                    {
+                        "method": "notifications/progress",
+                        "params": {"progress": 1, "message": f"m{EVIL}"},
+                    }
+                ],
+                **result(content=[]),
+            }
+        },
+        f"m{SEEN}",
+    ),
+    "what is no message": (
+        ["call", "t"],
+        {"tools/call": {"before": [{"method": 5, EVIL: EVIL}], **result(content=[])}},
+        "which is no message",
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "answers", "text"), SAID.values(), ids=SAID.keys())
+def test_nothing_of_a_server_steers_or_hides(
+    words: list[str], answers: dict[str, Any], text: str, tmp_path: Path
+) -> None:
+    command, *rest = words
+    said = shown(mcpkit(command, stub(**answers), *rest, cwd=tmp_path))
+    assert text in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("command", ["inspect", "check"])
+def test_nor_does_json(command: str) -> None:
+    ended = mcpkit(command, stub(), "--json")
+    shown(ended)
+    assert json.loads(ended.stdout)["server"]["name"] == f"n{EVIL}"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+def test_nor_does_data_at_a_terminal() -> None:
+    answers = {"tools/call": result(content=[{"type": "text", "text": f"漢字 {EVIL}"}])}
+    assert f"漢字 {SEEN}" in shown(at_terminal("call", stub(**answers), "t", raw=True))
+
+
+@contextmanager
+def answering(response: bytes) -> Iterator[str]:
+    """A server that answers every request with the same bytes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    client, _ = server.accept()
+                except OSError:
+                    return
+                with client:
+                    client.settimeout(10)
+                    client.recv(65536)
+                    client.sendall(response)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}/mcp"
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join(10)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        b"HTTP/1.1 503 \x9b2J\xe2\x80\xae\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 503 No\r\ncontent-length: 19\r\n\r\n\x1b]52;c;aGk=\x07\xe2\x80\xaeerror",
+        b"HTTP/1.1 302 No\r\nlocation: ftp://\xe2\x80\xae/\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-type: a/\xe2\x80\xae\x9b2J\r\ncontent-length: 0\r\n\r\n",
+    ],
+    ids=["reason", "body", "redirect", "type"],
+)
+def test_nor_does_a_server_over_http(response: bytes) -> None:
+    with answering(response) as url:
+        ended = mcpkit("inspect", url)
+    assert ended.code == 2
+    assert shown(ended).count("\n") == 1
+
+
+# --- the rule -------------------------------------------------------------------------------------
+
+CLI: Final = Path(package.__file__).parent / "cli"
+WRITES: Final = {"typer.echo", "typer.secho", "typer.prompt", "typer.confirm", "print", "Console"}
+
+
+def calls(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+
+
+def test_commands_speak_through_one_module() -> None:
+    assert {path.name for path in CLI.rglob("*.py") if calls(path) & WRITES} == {"terminal.py"}
