@@ -23,6 +23,7 @@ from mcpkit.cli.terminal import fail
 from mcpkit.client import Client, is_url
 from mcpkit.errors import ConnectionClosed, MCPKitError
 from mcpkit.support.target import names_file, run_command, split
+from mcpkit.transports.process import LineTooLong
 
 __all__ = [
     "command_for",
@@ -146,7 +147,7 @@ async def connected(target: str, **options: Any) -> AsyncGenerator[Client, None]
             entered = True
             yield client
     except ConnectionClosed as error:
-        if is_url(target):
+        if is_url(target) or isinstance(error, LineTooLong):
             fail(f"{target}: {error}")
         fail("the server has ended" if entered else "the server ended before it answered")
     except TimeoutError:

@@ -13,6 +13,7 @@ import re
 import sys
 import tempfile
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -165,6 +166,10 @@ def _safe(name: str, otherwise: str = "content") -> str:
     return re.sub(r"[^\w.-]+", "_", name).strip("._- ")[:100] or otherwise
 
 
+_MOST_FILES: Final = 1000
+"""Files of one answer that are saved; a server may send any number in a few bytes each."""
+
+
 class Saver:
     """Saves what a server sends.
 
@@ -175,27 +180,35 @@ class Saver:
     def __init__(self, folder: Path | None) -> None:
         self.wanted = folder is not None
         self._folder = folder
+        self._left = _MOST_FILES
+        self._tried: Counter[str] = Counter()
+        """Name → how many variants of it are taken."""
 
     def save(self, data: bytes, name: str) -> Path:
         """Save bytes under a name, or one like it if there is such a file.
 
         Raises:
-            typer.Exit: The file cannot be written; a message has said so.
+            typer.Exit: The file cannot be written, or too many have been; a message has said so.
         """
+        if not self._left:
+            fail(f"the server sends more than {_MOST_FILES} files; the others are not saved")
+        self._left -= 1
         try:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="mcpkit-"))
             self._folder.mkdir(parents=True, exist_ok=True)
-            number, stem, suffix = 1, Path(name).stem, Path(name).suffix
+            stem, suffix = Path(name).stem, Path(name).suffix
             while True:
+                self._tried[name] += 1
+                number = self._tried[name]
                 place = self._folder / (name if number == 1 else f"{stem}-{number}{suffix}")
                 try:
-                    with place.open("xb") as file:
-                        file.write(data)
+                    file = place.open("xb")
                 except FileExistsError:
-                    number += 1
-                else:
-                    return place
+                    continue
+                with file:
+                    file.write(data)
+                return place
         except OSError as error:
             fail(f"{self._folder}: {error.strerror or error}")
 

@@ -38,6 +38,9 @@ __all__ = [
 BAD_NEWS: Final = 1
 FAILED: Final = 2
 
+_LONGEST_NOTE: Final = 4000
+"""Characters of a message; a server's error may have any number."""
+
 
 @cache
 def on_stdout() -> Console:
@@ -80,7 +83,7 @@ def say(text: str, *, err: bool = False, colour: str | None = None) -> None:
 
 def note(message: str) -> None:
     """Print a message of one line beside the answer, on stderr."""
-    say(f"mcpkit: {one_line(message)}", err=True)
+    say(f"mcpkit: {one_line(message, _LONGEST_NOTE)}", err=True)
 
 
 def fail(message: str) -> NoReturn:

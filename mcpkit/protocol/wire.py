@@ -6,9 +6,10 @@ block types that a revision lacks are left out or replaced (CONT-1, CONT-2).
 
 from __future__ import annotations
 
+import sys
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from mcpkit.protocol.revision import Revision
 from mcpkit.types import (
@@ -37,6 +38,8 @@ __all__ = [
     "contents_to_wire",
     "implementation_from_wire",
     "implementation_to_wire",
+    "log_from_wire",
+    "progress_from_wire",
 ]
 
 Wire = dict[str, Any]
@@ -148,6 +151,46 @@ def implementation_from_wire(value: Mapping[str, Any]) -> Implementation:
         website_url=value.get("websiteUrl"),
         icons=icons_from_wire(value.get("icons")),
     )
+
+
+# --- notifications --------------------------------------------------------------------------------
+
+
+def progress_from_wire(params: Mapping[str, Any]) -> tuple[float, float | None, str | None]:
+    """The progress, total and message of ``notifications/progress``.
+
+    Raises:
+        ValueError: One of them is malformed; the message says which.
+    """
+    progress, total = params.get("progress", 0), params.get("total")
+    message = params.get("message")
+    if not _is_amount(progress):
+        raise ValueError('"progress" must be a number')
+    if total is not None and not _is_amount(total):
+        raise ValueError('"total" must be a number')
+    if message is not None and not isinstance(message, str):
+        raise ValueError('"message" must be a string')
+    return progress, total, message
+
+
+def _is_amount(value: object) -> TypeGuard[float]:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    return abs(value) <= sys.float_info.max  # larger ones cannot be divided
+
+
+def log_from_wire(params: Mapping[str, Any]) -> tuple[str, Any, str | None]:
+    """The level, data and logger of ``notifications/message``.
+
+    Raises:
+        ValueError: One of them is malformed; the message says which.
+    """
+    level, logger = params.get("level", "info"), params.get("logger")
+    if not isinstance(level, str):
+        raise ValueError('"level" must be a string')
+    if logger is not None and not isinstance(logger, str):
+        raise ValueError('"logger" must be a string')
+    return level, params.get("data"), logger
 
 
 # --- resource contents ----------------------------------------------------------------------------

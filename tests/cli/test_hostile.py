@@ -215,6 +215,31 @@ def test_nor_does_a_server_over_http(response: bytes) -> None:
     assert shown(ended).count("\n") == 1
 
 
+# --- what never ends ------------------------------------------------------------------------------
+
+
+def test_a_line_that_never_ends() -> None:
+    endless = "import sys\nwhile True: sys.stdout.write('x' * 1000000)"
+    ended = mcpkit("inspect", shlex.join([sys.executable, "-c", endless]))
+    assert ended.code == 2
+    said = shown(ended)
+    assert said.endswith(": The server sends too much: a line of more than 67108864 bytes\n")
+
+
+def test_files_without_number(tmp_path: Path) -> None:
+    content = [{"type": "image", "mimeType": "image/png", "data": ""}] * 1001
+    answers = {"tools/call": result(content=content)}
+    ended = mcpkit("call", stub(**answers), "t", "--save", "files", cwd=tmp_path)
+    assert ended.code == 2
+    assert shown(ended).endswith("sends more than 1000 files; the others are not saved\n")
+    assert len(list((tmp_path / "files").iterdir())) == 1000
+
+
+def test_an_error_that_is_long() -> None:
+    answers = {"initialize": {"error": {"code": -5, "message": "x" * 100_000}}}
+    assert len(shown(mcpkit("inspect", stub(**answers)))) < 5000
+
+
 # --- the rule -------------------------------------------------------------------------------------
 
 CLI: Final = Path(package.__file__).parent / "cli"
