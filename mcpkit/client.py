@@ -113,6 +113,7 @@ _MOST_LIST_BYTES: Final = 64 * 1024 * 1024
 _MOST_QUESTIONS: Final = 1_000
 """Requests of a server that are answered at the same time."""
 
+_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _MODERN_ERRORS: Final = (-32020, -32021, -32022)
 """Errors that only a server without handshake gives (ERA-10)."""
@@ -350,9 +351,8 @@ class Client:
         if self._wanted is None and not is_array(result.get("supportedVersions")):
             # Some servers answer anything with an empty object.
             raise ValueError("The server's answer to server/discover names no versions")
-        meta: Params = result.get("_meta") or {}
-        info: Params | None = meta.get("io.modelcontextprotocol/serverInfo")
-        self._introduced(info, result)
+        meta = result.get("_meta")
+        self._introduced(meta.get(_SERVER_INFO) if is_object(meta) else None, result)
 
     async def _initialize(self, wanted: Revision) -> None:
         self._caller.revision = None
@@ -362,10 +362,10 @@ class Client:
             "clientInfo": self._caller.info,
         }
         result = await self.request("initialize", params)
-        found = BY_VERSION.get(result.get("protocolVersion", ""))
+        offered = str(result.get("protocolVersion"))
+        found = BY_VERSION.get(offered)
         if found is None or not found.handshake:
-            offered = result.get("protocolVersion")
-            raise UnsupportedProtocolVersion(str(offered), [each.version for each in HANDSHAKE])
+            raise UnsupportedProtocolVersion(offered, [each.version for each in HANDSHAKE])
         self._caller.revision = found
         self._introduced(result.get("serverInfo"), result)
         if self._http is not None:
@@ -385,10 +385,11 @@ class Client:
             self._caller.revision = spoken
             raise
 
-    def _introduced(self, info: Params | None, result: Params) -> None:
+    def _introduced(self, info: object, result: Params) -> None:
         self.server_info = wire.implementation_from_wire(info) if is_object(info) else None
-        self.server_capabilities = result.get("capabilities") or {}
-        self.instructions = result.get("instructions")
+        capabilities = result.get("capabilities")
+        self.server_capabilities = capabilities if is_object(capabilities) else {}
+        self.instructions = wire.optional_text(result, "instructions")
 
     @property
     def revision(self) -> str:
@@ -667,13 +668,12 @@ class Client:
             if kind != "input_required":  # MSG-15
                 raise ValueError(f"The server's answer to {method} has the unknown type {kind!r}")
             again = dict(params)
-            wishes: Params = result.get("inputRequests") or {}
+            wishes = parse(_wishes, result, method)
             if self._on_round is not None:
                 self._on_round(number + 1, result)
             if wishes:
                 again["inputResponses"] = {
-                    key: await self._handle(wish["method"], wish.get("params") or {})
-                    for key, wish in wishes.items()
+                    key: await self._handle(*wish) for key, wish in wishes.items()
                 }
             if "requestState" in result:
                 again["requestState"] = result["requestState"]  # MRTR-16: byte for byte
@@ -952,6 +952,18 @@ def _fixed_roots(roots: Sequence[str | os.PathLike[str]]) -> Handler:
 
     listed = {"roots": [{"uri": uri(root)} for root in roots]}
     return lambda params: listed
+
+
+def _wishes(raw: Params) -> dict[str, tuple[str, Params]]:
+    """Return the input that a result asks for: key → method and params."""
+    wishes: Params = raw.get("inputRequests") or {}
+    found: dict[str, tuple[str, Params]] = {}
+    for key, wish in wishes.items():
+        params = wish.get("params") or {}
+        if not is_object(params):
+            raise TypeError('"params" must be an object')
+        found[key] = wire.text_in(wish, "method"), params
+    return found
 
 
 def _contents(raw: Params) -> list[ResourceContents]:

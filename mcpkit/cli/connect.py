@@ -99,6 +99,8 @@ def headers_from(lines: Sequence[str] | None) -> dict[str, str]:
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
             fail(f"--header {line!r}: write it as 'Name: value'")
+        if not line.replace("\t", " ").isprintable():
+            fail(f"--header {name!r}: it has a character that belongs in none")
         headers[name.strip()] = value.strip()
     return headers
 

@@ -210,7 +210,7 @@ CARELESS = {"name": "t\n", "description": 5, "inputSchema": {"properties": {"a":
 STRANGE: dict[str, tuple[Any, int, str]] = {
     "no list": ({}, 2, "The server's answer to tools/list is malformed: KeyError('tools')"),
     "an error": (None, 1, "the server answered with error -32601: none"),
-    "no name": ({"tools": [{"name": [], "inputSchema": {}}]}, 2, "see --json"),
+    "no name": ({"tools": [{"name": [], "inputSchema": {}}]}, 2, '"name" must be a string'),
     "careless": ({"tools": [CARELESS]}, 0, "stub\\x1b[2J 0\n  speaks 2025-06-18\n"),
     "carelessly described": ({"tools": [CARELESS]}, 0, "    5\n    a  anything, optional\n"),
 }
