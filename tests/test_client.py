@@ -441,6 +441,20 @@ if method == "tools/call":
     assert len(caplog.records) == 1
 
 
+@pytest.mark.parametrize(
+    "wishes", [[1], "x", {"a": 1}, {"a": {}}, {"a": {"method": "m", "params": 1}}]
+)
+async def test_a_malformed_wish_for_input(fake: Fake, wishes: Any) -> None:
+    body = f"""
+{DISCOVERS}
+if method == "tools/call":
+    result(message, resultType="input_required", inputRequests={wishes!r})
+"""
+    async with Client(fake(body)) as client:
+        with pytest.raises(ValueError, match="answer to tools/call is malformed"):
+            await client.call_tool("any")
+
+
 async def test_a_line_without_an_end_is_not_a_message(fake: Fake) -> None:
     body = """
 sys.stdout.write('{"jsonrpc": "2.0", "id": 1, "result"')

@@ -215,6 +215,32 @@ def test_nor_does_a_server_over_http(response: bytes) -> None:
     assert shown(ended).count("\n") == 1
 
 
+# --- what is malformed ----------------------------------------------------------------------------
+
+BYTES: Final = {"type": "image", "mimeType": 5, "data": "aGk="}
+MALFORMED: Final[dict[str, tuple[str, str, dict[str, Any], str]]] = {
+    "version": ("inspect", "initialize", {**HELLO, "protocolVersion": {}}, "Unsupported protocol"),
+    "name": ("call", "tools/list", {"tools": [{"name": {}, "inputSchema": {}}]}, "malformed"),
+    "argument": ("prompt", "prompts/list", {"prompts": [{"name": "t", "arguments": [5]}]}, "malf"),
+    "text": ("call", "tools/call", {"content": [{"type": "text", "text": 5}]}, "malformed"),
+    "type": ("call", "tools/call", {"content": [BYTES]}, "malformed"),
+    "contents": ("read", "resources/read", {"contents": [{"uri": "t", "text": 5}]}, "malformed"),
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "method", "answer", "text"), MALFORMED.values(), ids=MALFORMED.keys()
+)
+def test_a_malformed_answer_is_said_in_one_line(
+    command: str, method: str, answer: dict[str, Any], text: str
+) -> None:
+    words = [] if command == "inspect" else ["t"]
+    ended = mcpkit(command, stub(**{method: result(**answer)}), *words)
+    assert ended.code in (1, 2)
+    assert text in ended.stderr
+    assert shown(ended).count("\n") == 1
+
+
 # --- what never ends ------------------------------------------------------------------------------
 
 
