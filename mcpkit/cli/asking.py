@@ -27,7 +27,7 @@ from mcpkit.cli.forms import Field, fields_of
 from mcpkit.cli.options import Refused
 from mcpkit.cli.schemas import compact
 from mcpkit.cli.telling import Telling, TimeLimit
-from mcpkit.cli.terminal import fail, is_interactive, on_stderr
+from mcpkit.cli.terminal import fail, is_interactive, note, on_stderr
 from mcpkit.support.plain import one_line, visible
 from mcpkit.types import is_array, is_object
 
@@ -130,7 +130,7 @@ class Asking:
     # --- forms ------------------------------------------------------------------------------------
 
     async def _form(self, params: Params) -> Params:
-        message = visible(params.get("message", ""))
+        message = _indented(params.get("message", ""))
         schema = params.get("requestedSchema")
         fields = fields_of(schema if is_object(schema) else {})
         values, problems = self._given_for(fields)
@@ -143,7 +143,7 @@ class Asking:
             content = {**defaults, **values}
             return self._by_itself(message, {"action": "accept", "content": content})
         for problem in problems:
-            self._say(("mcpkit: --answer ", ""), problem)
+            note(f"--answer {problem}")
         if is_interactive():
             try:
                 return await self._filled_in(message, fields, values)
@@ -176,8 +176,8 @@ class Asking:
         return answer
 
     def _unanswered(self, message: str, hint: str) -> None:
-        self._say(
-            f"mcpkit: the server asks {compact(one_line(message))}, and nobody is at a terminal; "
+        note(
+            f'the server asks "{one_line(message)}", and nobody is at a terminal; '
             f"cancelled. To answer: {hint}"
         )
 
@@ -209,7 +209,7 @@ class Asking:
         self._say()
         self._say(f"  {label}", (f"  {one_line(about)}" if about else "", "dim"))
         if field.description:
-            self._say((f"  {visible(field.description)}", "dim"))
+            self._say((f"  {_indented(field.description)}", "dim"))
         for number, (value, title) in enumerate(field.choices, 1):
             beside = "" if title == value else f"  ({one_line(value)})"
             self._say(f"    {number:>2}  {one_line(title)}", (beside, "dim"))
@@ -253,17 +253,17 @@ class Asking:
     # --- pages ------------------------------------------------------------------------------------
 
     async def _page(self, params: Params) -> str:
-        message, url = visible(params.get("message", "")), str(params.get("url", ""))
+        message, url = _indented(params.get("message", "")), str(params.get("url", ""))
         if self._action is not None:
             self._say(("The server asks: ", "bold"), message, (f"  → {self._action}", "dim"))
-            self._say(f"  {url}")
+            self._say(f"  {one_line(url)}")
             return self._action
         if not is_interactive():
             self._unanswered(f"{message} ({url})", "--answer accept, and open it yourself")
             return "cancel"
         self._say()
         self._say(("The server asks you to open a page: ", "bold cyan"), (message, "bold"))
-        self._say(f"  {url}")
+        self._say(f"  {one_line(url)}")
         answers = {"open": True, "myself": False}
         try:
             while True:
@@ -322,6 +322,11 @@ class Asking:
         except _Left:
             raise Refused("The user declined to answer for the model", code=_REJECTED) from None
         return "\n".join(lines).strip()
+
+
+def _indented(text: object) -> str:
+    """Return a text of which no line looks like one of ours."""
+    return visible(text).replace("\n", "\n    ")
 
 
 # --- the model, by a command ----------------------------------------------------------------------

@@ -13,9 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import pytest
 
 import mcpkit as package
+from mcpkit.cli.asking import Asking
+from mcpkit.cli.telling import Telling, TimeLimit
 from tests.cli.commands import Ended, at_terminal, mcpkit
 
 EVIL: Final = "\x1b]52;c;aGk=\x07\x9b2J\u202e\u200b"
@@ -158,6 +161,24 @@ def test_nothing_of_a_server_steers_or_hides(
     said = shown(mcpkit(command, stub(**answers), *rest, cwd=tmp_path))
     assert text in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("given", [None, ["x=1"], ["accept"]], ids=str)
+def test_nor_does_a_question(given: list[str] | None, capsys: pytest.CaptureFixture[str]) -> None:
+    asking = Asking(given, None, Telling(), TimeLimit(None))
+    field = {"type": "string", "title": f"{EVIL}\nmcpkit: no"}
+    form = {"properties": {"x": field, f"y\nmcpkit: {EVIL}": field}, "required": ["x"]}
+    message = f"Who?{EVIL}\nmcpkit: yes"
+
+    async def ask() -> None:
+        await asking.elicit({"message": message, "requestedSchema": form})
+        await asking.elicit({"message": message, "mode": "url", "url": f"https://a/{EVIL}"})
+
+    anyio.run(ask)
+    said = shown((0, capsys.readouterr().err))
+    assert said.count(f"Who?{SEEN}") == 2
+    assert "\nmcpkit: yes" not in said
+    assert "\nmcpkit: no" not in said
 
 
 @pytest.mark.parametrize("command", ["inspect", "check"])
