@@ -78,6 +78,14 @@ def test_a_long_text_is_cut() -> None:
     assert one_line("xxx", 3) == "xxx"
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("part", [" ", "\n \t", "\u200d", "\x1b", "\ufe0f"], ids=ascii)
+def test_neither_takes_more_than_linear_time(part: str) -> None:
+    text = part * 200_000 + "x"
+    assert visible(text).endswith("x")
+    assert one_line(text).endswith("x")
+
+
 def test_as_json() -> None:
     text = "\u202e\x9b\U000e0041"
     shown = visible(json.dumps(text, ensure_ascii=False), lambda each: json.dumps(each)[1:-1])

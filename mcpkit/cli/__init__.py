@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from traceback import format_exc
 from typing import Annotated
 
 import typer
@@ -45,9 +44,4 @@ def root(
 
 def main() -> None:
     """The entry point of the ``mcpkit`` script."""
-    try:
-        app()
-    except Exception:
-        # As Python would, but for what steers a terminal.
-        say(format_exc().rstrip(), err=True)
-        raise SystemExit(1) from None
+    app()

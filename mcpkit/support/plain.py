@@ -62,5 +62,6 @@ def one_line(text: object, longest: int | None = None) -> str:
     """
     plain = str(text)
     cut = plain[:longest]
-    shown = re.sub(r"\s*[\n\t]\s*", " ", visible(cut)).strip()
+    parts = map(str.strip, re.split("[\n\t]", visible(cut)))
+    shown = " ".join(filter(None, parts))
     return f"{shown}… ({len(plain)} characters)" if len(cut) < len(plain) else shown

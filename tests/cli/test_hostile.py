@@ -15,9 +15,11 @@ from typing import Any, Final
 
 import anyio
 import pytest
+import typer
 
 import mcpkit as package
 from mcpkit.cli.asking import Asking
+from mcpkit.cli.connect import run_async
 from mcpkit.cli.telling import Telling, TimeLimit
 from tests.cli.commands import Ended, at_terminal, mcpkit
 
@@ -179,6 +181,16 @@ def test_nor_does_a_question(given: list[str] | None, capsys: pytest.CaptureFixt
     assert said.count(f"Who?{SEEN}") == 2
     assert "\nmcpkit: yes" not in said
     assert "\nmcpkit: no" not in said
+
+
+def test_nor_does_a_fault_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    async def fault() -> None:
+        raise LookupError(EVIL)
+
+    with pytest.raises(typer.Exit) as left:
+        run_async(fault)
+    assert left.value.exit_code == 1
+    assert shown((0, capsys.readouterr().err)).endswith(f"\nLookupError: {SEEN}\n")
 
 
 @pytest.mark.parametrize("command", ["inspect", "check"])
