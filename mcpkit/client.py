@@ -7,7 +7,6 @@ These are requests of the server in the handshake revisions, and parts of a resu
 from __future__ import annotations
 
 import inspect
-import logging
 import os
 import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -30,7 +29,7 @@ from mcpkit.errors import (
 from mcpkit.protocol import wire
 from mcpkit.protocol.caller import Answered, Asked, Caller, Sent, Told, Unreadable
 from mcpkit.protocol.connection import Request
-from mcpkit.protocol.messages import Id
+from mcpkit.protocol.messages import Id, is_id
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST
 from mcpkit.results import (
@@ -43,6 +42,7 @@ from mcpkit.results import (
     PromptMessages,
     parse,
 )
+from mcpkit.support.logs import get_logger
 from mcpkit.support.target import names_file, run_command
 from mcpkit.transports.memory import MemoryLink
 from mcpkit.transports.process import ProcessLink
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Handler", "Target"]
 
-log = logging.getLogger("mcpkit.client")
+log = get_logger("mcpkit.client")
 
 Target: TypeAlias = "MCPKit[Any] | str | os.PathLike[str] | Sequence[str]"
 """An app object, the path of a server's file, a command, or an ``http://`` or ``https://`` URL."""
@@ -87,7 +87,7 @@ class Link(Protocol):
 class _Pending:
     """A request that waits for its answer."""
 
-    __slots__ = ("answer", "arrived", "on_progress", "on_told")
+    __slots__ = ("answer", "arrived", "on_progress", "on_told", "size")
 
     def __init__(
         self,
@@ -96,6 +96,8 @@ class _Pending:
     ) -> None:
         self.arrived = anyio.Event()
         self.answer: Answered | None = None
+        self.size = 0
+        """Bytes of the message with the answer."""
         self.on_progress = on_progress
         self.on_told = on_told
 
@@ -103,6 +105,15 @@ class _Pending:
 _MAX_BYTES_SHOWN: Final = 80
 """Bytes that are shown of what cannot be read."""
 
+_MOST_PAGES: Final = 10_000
+_MOST_ENTRIES: Final = 100_000
+_MOST_LIST_BYTES: Final = 64 * 1024 * 1024
+"""All pages of a list together may have as many bytes as one message."""
+
+_MOST_QUESTIONS: Final = 1_000
+"""Requests of a server that are answered at the same time."""
+
+_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _MODERN_ERRORS: Final = (-32020, -32021, -32022)
 """Errors that only a server without handshake gives (ERA-10)."""
@@ -214,6 +225,9 @@ class Client:
         self._http: HttpLink | None = None
         self._tasks: Tasks | None = None
         self._closed = False
+        self._closed_because: ConnectionClosed | None = None
+        self._questions = 0
+        self._complained: set[str] = set()
         self._stack = AsyncExitStack()
         self.server_info: Implementation | None = None
         self.server_capabilities: Params = {}
@@ -337,9 +351,8 @@ class Client:
         if self._wanted is None and not is_array(result.get("supportedVersions")):
             # Some servers answer anything with an empty object.
             raise ValueError("The server's answer to server/discover names no versions")
-        meta: Params = result.get("_meta") or {}
-        info: Params | None = meta.get("io.modelcontextprotocol/serverInfo")
-        self._introduced(info, result)
+        meta = result.get("_meta")
+        self._introduced(meta.get(_SERVER_INFO) if is_object(meta) else None, result)
 
     async def _initialize(self, wanted: Revision) -> None:
         self._caller.revision = None
@@ -349,10 +362,10 @@ class Client:
             "clientInfo": self._caller.info,
         }
         result = await self.request("initialize", params)
-        found = BY_VERSION.get(result.get("protocolVersion", ""))
+        offered = str(result.get("protocolVersion"))
+        found = BY_VERSION.get(offered)
         if found is None or not found.handshake:
-            offered = result.get("protocolVersion")
-            raise UnsupportedProtocolVersion(str(offered), [each.version for each in HANDSHAKE])
+            raise UnsupportedProtocolVersion(offered, [each.version for each in HANDSHAKE])
         self._caller.revision = found
         self._introduced(result.get("serverInfo"), result)
         if self._http is not None:
@@ -372,10 +385,11 @@ class Client:
             self._caller.revision = spoken
             raise
 
-    def _introduced(self, info: Params | None, result: Params) -> None:
+    def _introduced(self, info: object, result: Params) -> None:
         self.server_info = wire.implementation_from_wire(info) if is_object(info) else None
-        self.server_capabilities = result.get("capabilities") or {}
-        self.instructions = result.get("instructions")
+        capabilities = result.get("capabilities")
+        self.server_capabilities = capabilities if is_object(capabilities) else {}
+        self.instructions = wire.optional_text(result, "instructions")
 
     @property
     def revision(self) -> str:
@@ -391,7 +405,7 @@ class Client:
                 if isinstance(event, Unreadable):
                     self._unreadable(event, text)
                 else:
-                    self._take(event)
+                    self._take(event, len(text))
         except Exception as error:
             # Neither what a server sends nor a callback that fails may end the reading.
             log.exception("a message of the server could not be handled")
@@ -403,11 +417,11 @@ class Client:
         if failed is not None:
             raise failed
 
-    def _take(self, event: Answered | Asked | Told) -> None:
+    def _take(self, event: Answered | Asked | Told, size: int) -> None:
         if isinstance(event, Answered):
             pending = self._pending.get(event.id)
             if pending is not None:
-                pending.answer = event
+                pending.answer, pending.size = event, size
                 pending.arrived.set()
         elif isinstance(event, Told):
             self._told(event)
@@ -416,8 +430,18 @@ class Client:
                 # An answer would be a message that this revision does not have (MSG-13).
                 log.warning("the server asks %s in a request of its own", event.method)
                 return
+            if self._questions >= _MOST_QUESTIONS:
+                self._complain("the server asks too much at once; some of it is not answered")
+                return
             assert self._tasks is not None
+            self._questions += 1
             self._tasks.start(self._answer(event))
+
+    def _complain(self, what: str, *arguments: object) -> None:
+        """Log a warning once, however often a server gives a reason for it."""
+        if what not in self._complained:
+            self._complained.add(what)
+            log.warning(what, *arguments)
 
     def _unreadable(self, event: Unreadable, text: bytes) -> None:
         shown = text[:_MAX_BYTES_SHOWN].decode("utf-8", "replace") + "…" * (
@@ -429,20 +453,46 @@ class Client:
         params = event.params
         if self._on_notification is not None:
             self._on_notification(event.method, params)
-        if event.method == "notifications/message" and self._on_log is not None:
-            self._on_log(params.get("level", "info"), params.get("data"), params.get("logger"))
+        if event.method == "notifications/message":
+            self._told_log(params)
         elif event.method == "notifications/progress":
-            pending = self._pending.get(params.get("progressToken", ""))
-            if pending is not None and pending.on_progress is not None:
-                progress, total = params.get("progress", 0), params.get("total")
-                pending.on_progress(progress, total, params.get("message"))
-        meta: Params = params.get("_meta") or {}
-        subscription: Id | None = meta.get(_SUBSCRIPTION)
-        listening = None if subscription is None else self._pending.get(subscription)
+            self._told_progress(params)
+        meta = params.get("_meta")
+        listening = self._pending_of(meta.get(_SUBSCRIPTION)) if is_object(meta) else None
         if listening is not None and listening.on_told is not None:
             listening.on_told(event.method, params)
 
+    def _told_log(self, params: Params) -> None:
+        if self._on_log is None:
+            return
+        try:
+            level, data, logger = wire.log_from_wire(params)
+        except ValueError as error:
+            self._complain("the server sends malformed log messages: %s", error)
+        else:
+            self._on_log(level, data, logger)
+
+    def _told_progress(self, params: Params) -> None:
+        pending = self._pending_of(params.get("progressToken"))
+        if pending is None or pending.on_progress is None:
+            return
+        try:
+            progress, total, message = wire.progress_from_wire(params)
+        except ValueError as error:
+            self._complain("the server sends malformed progress: %s", error)
+        else:
+            pending.on_progress(progress, total, message)
+
+    def _pending_of(self, id: object) -> _Pending | None:
+        return self._pending.get(id) if is_id(id) else None
+
     async def _answer(self, event: Asked) -> None:
+        try:
+            await self._answer_now(event)
+        finally:
+            self._questions -= 1
+
+    async def _answer_now(self, event: Asked) -> None:
         try:
             if event.method == "ping":
                 sent = self._caller.send_result(event.id, {})
@@ -472,8 +522,9 @@ class Client:
             raise TypeError(f"the handler for {method} returned {result!r}, which is no object")
         return result
 
-    def _lost(self) -> None:
+    def _lost(self, reason: ConnectionClosed | None = None) -> None:
         self._closed = True
+        self._closed_because = self._closed_because or reason
         for pending in self._pending.values():
             pending.arrived.set()
 
@@ -534,9 +585,22 @@ class Client:
         Raises:
             ProtocolError: The server's error, as the class that owns its code.
             TimeoutError: The answer took too long; the server was told that nobody waits any more.
-            ConnectionClosed: The server is gone, or says over HTTP what is not MCP.
+            ConnectionClosed: The server is gone, sends more than 64 MiB at once, or says over HTTP
+                what is not MCP.
             ValueError: The result is not an object.
         """
+        return (await self._requested(method, params, meta, timeout, on_progress, on_told))[0]
+
+    async def _requested(
+        self,
+        method: str,
+        params: Params | None,
+        meta: Params | None = None,
+        timeout: float | None = None,
+        on_progress: Callable[[float, float | None, str | None], object] | None = None,
+        on_told: Callable[[str, Params], object] | None = None,
+    ) -> tuple[Params, int]:
+        """Return the result as `request` does, and the bytes that its message had."""
         pending = _Pending(on_progress, on_told)
         merged = dict(meta or {})
         if on_progress is not None:
@@ -548,7 +612,7 @@ class Client:
         self._pending[id] = pending
         try:
             if self._closed:
-                raise ConnectionClosed("The server is gone")
+                raise self._closed_because or ConnectionClosed("The server is gone")
             if self._http is None:
                 await self._carry(sent)
             limit = self._timeout if timeout is None else timeout
@@ -569,12 +633,14 @@ class Client:
         self._raise_failure()
         answer = pending.answer
         if answer is None:
-            raise ConnectionClosed(f"The server left before it answered {method}")
+            raise self._closed_because or ConnectionClosed(
+                f"The server left before it answered {method}"
+            )
         if answer.error is not None:
             raise answer.error
         if not is_object(answer.result):
             raise ValueError(f"The server's answer to {method} is malformed: not an object")
-        return answer.result
+        return answer.result, pending.size
 
     async def _abandon(self, sent: Sent, error: BaseException) -> None:
         """Tell the server that nobody waits for an answer any more (CANC-6, CANC-7)."""
@@ -602,13 +668,12 @@ class Client:
             if kind != "input_required":  # MSG-15
                 raise ValueError(f"The server's answer to {method} has the unknown type {kind!r}")
             again = dict(params)
-            wishes: Params = result.get("inputRequests") or {}
+            wishes = parse(_wishes, result, method)
             if self._on_round is not None:
                 self._on_round(number + 1, result)
             if wishes:
                 again["inputResponses"] = {
-                    key: await self._handle(wish["method"], wish.get("params") or {})
-                    for key, wish in wishes.items()
+                    key: await self._handle(*wish) for key, wish in wishes.items()
                 }
             if "requestState" in result:
                 again["requestState"] = result["requestState"]  # MRTR-16: byte for byte
@@ -627,7 +692,8 @@ class Client:
         2026-07-28).
 
         Raises:
-            ValueError: The list is malformed, or its cursors go in a circle.
+            ValueError: The list is malformed, its cursors go in a circle, or it does not end: it
+                has more than 100,000 entries, 10,000 pages or 64 MiB.
             ProtocolError, TimeoutError, ConnectionClosed: As for `request`.
         """
         tools = await self._all("tools/list", "tools", ListedTool.from_wire)
@@ -656,15 +722,23 @@ class Client:
         found: list[T] = []
         cursor: str | None = None
         seen: set[str] = set()
+        size = 0
         while True:
-            page = await self.request(method, {} if cursor is None else {"cursor": cursor})
+            page, more = await self._requested(method, {} if cursor is None else {"cursor": cursor})
+            size += more
             found += parse(entries, page, method)
+            if len(found) > _MOST_ENTRIES or size > _MOST_LIST_BYTES:
+                raise ValueError(f"The server sends too much for {method}: {len(found)} entries")
             cursor = page.get("nextCursor")
             if cursor is None:  # PAGE-1: "" would be a cursor
                 return found
+            if not isinstance(cursor, str):
+                raise ValueError(f"The server's answer to {method} has a cursor that is no text")
             if cursor in seen:
                 raise ValueError(f"The server repeats the cursor {cursor!r} of {method}")
             seen.add(cursor)
+            if len(seen) >= _MOST_PAGES:
+                raise ValueError(f"The server has too many pages for {method}: {len(seen)}")
 
     async def call_tool(
         self,
@@ -878,6 +952,18 @@ def _fixed_roots(roots: Sequence[str | os.PathLike[str]]) -> Handler:
 
     listed = {"roots": [{"uri": uri(root)} for root in roots]}
     return lambda params: listed
+
+
+def _wishes(raw: Params) -> dict[str, tuple[str, Params]]:
+    """Return the input that a result asks for: key → method and params."""
+    wishes: Params = raw.get("inputRequests") or {}
+    found: dict[str, tuple[str, Params]] = {}
+    for key, wish in wishes.items():
+        params = wish.get("params") or {}
+        if not is_object(params):
+            raise TypeError('"params" must be an object')
+        found[key] = wire.text_in(wish, "method"), params
+    return found
 
 
 def _contents(raw: Params) -> list[ResourceContents]:

@@ -58,7 +58,7 @@ class ListedTool:
         """
         hints = raw.get("annotations")
         return cls(
-            raw["name"],
+            wire.text_in(raw, "name"),
             raw.get("title"),
             raw.get("description"),
             raw["inputSchema"],
@@ -90,8 +90,8 @@ class ListedResource:
             KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
         """
         return cls(
-            raw["uri"],
-            raw["name"],
+            wire.text_in(raw, "uri"),
+            wire.text_in(raw, "name"),
             raw.get("title"),
             raw.get("description"),
             raw.get("mimeType"),
@@ -120,8 +120,8 @@ class ListedTemplate:
             KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
         """
         return cls(
-            raw["uriTemplate"],
-            raw["name"],
+            wire.text_in(raw, "uriTemplate"),
+            wire.text_in(raw, "name"),
             raw.get("title"),
             raw.get("description"),
             raw.get("mimeType"),
@@ -158,14 +158,16 @@ class ListedPrompt:
         """
         arguments = [
             PromptArgument(
-                each["name"],
+                wire.text_in(each, "name"),
                 each.get("title"),
                 each.get("description"),
                 bool(each.get("required", False)),
             )
             for each in raw.get("arguments") or ()
         ]
-        return cls(raw["name"], raw.get("title"), raw.get("description"), arguments, raw)
+        return cls(
+            wire.text_in(raw, "name"), raw.get("title"), raw.get("description"), arguments, raw
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -304,6 +304,157 @@ if method == "tools/call":
     assert "in a callback" in caplog.text
 
 
+@pytest.mark.parametrize("end", ["", "\\n"], ids=["without an end", "with an end"])
+async def test_a_line_that_is_too_long_ends_the_connection(
+    fake: Fake, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcpkit.transports.process.MAX_LINE", 1000)
+    body = f"""
+{DISCOVERS}
+if method == "tools/call":
+    sys.stdout.write("x" * 1001 + "{end}")
+    sys.stdout.flush()
+"""
+    async with Client(fake(body)) as client:
+        with anyio.fail_after(PATIENCE):
+            for _ in range(2):
+                with pytest.raises(ConnectionClosed, match="a line of more than 1000 bytes"):
+                    await client.call_tool("any", timeout=PATIENCE)
+
+
+ENDLESS = {
+    "pages": ("_MOST_PAGES", "[]", "str(count)", "too many pages for tools/list: 5", 5),
+    "entries": ("_MOST_ENTRIES", "[tool, tool]", "str(count)", "too much for tools/list", 3),
+    "bytes": ("_MOST_LIST_BYTES", "[tool]", "str(count)", "too much for tools/list", 1),
+    "a circle": (None, "[]", "str(count % 3)", "repeats the cursor '1'", 4),
+    "no text": (None, "[]", "[count]", "a cursor that is no text", 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("bound", "page", "cursor", "words", "requests"), ENDLESS.values(), ids=list(ENDLESS)
+)
+async def test_a_list_without_an_end(
+    fake: Fake,
+    bound: str | None,
+    page: str,
+    cursor: str,
+    words: str,
+    requests: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if bound is not None:
+        monkeypatch.setattr(f"mcpkit.client.{bound}", 5)
+    body = f"""
+{DISCOVERS}
+if method == "tools/list":
+    count = sum(each["method"] == method for each in seen)
+    tool = {{"name": "t", "inputSchema": {{}}}}
+    result(message, resultType="complete", tools={page}, nextCursor={cursor})
+if method == "tools/call":
+    report(message)
+"""
+    async with Client(fake(body)) as client:
+        with pytest.raises(ValueError, match=words):
+            await client.list_tools()
+        seen = json.loads((await client.call_tool("report")).text)
+    assert sum(each["method"] == "tools/list" for each in seen) == requests
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"progress": "1"},
+        {"progress": None},
+        {"progress": True},
+        {"progress": [1]},
+        {"progress": 10**400},
+        {"progress": 1, "total": {}},
+        {"progress": 1, "message": 5},
+    ],
+    ids=lambda wrong: str(wrong)[:30],
+)
+async def test_malformed_progress_is_said_once(
+    fake: Fake, wrong: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    body = f"""
+{DISCOVERS}
+if method == "tools/call":
+    token = message["params"]["_meta"]["progressToken"]
+    for number in range(100):
+        send(method="notifications/progress", params={{"progressToken": token, **{wrong!r}}})
+    send(method="notifications/progress", params={{"progressToken": token, "progress": 2}})
+    result(message, resultType="complete", content=[])
+"""
+    told: list[Any] = []
+    async with Client(fake(body)) as client:
+        await client.call_tool("any", on_progress=lambda *each: told.append(each))
+    assert told == [(2, None, None)]
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the server sends malformed progress: ")
+    assert record.exc_info is None
+
+
+async def test_a_malformed_log_message_is_said_once(
+    fake: Fake, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = f"""
+{DISCOVERS}
+if method == "tools/call":
+    for level, logger in ([], None), ("info", 5), ("info", None):
+        params = {{"level": level, "logger": logger, "data": 1}}
+        send(method="notifications/message", params=params)
+    result(message, resultType="complete", content=[])
+"""
+    told: list[Any] = []
+    async with Client(fake(body), on_log=lambda *each: told.append(each)) as client:
+        await client.call_tool("any")
+    assert told == [("info", 1, None)]
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the server sends malformed log messages: ")
+    assert record.exc_info is None
+
+
+async def test_questions_without_an_end(
+    fake: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcpkit.client._MOST_QUESTIONS", 2)
+    body = f"""
+{HANDSHAKES}
+if method == "tools/call":
+    for number in range(100):
+        send(id=1000 + number, method="roots/list")
+    result(message, content=[])
+"""
+    asked = 0
+
+    async def think(params: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        await anyio.sleep(PATIENCE)
+
+    async with Client(fake(body), revision="2025-11-25", roots=think) as client:
+        await client.call_tool("any")
+        await anyio.wait_all_tasks_blocked()
+        assert asked == 2
+    assert "the server asks too much at once" in caplog.text
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    "wishes", [[1], "x", {"a": 1}, {"a": {}}, {"a": {"method": "m", "params": 1}}]
+)
+async def test_a_malformed_wish_for_input(fake: Fake, wishes: Any) -> None:
+    body = f"""
+{DISCOVERS}
+if method == "tools/call":
+    result(message, resultType="input_required", inputRequests={wishes!r})
+"""
+    async with Client(fake(body)) as client:
+        with pytest.raises(ValueError, match="answer to tools/call is malformed"):
+            await client.call_tool("any")
+
+
 async def test_a_line_without_an_end_is_not_a_message(fake: Fake) -> None:
     body = """
 sys.stdout.write('{"jsonrpc": "2.0", "id": 1, "result"')

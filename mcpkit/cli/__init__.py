@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from mcpkit.cli.commands import SETTINGS, Commands
+from mcpkit.cli.terminal import say
 
 __all__ = ["app", "main"]
 
@@ -25,7 +26,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"mcpkit {version('mcpkit')}")
+        say(f"mcpkit {version('mcpkit')}")
         raise typer.Exit
 
 

@@ -19,6 +19,12 @@ Schema = Mapping[str, Any]
 
 _YES: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
+_MOST_COMPARED: Final = 1000
+"""Names that are compared with one that is not there."""
+
+_LONGEST_COMPARED: Final = 100
+"""Characters of such a name."""
+
 
 class Given(NamedTuple):
     """An argument as it was typed.
@@ -197,7 +203,9 @@ def _is_any(value: object, kinds: set[str]) -> bool:
 
 def nothing_like(kind: str, name: str, names: Sequence[str]) -> str:
     """Return a message: there is nothing of a name, but something like it, or others."""
-    near = get_close_matches(name, names, 1, 0.6)
+    # A comparison takes time in proportion to both lengths, and there may be any number of names.
+    short = [each for each in names[:_MOST_COMPARED] if len(each) <= _LONGEST_COMPARED]
+    near = get_close_matches(name, short, 1, 0.6)
     if near:
         return f"there is no {kind} {name!r}; did you mean {near[0]!r}?"
     if not names:

@@ -26,9 +26,9 @@ from mcpkit.cli.arguments import Given, given
 from mcpkit.cli.forms import Field, fields_of
 from mcpkit.cli.options import Refused
 from mcpkit.cli.schemas import compact
-from mcpkit.cli.show import clean, one_line
 from mcpkit.cli.telling import Telling, TimeLimit
-from mcpkit.cli.terminal import fail, is_interactive, on_stderr
+from mcpkit.cli.terminal import fail, is_interactive, note, on_stderr
+from mcpkit.support.plain import one_line, visible
 from mcpkit.types import is_array, is_object
 
 __all__ = ["Asking"]
@@ -130,7 +130,7 @@ class Asking:
     # --- forms ------------------------------------------------------------------------------------
 
     async def _form(self, params: Params) -> Params:
-        message = clean(str(params.get("message", "")))
+        message = _indented(params.get("message", ""))
         schema = params.get("requestedSchema")
         fields = fields_of(schema if is_object(schema) else {})
         values, problems = self._given_for(fields)
@@ -143,7 +143,7 @@ class Asking:
             content = {**defaults, **values}
             return self._by_itself(message, {"action": "accept", "content": content})
         for problem in problems:
-            self._say(("mcpkit: --answer ", ""), problem)
+            note(f"--answer {problem}")
         if is_interactive():
             try:
                 return await self._filled_in(message, fields, values)
@@ -172,12 +172,12 @@ class Asking:
 
     def _by_itself(self, message: str, answer: dict[str, Any]) -> Params:
         said = compact(answer["content"]) if answer.get("content") else answer["action"]
-        self._say(("The server asks: ", "bold"), f"{message}  ", (f"→ {clean(said)}", "dim"))
+        self._say(("The server asks: ", "bold"), f"{message}  ", (f"→ {one_line(said)}", "dim"))
         return answer
 
     def _unanswered(self, message: str, hint: str) -> None:
-        self._say(
-            f"mcpkit: the server asks {compact(one_line(message))}, and nobody is at a terminal; "
+        note(
+            f'the server asks "{one_line(message)}", and nobody is at a terminal; '
             f"cancelled. To answer: {hint}"
         )
 
@@ -204,19 +204,19 @@ class Asking:
 
     async def _field(self, field: Field, values: dict[str, Any]) -> None:
         """Have a field filled in, as often as it takes."""
-        label = clean(field.title or field.name)
+        label = one_line(field.title or field.name)
         about = ", ".join([*field.about, *(["optional"] if not field.required else [])])
         self._say()
-        self._say(f"  {label}", (f"  {clean(about)}" if about else "", "dim"))
+        self._say(f"  {label}", (f"  {one_line(about)}" if about else "", "dim"))
         if field.description:
-            self._say((f"  {clean(field.description)}", "dim"))
+            self._say((f"  {_indented(field.description)}", "dim"))
         for number, (value, title) in enumerate(field.choices, 1):
-            beside = "" if title == value else f"  ({value})"
-            self._say(f"    {number:>2}  {clean(title)}", (clean(beside), "dim"))
+            beside = "" if title == value else f"  ({one_line(value)})"
+            self._say(f"    {number:>2}  {one_line(title)}", (beside, "dim"))
         known = field.name in values or field.has_default
         kept = values.get(field.name, field.default)
         while True:
-            shown = f"[{clean(field.shown(kept))}] " if known else ""
+            shown = f"[{one_line(field.shown(kept))}] " if known else ""
             line = (await self._line(f"  > {shown}")).strip()
             if not line:
                 if known:
@@ -228,7 +228,7 @@ class Asking:
             try:
                 values[field.name] = field.read("" if line == '""' else line)
             except ValueError as error:
-                self._say((f"    {clean(str(error))}", "red"))
+                self._say((f"    {one_line(error)}", "red"))
             else:
                 return
 
@@ -253,17 +253,17 @@ class Asking:
     # --- pages ------------------------------------------------------------------------------------
 
     async def _page(self, params: Params) -> str:
-        message, url = clean(str(params.get("message", ""))), clean(str(params.get("url", "")))
+        message, url = _indented(params.get("message", "")), str(params.get("url", ""))
         if self._action is not None:
             self._say(("The server asks: ", "bold"), message, (f"  → {self._action}", "dim"))
-            self._say(f"  {url}")
+            self._say(f"  {one_line(url)}")
             return self._action
         if not is_interactive():
             self._unanswered(f"{message} ({url})", "--answer accept, and open it yourself")
             return "cancel"
         self._say()
         self._say(("The server asks you to open a page: ", "bold cyan"), (message, "bold"))
-        self._say(f"  {url}")
+        self._say(f"  {one_line(url)}")
         answers = {"open": True, "myself": False}
         try:
             while True:
@@ -280,7 +280,8 @@ class Asking:
             return left.action
 
     def _open(self, url: str) -> None:
-        safe = url.lower().startswith(("https://", "http://"))
+        # What is not shown as it is might lead elsewhere than it seems.
+        safe = url.lower().startswith(("https://", "http://")) and one_line(url) == url
         if not safe or not webbrowser.open(url):
             self._say(("  It could not be opened here; open it yourself.", "red"))
 
@@ -308,7 +309,7 @@ class Asking:
     async def _by_hand(self, params: Params) -> str:
         self._say()
         self._say(("The server asks the model:", "bold cyan"))
-        for line in clean(transcript(params)).splitlines():
+        for line in visible(transcript(params)).splitlines():
             self._say(f"  {line}")
         self._say(("  Answer for it; an empty line ends, /decline refuses.", "dim"))
         lines: list[str] = []
@@ -321,6 +322,11 @@ class Asking:
         except _Left:
             raise Refused("The user declined to answer for the model", code=_REJECTED) from None
         return "\n".join(lines).strip()
+
+
+def _indented(text: object) -> str:
+    """Return a text of which no line looks like one of ours."""
+    return visible(text).replace("\n", "\n    ")
 
 
 # --- the model, by a command ----------------------------------------------------------------------

@@ -27,8 +27,6 @@ from mcpkit.cli.options import (
 from mcpkit.cli.show import (
     Saver,
     as_binary,
-    clean,
-    note,
     on_terminal,
     put,
     put_bytes,
@@ -36,7 +34,7 @@ from mcpkit.cli.show import (
     text_of,
 )
 from mcpkit.cli.talking import Talk
-from mcpkit.cli.terminal import BAD_NEWS, fail
+from mcpkit.cli.terminal import BAD_NEWS, fail, note, say
 from mcpkit.client import Client
 from mcpkit.errors import ProtocolError
 from mcpkit.protocol.revisions import BY_VERSION
@@ -123,7 +121,7 @@ async def _find(client: Client, name: str) -> ListedTool:
     listed = await client.list_tools() if "tools" in client.server_capabilities else []
     found = {each.name: each for each in listed}
     if name not in found:
-        fail(nothing_like("tool", name, list(map(clean, found))))
+        fail(nothing_like("tool", name, list(map(str, found))))
     return found[name]
 
 
@@ -141,7 +139,7 @@ def _show(result: CallResult, tool: str, saver: Saver) -> None:
     texts = [text for text in map(text_of, result.content) if text is not None]
     if result.is_error:
         for text in texts:
-            typer.echo(clean(text), err=True)
+            say(text, err=True)
         if not texts:
             note(f"{tool} failed, and does not say why")
     elif result.structured_content is not UNSET and _say_the_same(texts, result):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -19,7 +18,8 @@ from mcpkit.cli.checks.table import check as apply
 from mcpkit.cli.checks.table import chosen, unknown
 from mcpkit.cli.connect import is_python, run_async
 from mcpkit.cli.options import Env, Headers, Reach, Revision, Timeout
-from mcpkit.cli.terminal import BAD_NEWS, fail, on_stderr, on_stdout
+from mcpkit.cli.show import put_json
+from mcpkit.cli.terminal import BAD_NEWS, fail, note, on_stdout
 from mcpkit.support.target import split
 
 __all__ = ["check"]
@@ -100,17 +100,14 @@ def check(
     if target is None:
         fail("say what to check, as in mcpkit check server.py")
     if wishes.unread is not None:
-        on_stderr().print(
-            f"mcpkit: {wishes.unread.name} is not read for settings; that needs Python 3.11",
-            markup=False,
-        )
+        note(f"{wishes.unread.name} is not read for settings; that needs Python 3.11")
     reach = Reach(target, revision, header, env, timeout)
     served = run_async(lambda: _asked(reach))
     if is_python(target):
         served = with_facts(served, target)
     findings, silenced = apply(served, applied)
     if json_:
-        _write_json(as_json(target, served, findings, silenced))
+        put_json(as_json(target, served, findings, silenced))
     else:
         print_findings(on_stdout(), served, findings, silenced)
     if _is_bad(findings, threshold):
@@ -150,10 +147,6 @@ def _is_bad(findings: Sequence[Finding], threshold: str) -> bool:
 
 def _explain(rules: Sequence[Rule], json_: bool) -> None:
     if json_:
-        _write_json(rules_as_json(rules))
+        put_json(rules_as_json(rules))
     else:
         print_rules(on_stdout(), rules)
-
-
-def _write_json(document: Any) -> None:
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))

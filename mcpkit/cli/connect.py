@@ -14,15 +14,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from traceback import format_exc
 from typing import Any, Final, TypeVar
 
 import anyio
 import typer
 
-from mcpkit.cli.terminal import fail
+from mcpkit.cli.terminal import BAD_NEWS, fail, say
 from mcpkit.client import Client, is_url
 from mcpkit.errors import ConnectionClosed, MCPKitError
 from mcpkit.support.target import names_file, run_command, split
+from mcpkit.transports.process import LineTooLong
 
 __all__ = [
     "command_for",
@@ -98,6 +100,8 @@ def headers_from(lines: Sequence[str] | None) -> dict[str, str]:
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
             fail(f"--header {line!r}: write it as 'Name: value'")
+        if not line.replace("\t", " ").isprintable():
+            fail(f"--header {name!r}: it has a character that belongs in none")
         headers[name.strip()] = value.strip()
     return headers
 
@@ -146,7 +150,7 @@ async def connected(target: str, **options: Any) -> AsyncGenerator[Client, None]
             entered = True
             yield client
     except ConnectionClosed as error:
-        if is_url(target):
+        if is_url(target) or isinstance(error, LineTooLong):
             fail(f"{target}: {error}")
         fail("the server has ended" if entered else "the server ended before it answered")
     except TimeoutError:
@@ -158,8 +162,17 @@ async def connected(target: str, **options: Any) -> AsyncGenerator[Client, None]
 
 
 def run_async(main: Callable[[], Awaitable[T]]) -> T:
-    """Run a command's coroutine; Ctrl-C leaves with exit code 130 and without a traceback."""
+    """Run a command's coroutine.
+
+    Ctrl-C leaves with exit code 130 and without a traceback. A fault leaves with 1 and one, in
+    which no text of a server steers the terminal.
+    """
     try:
         return anyio.run(main)
     except (KeyboardInterrupt, asyncio.CancelledError):  # the latter on Python 3.10
         raise typer.Exit(130) from None
+    except (typer.Exit, OSError):
+        raise
+    except Exception:
+        say(format_exc().rstrip(), err=True)
+        raise typer.Exit(BAD_NEWS) from None

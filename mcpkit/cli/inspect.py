@@ -25,12 +25,13 @@ from mcpkit.cli.options import (
     Timeout,
 )
 from mcpkit.cli.schemas import compact, in_words, properties_of, resolved
-from mcpkit.cli.show import clean, on_terminal, one_line, put_json, size
+from mcpkit.cli.show import on_terminal, put_json, size
 from mcpkit.cli.terminal import fail, on_stdout
 from mcpkit.cli.tokens import estimate, tool_tokens
 from mcpkit.client import Client
 from mcpkit.errors import MethodNotFound
 from mcpkit.results import ListedPrompt, ListedResource, ListedTemplate, ListedTool
+from mcpkit.support.plain import one_line, visible
 from mcpkit.types import is_array, is_object
 
 __all__ = ["inspect"]
@@ -113,7 +114,7 @@ def inspect(
         names = [each.name for each in offer.tools]
         for name in tool or ():
             if name not in names:
-                fail(nothing_like("tool", name, list(map(clean, names))))
+                fail(nothing_like("tool", name, list(map(str, names))))
         if tool:
             offer.tools = [each for each in offer.tools if each.name in tool]
         if as_json:
@@ -207,14 +208,14 @@ class _Page:
 
     def text(self, text: str, indent: int = 0) -> None:
         """Write a text from the server: its own lines, each wrapped."""
-        for line in clean(text).strip().expandtabs(4).splitlines():
+        for line in visible(text).strip().expandtabs(4).splitlines():
             stripped = line.lstrip()
             self.put(stripped, indent + min(len(line) - len(stripped), 8))
 
     def json(self, value: Any, indent: int) -> None:
         """Write a JSON document; its lines are not wrapped."""
         for line in json.dumps(value, ensure_ascii=False, indent=2).splitlines():
-            self._line(Text(" " * indent + clean(line)))
+            self._line(Text(" " * indent + line))
 
     def heading(self, name: str, about: str) -> None:
         """Begin a section."""
@@ -279,11 +280,11 @@ class _Page:
         for word, style in _hints(tool):
             head.append(f"  {word}", style=f"not bold {style}")
         self.put(head, 2)
-        self._description(tool.description, whole=whole, where=f"--tool {tool.name}")
+        self._description(tool.description, whole=whole, where=f"--tool {one_line(tool.name)}")
         self._members(tool.input_schema)
         if tool.output_schema is not None:
             words = in_words(tool.output_schema, tool.output_schema)
-            self.put(Text.assemble(("gives ", "dim"), clean(words)), 4)
+            self.put(Text.assemble(("gives ", "dim"), visible(words)), 4)
         if whole:
             self.put(Text("input schema", style="dim"), 4)
             self.json(tool.input_schema, 4)
@@ -300,7 +301,7 @@ class _Page:
                 self.json(rest, 4)
 
     def _description(self, text: str | None, *, whole: bool, where: str) -> None:
-        shown = clean(text or "").strip()
+        shown = visible(text or "").strip()
         if not shown:
             return
         first, _, rest = shown.partition("\n\n")

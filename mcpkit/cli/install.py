@@ -14,7 +14,7 @@ from mcpkit.cli.hosts import HOSTS
 from mcpkit.cli.hosts.config import ByHand, Change, Config, InFile, ThroughProgram
 from mcpkit.cli.hosts.host import Entry, Host, Machine, Unfit, merged
 from mcpkit.cli.hosts.server import named_by, server_at
-from mcpkit.cli.terminal import FAILED, fail, is_interactive
+from mcpkit.cli.terminal import FAILED, confirm, fail, is_interactive, note, say
 
 __all__ = ["install"]
 
@@ -120,13 +120,13 @@ def install(
         called = _checked(host, name) if name else ""
         called = called or host.accepted(named_by(target, server, uv=uv, anyway=force)) or "server"
         if place.file is None:
-            typer.echo(host.format.snippet([host.key, called], entry))
+            say(host.format.snippet([host.key, called], entry))
             return
         if _add(place, called, entry, dry_run=dry_run, force=force):
             _warn_of_secrets({**variables, **headers}, place)
     except ByHand as error:
-        _note(str(error))
-        typer.echo(error.what)
+        note(str(error))
+        say(error.what)
         raise typer.Exit(FAILED) from None
     except (Unfit, ModuleNotFoundError) as error:
         fail(str(error))
@@ -194,7 +194,7 @@ def _list_hosts() -> None:
         else:
             rows.append((host.name, "", f"(not known on {sys.platform})"))
     for name, there, where in rows:
-        typer.echo(f"{name:15} {there:6} {where}")
+        say(f"{name:15} {there:6} {where}")
 
 
 # --- what -----------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def _warn_of_secrets(values: dict[str, str], place: _Place) -> None:
     written = [name for name, value in values.items() if value and "$" not in value]
     if written:
         more = ", and is shared with the project" if place.shared else ""
-        _note(f"{_file(place)} has {' and '.join(written)} in clear text{more}")
+        note(f"{_file(place)} has {' and '.join(written)} in clear text{more}")
 
 
 # --- doing it -------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def _add(place: _Place, name: str, entry: Entry, *, dry_run: bool, force: bool) 
     there = name in config.entries
     wanted = merged(config.entries[name], entry) if there else entry
     if there and wanted == config.entries[name]:
-        typer.echo(f"{name} is in {file} already, just so. Nothing to do.")
+        say(f"{name} is in {file} already, just so. Nothing to do.")
         return False
     change = config.change(name, wanted)
     if dry_run:
@@ -253,7 +253,7 @@ def _add(place: _Place, name: str, entry: Entry, *, dry_run: bool, force: bool) 
     backup = change.make()
     _report(f"{'Replaced' if there else 'Added'} {name} in {file}", backup)
     if host.name != "json":
-        typer.echo(f"Next: {host.after}")
+        say(f"Next: {host.after}")
     return True
 
 
@@ -281,19 +281,15 @@ def _name_in(entries: Entry, host: Host, target: str) -> str:
 # --- speaking -------------------------------------------------------------------------------------
 
 
-def _note(message: str) -> None:
-    typer.echo(f"mcpkit: {message}", err=True)
-
-
 def _report(done: str, backup: Path | None) -> None:
-    typer.echo(done)
+    say(done)
     if backup is not None:
-        typer.echo(f"The file as it was: {backup}")
+        say(f"The file as it was: {backup}")
 
 
 def _preview(change: Change) -> None:
     _show(change.preview)
-    _note("nothing has been changed")
+    note("nothing has been changed")
 
 
 def _ask(name: str, file: Path, difference: list[str]) -> None:
@@ -304,7 +300,7 @@ def _ask(name: str, file: Path, difference: list[str]) -> None:
         )
     _show(difference, err=True)
     try:
-        agreed = typer.confirm(f"{file} has another {name}. Replace it?", err=True)
+        agreed = confirm(f"{file} has another {name}. Replace it?")
     except typer.Abort:
         raise typer.Exit(130) from None
     if not agreed:
@@ -314,7 +310,5 @@ def _ask(name: str, file: Path, difference: list[str]) -> None:
 def _show(lines: list[str], *, err: bool = False) -> None:
     colours = {"+": typer.colors.GREEN, "-": typer.colors.RED, "@": typer.colors.CYAN}
     for line in lines:
-        # Characters that would steer a terminal are left out.
-        plain = "".join(each for each in line if each.isprintable() or each == "\t")
         colour = None if line.startswith(("+++ ", "--- ")) else colours.get(line[:1])
-        typer.secho(plain, fg=colour, err=err)
+        say(line, err=err, colour=colour)

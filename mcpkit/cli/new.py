@@ -24,7 +24,7 @@ from unicodedata import normalize
 
 import typer
 
-from mcpkit.cli.terminal import fail, is_interactive
+from mcpkit.cli.terminal import fail, is_interactive, prompt, say
 
 __all__ = ["TEMPLATES", "new", "package_of", "problem_of_name", "project", "write"]
 
@@ -138,7 +138,7 @@ def new(
     try:
         _new(name, template, directory, description, asking=is_interactive() and not yes)
     except (KeyboardInterrupt, typer.Abort):
-        typer.echo("\nmcpkit: stopped, nothing was written", err=True)
+        say("\nmcpkit: stopped, nothing was written", err=True)
         raise typer.Exit(_INTERRUPTED_CODE) from None
 
 
@@ -174,7 +174,7 @@ def _new(
         write(folder, files)
     except OSError as error:
         fail(f"cannot write {error.filename or folder}: {error.strerror or error}")
-    typer.echo(report)
+    say(report)
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -273,37 +273,34 @@ def _ask_name(directory: Path | None) -> str:
     if suggested is not None and problem_of_name(suggested) is not None:
         suggested = None
     while True:
-        answer: str = typer.prompt("Name of the project", default=suggested, err=True).strip()
+        answer = prompt("Name of the project", suggested)
         problem = problem_of_name(answer)
         if problem is None:
             return answer
-        typer.echo(f"  {problem}", err=True)
+        say(f"  {problem}", err=True)
 
 
 def _ask_template() -> str:
     names = list(TEMPLATES)
-    typer.echo("Templates:", err=True)
+    say("Templates:", err=True)
     for number, (name, each) in enumerate(TEMPLATES.items(), 1):
-        typer.echo(f"  {number}  {name:{_NAME_COLUMNS}}  {each.about}", err=True)
+        say(f"  {number}  {name:{_NAME_COLUMNS}}  {each.about}", err=True)
     while True:
-        answer: str = typer.prompt("Which one, by number or name", default=_DEFAULT, err=True)
-        answer = answer.strip().lower()
+        answer = prompt("Which one, by number or name", _DEFAULT).lower()
         if answer in TEMPLATES:
             return answer
         if answer.isdecimal() and 1 <= int(answer) <= len(names):
             return names[int(answer) - 1]
-        typer.echo(f"  a number from 1 to {len(names)}, or {', '.join(names)}", err=True)
+        say(f"  a number from 1 to {len(names)}, or {', '.join(names)}", err=True)
 
 
 def _ask_description() -> str:
     while True:
-        answer: str = typer.prompt(
-            "What is the server for, in a sentence", default=_NO_DESCRIPTION, err=True
-        )
+        answer = prompt("What is the server for, in a sentence", _NO_DESCRIPTION)
         problem = _problem_of_description(answer)
         if problem is None:
             return answer
-        typer.echo(f"  {problem}", err=True)
+        say(f"  {problem}", err=True)
 
 
 # --- rendering ------------------------------------------------------------------------------------

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from mcpkit.cli.connect import connected, headers_from, variables_from
-from mcpkit.cli.show import one_line
-from mcpkit.cli.terminal import BAD_NEWS, FAILED, fail
+from mcpkit.cli.terminal import BAD_NEWS, fail, note
 from mcpkit.client import Client, is_url
 from mcpkit.errors import InternalError, MissingClientCapability, ProtocolError
 from mcpkit.protocol.revisions import BY_VERSION
+from mcpkit.support.plain import one_line
 from mcpkit.types import is_object
 
 __all__ = [
@@ -180,20 +180,16 @@ class Reach:
                 try:
                     yield client
                 except ValueError as error:  # of what the server sent
-                    fail(one_line(f"{self.target}: {error}"))
+                    fail(f"{self.target}: {error}")
         except Refused as error:
-            typer.echo(f"mcpkit: {error}", err=True)
+            note(str(error))
             raise typer.Exit(BAD_NEWS) from None
         except ProtocolError as error:
             said = one_line(error.message) or "no message"
-            typer.echo(
-                f"mcpkit: the server answered with error {error.code}: {said}{_hint(error)}",
-                err=True,
-            )
+            note(f"the server answered with error {error.code}: {said}{_hint(error)}")
             raise typer.Exit(BAD_NEWS) from None
         except ImportError as error:
-            typer.echo(f"mcpkit: {error}", err=True)
-            raise typer.Exit(FAILED) from None
+            fail(str(error))
 
 
 def _hint(error: ProtocolError) -> str:

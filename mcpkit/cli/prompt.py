@@ -24,11 +24,12 @@ from mcpkit.cli.options import (
     TargetArgument,
     Timeout,
 )
-from mcpkit.cli.show import Saver, as_binary, clean, put, put_json, text_of
+from mcpkit.cli.show import Saver, as_binary, put, put_json, text_of
 from mcpkit.cli.talking import Talk
 from mcpkit.cli.terminal import fail, on_stdout
 from mcpkit.client import Client
 from mcpkit.results import ListedPrompt, PromptMessages
+from mcpkit.support.plain import one_line
 
 __all__ = ["prompt"]
 
@@ -80,13 +81,13 @@ async def _find(client: Client, name: str) -> ListedPrompt:
     listed = await client.list_prompts() if "prompts" in client.server_capabilities else []
     found = {each.name: each for each in listed}
     if name not in found:
-        fail(nothing_like("prompt", name, list(map(clean, found))))
+        fail(nothing_like("prompt", name, list(map(str, found))))
     return found[name]
 
 
 def _texts(words: Sequence[str], prompt: ListedPrompt) -> dict[str, str]:
     """Return the arguments of a prompt, after a check that they are its own and complete."""
-    known = [clean(each.name) for each in prompt.arguments]
+    known = [each.name for each in prompt.arguments]
     texts: dict[str, str] = {}
     for word in words:
         each = given(word)
@@ -99,7 +100,7 @@ def _texts(words: Sequence[str], prompt: ListedPrompt) -> dict[str, str]:
         texts[each.name] = each.text
     missing = [each.name for each in prompt.arguments if each.required and each.name not in texts]
     if missing:
-        fail(f"{prompt.name} needs {', '.join(f'{clean(each)}=…' for each in missing)}")
+        fail(f"{prompt.name} needs {', '.join(f'{each}=…' for each in missing)}")
     return texts
 
 
@@ -108,7 +109,7 @@ def _show(result: PromptMessages, name: str, saver: Saver) -> None:
     for number, message in enumerate(result.messages):
         if number:
             put("")
-        console.print(Text(f"{clean(message.role)}:", style="bold cyan"), soft_wrap=True)
+        console.print(Text(f"{one_line(message.role)}:", style="bold cyan"), soft_wrap=True)
         text = text_of(message.content)
         if text is not None:
             put(text)

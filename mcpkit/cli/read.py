@@ -21,8 +21,9 @@ from mcpkit.cli.options import (
     TargetArgument,
     Timeout,
 )
-from mcpkit.cli.show import Saver, as_binary, note, on_terminal, put, put_bytes, put_json, size
+from mcpkit.cli.show import Saver, as_binary, on_terminal, put, put_bytes, put_json, size
 from mcpkit.cli.talking import Talk
+from mcpkit.cli.terminal import note
 from mcpkit.protocol.wire import contents_from_wire
 from mcpkit.results import parse
 from mcpkit.types import ResourceContents, TextResourceContents

@@ -14,8 +14,9 @@ import typer
 from mcpkit.asking.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit.cli.reloading.relayed import follow_relay
 from mcpkit.cli.target import TargetError, load_app
-from mcpkit.cli.terminal import fail
+from mcpkit.cli.terminal import fail, say
 from mcpkit.engine.server import log
+from mcpkit.support.logs import log_to_stderr
 from mcpkit.support.target import split
 from mcpkit.transports import TRANSPORTS
 from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
@@ -136,11 +137,11 @@ def run(
     sys.dont_write_bytecode = sys.dont_write_bytecode or reload
     app = _load(target, debug)
     # After the import: if the server configures logging itself, this changes nothing.
-    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     if debug:
         log.setLevel(logging.DEBUG)
     if transport == "stdio" and os.isatty(take_over().reader):
-        typer.echo(f"{app.name} waits for a client on standard input; Ctrl-C ends it.", err=True)
+        say(f"{app.name} waits for a client on standard input; Ctrl-C ends it.", err=True)
     try:
         if workers > 1 or reload:
             if transport == "sse":
@@ -173,7 +174,7 @@ def _serve_anew(target: str, streams: ProtocolStreams, debug: bool) -> int:
     if place.endswith(".py") and not Path(place).is_file():
         fail(f"there is no file {place}")  # rather than wait for one that is misspelt
     if os.isatty(streams.reader):
-        typer.echo(
+        say(
             f"{target} waits for a client on standard input, and starts anew when a file changes; "
             f"Ctrl-C ends it.",
             err=True,
@@ -207,7 +208,7 @@ def _supervise(
     os.environ["MCPKIT_WORKERS"] = str(workers)
 
     def announce() -> None:
-        typer.echo(f"{app.name} listens on {place}, {how}  (Ctrl-C stops it)", err=True)
+        say(f"{app.name} listens on {place}, {how}  (Ctrl-C stops it)", err=True)
 
     supervisor = Supervisor(
         work,

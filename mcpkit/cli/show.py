@@ -1,6 +1,6 @@
 """The data that a server sends, on a terminal or in a pipe.
 
-Nothing of it steers a terminal: such characters are removed before they get there. A pipe gets the
+Nothing of it steers a terminal or hides there: such characters are written out. A pipe gets the
 data as it was sent.
 """
 
@@ -13,14 +13,14 @@ import re
 import sys
 import tempfile
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-import typer
-
-from mcpkit.cli.terminal import fail
+from mcpkit.cli.terminal import fail, note, say
+from mcpkit.support.plain import visible
 from mcpkit.types import (
     AudioContent,
     BlobResourceContents,
@@ -37,10 +37,7 @@ __all__ = [
     "Binary",
     "Saver",
     "as_binary",
-    "clean",
-    "note",
     "on_terminal",
-    "one_line",
     "put",
     "put_bytes",
     "put_json",
@@ -48,30 +45,11 @@ __all__ = [
     "text_of",
 ]
 
-_STEERING: Final = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, movements
-    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # titles, clipboards, whole strings of commands
-    r"|\x1b[ -/]*[0-~]?"
-    r"|\r(?=\n)"
-    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]",
-    re.DOTALL,
-)
-
 _ENDINGS: Final = {"audio/wav": ".wav", "image/webp": ".webp", "audio/mpeg": ".mp3"}
 """Endings that the tables of some systems lack."""
 
 
 # --- text -----------------------------------------------------------------------------------------
-
-
-def clean(text: str) -> str:
-    """Remove from a text what would steer a terminal; lines and tabs stay."""
-    return _STEERING.sub("", str(text))  # a careless server may send something else
-
-
-def one_line(text: str) -> str:
-    """Return a text from a server as part of a message of one line."""
-    return " ".join(clean(text).split())
 
 
 def on_terminal() -> bool:
@@ -82,7 +60,7 @@ def on_terminal() -> bool:
 def put(text: str) -> None:
     """Write text to stdout, with an end of line."""
     if on_terminal():
-        typer.echo(clean(text))
+        say(text)
     else:
         text = str(text)
         put_bytes(text.encode("utf-8", "replace"))
@@ -92,13 +70,13 @@ def put(text: str) -> None:
 
 def put_json(value: Any) -> None:
     """Write a JSON document to stdout."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
-    # JSON escapes the first half of the control characters only.
-    put_bytes(re.sub(r"[\x7f-\x9f]", _escaped, text).encode("utf-8", "replace") + b"\n")
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    # JSON itself escapes the first half of the control characters only.
+    put_bytes(visible(text, _as_json).encode() + b"\n")
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found.group()):04x}"
+def _as_json(character: str) -> str:
+    return json.dumps(character)[1:-1]
 
 
 def put_bytes(data: bytes) -> None:
@@ -106,11 +84,6 @@ def put_bytes(data: bytes) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
-
-
-def note(message: str) -> None:
-    """Say something beside the answer, on stderr."""
-    typer.echo(f"mcpkit: {message}", err=True)
 
 
 def size(count: int) -> str:
@@ -193,6 +166,10 @@ def _safe(name: str, otherwise: str = "content") -> str:
     return re.sub(r"[^\w.-]+", "_", name).strip("._- ")[:100] or otherwise
 
 
+_MOST_FILES: Final = 1000
+"""Files of one answer that are saved; a server may send any number in a few bytes each."""
+
+
 class Saver:
     """Saves what a server sends.
 
@@ -203,27 +180,35 @@ class Saver:
     def __init__(self, folder: Path | None) -> None:
         self.wanted = folder is not None
         self._folder = folder
+        self._left = _MOST_FILES
+        self._tried: Counter[str] = Counter()
+        """Name → how many variants of it are taken."""
 
     def save(self, data: bytes, name: str) -> Path:
         """Save bytes under a name, or one like it if there is such a file.
 
         Raises:
-            typer.Exit: The file cannot be written; a message has said so.
+            typer.Exit: The file cannot be written, or too many have been; a message has said so.
         """
+        if not self._left:
+            fail(f"the server sends more than {_MOST_FILES} files; the others are not saved")
+        self._left -= 1
         try:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="mcpkit-"))
             self._folder.mkdir(parents=True, exist_ok=True)
-            number, stem, suffix = 1, Path(name).stem, Path(name).suffix
+            stem, suffix = Path(name).stem, Path(name).suffix
             while True:
+                self._tried[name] += 1
+                number = self._tried[name]
                 place = self._folder / (name if number == 1 else f"{stem}-{number}{suffix}")
                 try:
-                    with place.open("xb") as file:
-                        file.write(data)
+                    file = place.open("xb")
                 except FileExistsError:
-                    number += 1
-                else:
-                    return place
+                    continue
+                with file:
+                    file.write(data)
+                return place
         except OSError as error:
             fail(f"{self._folder}: {error.strerror or error}")
 

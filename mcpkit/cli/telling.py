@@ -13,8 +13,8 @@ import anyio
 from rich.text import Text
 
 from mcpkit.cli.schemas import compact
-from mcpkit.cli.show import clean, one_line
 from mcpkit.cli.terminal import on_stderr
+from mcpkit.support.plain import one_line, visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress, Task, TaskID
@@ -31,6 +31,9 @@ _STYLES: Final = {
     "alert": "bold red",
     "emergency": "bold red",
 }
+
+_LONGEST_LINE: Final = 65536
+"""Characters that are waited for until a line of a server's stderr is shown."""
 
 _STDERR_END_S: Final = 1.0
 """Seconds to wait for what a server that has ended wrote to stderr."""
@@ -60,7 +63,9 @@ class Telling:
         line = Text(f"{one_line(level):7} ", style=_STYLES.get(level, ""))
         if logger:
             line.append(f"{one_line(logger)}: ", style="dim")
-        line.append(clean(said).strip("\n"), style="default not bold")
+        # No line of a message looks like a message of its own.
+        lines = visible(said).strip("\n").replace("\n", "\n        ")
+        line.append(lines, style="default not bold")
         self._console.print(line, soft_wrap=True)
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
@@ -124,8 +129,8 @@ class Telling:
 
     def _relay(self, ours: int) -> None:
         with os.fdopen(ours, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                self._console.print(Text(clean(line).rstrip()), soft_wrap=True)
+            for line in iter(lambda: lines.readline(_LONGEST_LINE), ""):
+                self._console.print(Text(visible(line).rstrip()), soft_wrap=True)
 
     @contextmanager
     def paused(self) -> Generator[None, None, None]:

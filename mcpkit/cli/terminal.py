@@ -3,39 +3,71 @@
 Exit codes, the same for all commands: 0 it worked; 1 it was done, and the answer is bad news (a
 tool that failed, a check that found something); 2 it could not be done (a wrong argument, no such
 server); 130 Ctrl-C.
+
+Whatever is said goes through here, or through `mcpkit.cli.show` into a pipe: this is where texts of
+others are made harmless, so that nobody has to think of it.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
+
+from mcpkit.support.plain import one_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["BAD_NEWS", "FAILED", "fail", "is_interactive", "on_stderr", "on_stdout"]
+__all__ = [
+    "BAD_NEWS",
+    "FAILED",
+    "confirm",
+    "fail",
+    "is_interactive",
+    "note",
+    "on_stderr",
+    "on_stdout",
+    "prompt",
+    "say",
+]
 
 BAD_NEWS: Final = 1
 FAILED: Final = 2
+
+_LONGEST_NOTE: Final = 4000
+"""Characters of a message; a server's error may have any number."""
 
 
 @cache
 def on_stdout() -> Console:
     """Return the console for answers; it knows NO_COLOR, and whether stdout is a terminal."""
-    from rich.console import Console
-
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    return _console_class()(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 @cache
 def on_stderr() -> Console:
     """Return the console for everything beside the answer: progress, logs, questions."""
-    from rich.console import Console
+    return _console_class()(stderr=True, highlight=False)
 
-    return Console(stderr=True, highlight=False)
+
+@cache
+def _console_class() -> type[Console]:
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Harmless(Console):
+        """Shows no text but a visible one, whatever it is a part of."""
+
+        def render(self, *what: Any, **options: Any) -> Iterator[Segment]:
+            for segment in super().render(*what, **options):
+                is_text = not segment.control
+                yield segment._replace(text=visible(segment.text)) if is_text else segment
+
+    return Harmless
 
 
 def is_interactive() -> bool:
@@ -43,7 +75,29 @@ def is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def say(text: str, *, err: bool = False, colour: str | None = None) -> None:
+    """Print a text, which may have lines, on stdout or stderr."""
+    shown = visible(text)
+    typer.echo(shown if colour is None else typer.style(shown, fg=colour), err=err)
+
+
+def note(message: str) -> None:
+    """Print a message of one line beside the answer, on stderr."""
+    say(f"mcpkit: {one_line(message, _LONGEST_NOTE)}", err=True)
+
+
 def fail(message: str) -> NoReturn:
     """Print a message of one line on stderr, and leave with exit code 2."""
-    typer.echo(f"mcpkit: {message}", err=True)
+    note(message)
     raise typer.Exit(FAILED)
+
+
+def confirm(question: str) -> bool:
+    """Ask on stderr whether something shall be done."""
+    return typer.confirm(one_line(question), err=True)
+
+
+def prompt(question: str, default: str | None) -> str:
+    """Ask on stderr for a line."""
+    answer: str = typer.prompt(one_line(question), default=default, err=True)
+    return answer.strip()

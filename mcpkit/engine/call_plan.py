@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 import types
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import (
@@ -28,6 +27,7 @@ from mcpkit.engine.threads import ThreadCall
 from mcpkit.errors import ConnectionClosed, RegistrationError
 from mcpkit.functions.markers import Depends
 from mcpkit.functions.signature import Parameter, Signature, function_name, inspect_function
+from mcpkit.support.logs import get_logger
 from mcpkit.types import UNSET
 
 __all__ = ["CallPlan", "inspect_handler"]
@@ -36,7 +36,7 @@ CONTEXTS: Final = (Context, SyncContext)
 
 Values: TypeAlias = dict[str, Any]
 
-_log: Final = logging.getLogger("mcpkit")
+_log: Final = get_logger("mcpkit")
 
 
 def inspect_handler(fn: Callable[..., Any]) -> Signature:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,11 +18,12 @@ from mcpkit.protocol import wire
 from mcpkit.protocol.connection import SERVER_INFO_KEY, Request
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
+from mcpkit.support.logs import get_logger
 from mcpkit.types import CacheScope, Implementation, LogLevel
 
 __all__ = ["Middleware", "Server", "Settings", "log"]
 
-log = logging.getLogger("mcpkit")
+log = get_logger("mcpkit")
 
 
 Middleware: TypeAlias = Callable[[Context[Any], CallNext], Awaitable[Any]]

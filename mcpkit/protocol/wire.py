@@ -6,9 +6,10 @@ block types that a revision lacks are left out or replaced (CONT-1, CONT-2).
 
 from __future__ import annotations
 
+import sys
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from mcpkit.protocol.revision import Revision
 from mcpkit.types import (
@@ -37,6 +38,10 @@ __all__ = [
     "contents_to_wire",
     "implementation_from_wire",
     "implementation_to_wire",
+    "log_from_wire",
+    "optional_text",
+    "progress_from_wire",
+    "text_in",
 ]
 
 Wire = dict[str, Any]
@@ -150,6 +155,68 @@ def implementation_from_wire(value: Mapping[str, Any]) -> Implementation:
     )
 
 
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def text_in(value: Mapping[str, Any], name: str) -> str:
+    """A member that must be a string.
+
+    Raises:
+        KeyError: It is missing.
+        TypeError: It is no string.
+    """
+    found = value[name]
+    if not isinstance(found, str):
+        raise TypeError(f'"{name}" must be a string')
+    return found
+
+
+def optional_text(value: Mapping[str, Any], name: str) -> str | None:
+    """A member on which nothing depends; None unless it is a string."""
+    found = value.get(name)
+    return found if isinstance(found, str) else None
+
+
+# --- notifications --------------------------------------------------------------------------------
+
+
+def progress_from_wire(params: Mapping[str, Any]) -> tuple[float, float | None, str | None]:
+    """The progress, total and message of ``notifications/progress``.
+
+    Raises:
+        ValueError: One of them is malformed; the message says which.
+    """
+    progress, total = params.get("progress", 0), params.get("total")
+    message = params.get("message")
+    if not _is_amount(progress):
+        raise ValueError('"progress" must be a number')
+    if total is not None and not _is_amount(total):
+        raise ValueError('"total" must be a number')
+    if message is not None and not isinstance(message, str):
+        raise ValueError('"message" must be a string')
+    return progress, total, message
+
+
+def _is_amount(value: object) -> TypeGuard[float]:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    return abs(value) <= sys.float_info.max  # larger ones cannot be divided
+
+
+def log_from_wire(params: Mapping[str, Any]) -> tuple[str, Any, str | None]:
+    """The level, data and logger of ``notifications/message``.
+
+    Raises:
+        ValueError: One of them is malformed; the message says which.
+    """
+    level, logger = params.get("level", "info"), params.get("logger")
+    if not isinstance(level, str):
+        raise ValueError('"level" must be a string')
+    if logger is not None and not isinstance(logger, str):
+        raise ValueError('"logger" must be a string')
+    return level, params.get("data"), logger
+
+
 # --- resource contents ----------------------------------------------------------------------------
 
 
@@ -172,10 +239,12 @@ def contents_from_wire(value: Mapping[str, Any]) -> ResourceContents:
 
     Raises:
         ValueError: Neither ``text`` nor ``blob`` is there, or the blob is not base64.
+        TypeError: One of them is no string.
     """
-    uri, mime_type, meta = str(value.get("uri", "")), value.get("mimeType"), value.get("_meta")
+    uri, mime_type = str(value.get("uri", "")), optional_text(value, "mimeType")
+    meta = value.get("_meta")
     if "text" in value:
-        return TextResourceContents(uri, value["text"], mime_type=mime_type, meta=meta)
+        return TextResourceContents(uri, text_in(value, "text"), mime_type=mime_type, meta=meta)
     if "blob" in value:
         blob = b64decode(value["blob"], validate=True)
         return BlobResourceContents(uri, blob, mime_type=mime_type, meta=meta)
@@ -261,21 +330,21 @@ def block_from_wire(value: Mapping[str, Any]) -> ContentBlock:
     try:
         annotations = annotations_from_wire(value.get("annotations"))
         if kind == "text":
-            return TextContent(value["text"], annotations=annotations, meta=meta)
+            return TextContent(text_in(value, "text"), annotations=annotations, meta=meta)
         if kind == "image" or kind == "audio":
             data = b64decode(value["data"], validate=True)
             made = ImageContent if kind == "image" else AudioContent
-            return made(data, value["mimeType"], annotations=annotations, meta=meta)
+            return made(data, text_in(value, "mimeType"), annotations=annotations, meta=meta)
         if kind == "resource":
             contents = contents_from_wire(value["resource"])
             return EmbeddedResource(contents, annotations=annotations, meta=meta)
         if kind == "resource_link":
             return ResourceLink(
-                value["uri"],
-                value["name"],
-                title=value.get("title"),
-                description=value.get("description"),
-                mime_type=value.get("mimeType"),
+                text_in(value, "uri"),
+                text_in(value, "name"),
+                title=optional_text(value, "title"),
+                description=optional_text(value, "description"),
+                mime_type=optional_text(value, "mimeType"),
                 size=value.get("size"),
                 icons=icons_from_wire(value.get("icons")),
                 annotations=annotations,

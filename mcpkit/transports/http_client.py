@@ -8,7 +8,6 @@ may use at any time (handshake revisions).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
@@ -25,12 +24,13 @@ from mcpkit.protocol.headers import (
     encode_value,
     parameter_headers,
 )
+from mcpkit.support.logs import get_logger
 from mcpkit.transports.event_stream import MAX_EVENT_BYTES, EventStream, EventTooLarge
 from mcpkit.types import is_object
 
 __all__ = ["HttpLink"]
 
-log = logging.getLogger("mcpkit.client")
+log = get_logger("mcpkit.client")
 
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import anyio
 from anyio.abc import Process
 
 from mcpkit.errors import ConnectionClosed
-from mcpkit.transports.stdio.lines import LineSplitter
+from mcpkit.transports.stdio.lines import MAX_LINE, LineSplitter
 
-__all__ = ["ProcessLink"]
+__all__ = ["LineTooLong", "ProcessLink"]
 
 _END_STEP_S = 2.0
 """Seconds between the steps that end a server: closed input, SIGTERM, SIGKILL (STDIO-4)."""
+
+
+class LineTooLong(ConnectionClosed):
+    """The server has sent a longer line than it may, and is not listened to any more."""
 
 
 class ProcessLink:
@@ -23,7 +28,8 @@ class ProcessLink:
     Args:
         command: The program and its arguments.
         on_text: Called with each line the server writes.
-        on_close: Called once the server writes no more.
+        on_close: Called when the server writes no more, or before that with the reason why it is
+            not listened to any more.
         env: Variables in addition to those of this process.
         cwd: The folder it runs in; this process's own if None.
         stderr: A file descriptor for the server's stderr; this process's own if None.
@@ -33,7 +39,7 @@ class ProcessLink:
         self,
         command: Sequence[str],
         on_text: Callable[[bytes], None],
-        on_close: Callable[[], None],
+        on_close: Callable[[ConnectionClosed | None], None],
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
@@ -72,17 +78,36 @@ class ProcessLink:
 
     async def read(self) -> None:
         """Pass on the lines that the server writes, until it writes no more. Runs as a task."""
+        try:
+            await self._read_lines()
+        except LineTooLong as error:
+            self._on_close(error)
+            with suppress(ProcessLookupError):
+                self.process.terminate()
+            await self._drop_the_rest()
+        finally:
+            self._on_close(None)
+
+    async def _read_lines(self) -> None:
+        splitter = LineSplitter(MAX_LINE + 1)
+        while chunk := await self._chunk():
+            for line in splitter.feed(chunk):
+                _check_length(len(line))
+                self._on_text(line)
+            _check_length(splitter.kept)
+
+    async def _drop_the_rest(self) -> None:
+        # What is not read would keep the process from ending.
+        while await self._chunk():
+            pass
+
+    async def _chunk(self) -> bytes:
         stdout = self.process.stdout
         assert stdout is not None
-        splitter = LineSplitter()
         try:
-            while True:
-                for line in splitter.feed(await stdout.receive()):
-                    self._on_text(line)
+            return await stdout.receive()
         except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
-            pass
-        finally:
-            self._on_close()
+            return b""
 
     async def send_text(self, text: bytes) -> None:
         """Send one message.
@@ -113,3 +138,8 @@ class ProcessLink:
             await process.wait()
         if process.stdout is not None:
             await process.stdout.aclose()
+
+
+def _check_length(size: int) -> None:
+    if size > MAX_LINE:
+        raise LineTooLong(f"The server sends too much: a line of more than {MAX_LINE} bytes")

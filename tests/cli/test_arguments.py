@@ -130,3 +130,15 @@ def test_a_file_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
 )
 def test_what_there_is_instead(names: list[str], rest: str) -> None:
     assert nothing_like("tool", "bok", names).endswith(rest)
+
+
+def test_not_all_names_of_a_server_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[list[str]] = []
+
+    def compare(name: str, names: list[str], *limits: float) -> list[str]:
+        compared.append(names)
+        return []
+
+    monkeypatch.setattr("mcpkit.cli.arguments.get_close_matches", compare)
+    nothing_like("tool", "bok", ["x" * 101, *["book"] * 100_000])
+    assert compared == [["book"] * 999]

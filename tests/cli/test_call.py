@@ -121,7 +121,7 @@ def test_a_tool_that_fails_as_json() -> None:
 def test_an_error_of_the_protocol_is_one_line() -> None:
     ended = call("fail", "how=protocol")
     assert ended.code == 1
-    assert one_line(ended) == "the server answered with error -32050: No such luck"
+    assert one_line(ended) == "the server answered with error -32050: No such \\x1b[31mluck"
 
 
 class TestWhatIsNoText:
@@ -432,6 +432,6 @@ class TestAtATerminal:
         _, shown = at_terminal("call", OFFERING, "plot", env={"TERM": "xterm-kitty"}, raw=True)
         assert shown.startswith("\x1b_Ga=T,f=100,m=0;iVBOR")
 
-    def test_what_would_steer_it_is_taken_out(self) -> None:
+    def test_what_would_steer_it_is_written_out(self) -> None:
         code, shown = at_terminal("call", OFFERING, "evil", raw=True)
-        assert (code, shown) == (0, "abc[bold]d\n")
+        assert (code, shown) == (0, r"a\x1b]0;title\x07b\x1b[2Jc\x9b[bold]d" + "\n")

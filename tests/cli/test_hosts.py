@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.cli.hosts import HOSTS
+from mcpkit.cli.hosts import HOSTS, writing
 from mcpkit.cli.hosts.config import ByHand, InFile
 from mcpkit.cli.hosts.host import Entry, Launch, Machine, Remote, Unfit, merged
 from mcpkit.cli.hosts.jsonc import Json
 from mcpkit.cli.hosts.server import server_at
 from mcpkit.cli.hosts.toml import Toml
-from mcpkit.cli.hosts.writing import write
+from mcpkit.cli.hosts.writing import locked, read, write
 
 # --- where files are ------------------------------------------------------------------------------
 
@@ -459,3 +459,97 @@ class TestWriting:
         finally:
             os.umask(before)
         assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == mode
+
+
+class TestSeveralAtOnce:
+    """Each has read the file before any of them writes."""
+
+    def test_entries_of_all_survive(self, tmp_path: Path) -> None:
+        file = tmp_path / "f"
+        file.write_text('{"other": 1}')
+        readers = [InFile(HOSTS["cursor"], file, private=False) for _ in range(3)]
+        for number, config in enumerate(readers):
+            config.change(f"n{number}", ENTRY).make()
+        found = json.loads(file.read_text())
+        assert found == {"other": 1, "mcpServers": {f"n{number}": ENTRY for number in range(3)}}
+
+    def test_what_another_has_taken_out_stays_out(self, tmp_path: Path) -> None:
+        file = tmp_path / "f"
+        file.write_text(json.dumps({"mcpServers": {"a": ENTRY, "b": ENTRY}}))
+        first, second = (InFile(HOSTS["cursor"], file, private=False) for _ in range(2))
+        first.change("a", None).make()
+        second.change("b", None).make()
+        assert json.loads(file.read_text())["mcpServers"] == {}
+
+    def test_the_same_entry_is_written_once(self, tmp_path: Path) -> None:
+        file = tmp_path / "f"
+        file.write_text("{}")
+        first, second = (InFile(HOSTS["cursor"], file, private=False) for _ in range(2))
+        assert first.change("n", ENTRY).make() is not None
+        assert second.change("n", ENTRY).make() is None
+
+    def test_an_entry_that_another_has_changed_is_not_replaced(self, tmp_path: Path) -> None:
+        file = tmp_path / "f"
+        file.write_text("{}")
+        first, second = (InFile(HOSTS["cursor"], file, private=False) for _ in range(2))
+        first.change("n", ENTRY).make()
+        with pytest.raises(Unfit, match="somebody else has just changed n; try again"):
+            second.change("n", {"command": "other"}).make()
+        assert json.loads(file.read_text())["mcpServers"] == {"n": ENTRY}
+
+    def test_they_wait_for_each_other(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(writing, "_LOCK_S", 0.05)
+        config = InFile(HOSTS["cursor"], tmp_path / "new" / "f", private=False)
+        change = config.change("n", ENTRY)
+        with (
+            locked(tmp_path / "new" / "f"),
+            pytest.raises(Unfit, match="somebody else is changing it; try again"),
+        ):
+            change.make()
+        assert list((tmp_path / "new").iterdir()) == []
+        change.make()
+        assert [each.name for each in (tmp_path / "new").iterdir()] == ["f"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such files")
+class TestWhatIsNoFile:
+    @pytest.fixture(params=["pipe", "device", "folder", "link to a pipe"])
+    def place(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+        place = tmp_path / "place"
+        if request.param == "device":
+            place.symlink_to("/dev/zero")
+        elif request.param == "folder":
+            place.mkdir()
+        else:
+            os.mkfifo(tmp_path / "pipe")
+            place.symlink_to("pipe")
+        return tmp_path / "pipe" if request.param == "pipe" else place
+
+    @pytest.mark.timeout(10)
+    def test_is_not_read(self, place: Path) -> None:
+        with pytest.raises(ValueError, match="it is no regular file"):
+            read(place)
+
+    @pytest.mark.timeout(10)
+    def test_is_not_replaced(self, place: Path) -> None:
+        before = os.stat(place)
+        with pytest.raises(ValueError, match="it is no regular file"):
+            write(place, "new", None, private=False)
+        assert os.path.samestat(os.stat(place), before)
+
+    @pytest.mark.timeout(10)
+    def test_nor_is_what_becomes_one_while_it_is_opened(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = tmp_path / "f"
+        file.write_text("")
+        look, before = os.stat, os.stat(file)
+        file.unlink()
+        os.mkfifo(file)
+        monkeypatch.setattr(
+            os, "stat", lambda path, **how: before if path == file else look(path, **how)
+        )
+        with pytest.raises(ValueError, match="it is no regular file"):
+            read(file)

@@ -61,8 +61,8 @@ def test_no_line_ends_with_spaces(page: str) -> None:
     assert [line for line in page.splitlines() if line != line.rstrip()] == []
 
 
-def test_what_would_steer_a_terminal_is_taken_out(page: str) -> None:
-    assert "    Steer the terminal.\n" in page
+def test_what_would_steer_a_terminal_is_written_out(page: str) -> None:
+    assert r"    Steer the \x1b[31mterminal." in page
     assert "\x1b" not in page
 
 
@@ -210,8 +210,8 @@ CARELESS = {"name": "t\n", "description": 5, "inputSchema": {"properties": {"a":
 STRANGE: dict[str, tuple[Any, int, str]] = {
     "no list": ({}, 2, "The server's answer to tools/list is malformed: KeyError('tools')"),
     "an error": (None, 1, "the server answered with error -32601: none"),
-    "no name": ({"tools": [{"name": [], "inputSchema": {}}]}, 2, "see --json"),
-    "careless": ({"tools": [CARELESS]}, 0, "stub 0\n  speaks 2025-06-18\n"),
+    "no name": ({"tools": [{"name": [], "inputSchema": {}}]}, 2, '"name" must be a string'),
+    "careless": ({"tools": [CARELESS]}, 0, "stub\\x1b[2J 0\n  speaks 2025-06-18\n"),
     "carelessly described": ({"tools": [CARELESS]}, 0, "    5\n    a  anything, optional\n"),
 }
 

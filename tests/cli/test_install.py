@@ -454,6 +454,9 @@ REFUSED = {
     "weather.py -c json --header A": "--header 'A': write it as 'Name: value'",
     "weather.py -c json --header A:b": "--header is for a URL",
     "http://x/mcp -c json --env A=b": "--env is for servers that the host starts",
+    "http://u:secret@x/mcp -c json": "the URL has a name or password in it, which",
+    "http://x:y/mcp -c json": "http://x:y/mcp is no URL: ",
+    "http:///mcp -c json": "http:///mcp names no host",
     "http://x/mcp -c json --uv": "--uv is for servers that the host starts",
     "http://x/mcp -c claude-desktop --config c": "Claude Desktop takes no URL in its file: add it",
     "weather.py -c json --uv": "--uv: there is no uv on PATH",
@@ -470,6 +473,17 @@ REFUSED = {
 def test_one_line_says_what_is_wrong(person: Person, arguments: str, message: str) -> None:
     (person.project / "wrong.py").write_text("1 / 0")
     assert person.installs(*arguments.split()).refusal.startswith(message)
+
+
+@pytest.mark.parametrize("character", "\r\n\x1b\u202e\u200b ")
+def test_a_url_or_header_with_a_character_that_belongs_in_none(
+    person: Person, character: str
+) -> None:
+    url = f"http://x/{character}y"
+    assert person.installs(url, "-c", "json").refusal.startswith("the URL has a character")
+    if character != " ":
+        refusal = person.installs("http://x/", "-c", "json", "--header", f"A: {character}").refusal
+        assert refusal == "--header 'A': it has a character that belongs in none"
 
 
 def test_what_cannot_be_imported_is_installed_by_force(person: Person) -> None:
@@ -501,6 +515,30 @@ def test_a_file_in_another_encoding(person: Person) -> None:
 
 
 # --- files ----------------------------------------------------------------------------------------
+
+
+def test_twelve_at_once(person: Person) -> None:
+    (person.project / "c").write_text('{"mcpServers": {}}')
+    names = [f"s{number}" for number in range(12)]
+    processes = [
+        Popen(
+            [*INSTALL, "http://x/", "--name", name, "-c", "cursor", "--config", "c"],
+            cwd=person.project,
+            env=person.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+        for name in names
+    ]
+    assert [process.wait(TIMEOUT) for process in processes] == [0] * 12
+    assert sorted(json.loads((person.project / "c").read_text())["mcpServers"]) == sorted(names)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such files")
+def test_a_pipe_where_a_file_should_be(person: Person) -> None:
+    os.mkfifo(person.project / "c")
+    refusal = person.installs("weather.py", "-c", "cursor", "--config", "c").refusal
+    assert refusal.endswith("cannot be read, so nothing was changed: it is no regular file")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")

@@ -13,6 +13,7 @@ from mcpkit.types import is_array, is_object
 __all__ = ["gather"]
 
 _MAX_PAGES: Final = 1000
+_MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 async def gather(client: Client) -> Served:
@@ -63,15 +64,21 @@ async def _read(
     entries: list[Entry] = []
     params: Raw = {}
     seen: set[str] = set()
+    size = 0
     for _ in range(_MAX_PAGES):
         try:
-            page = await client.request(method, params)
+            # As `Client.list_tools`, which keeps nothing of a list that is malformed.
+            page, more = await client._requested(method, params)
         except MethodNotFound as error:
             if kind != "template":  # which many servers with resources do not know
                 troubles.append(f"{method} fails: {error}")
             break
         except (ProtocolError, TimeoutError, ValueError) as error:
             troubles.append(f"{method} fails: {error or 'no answer in time'}")
+            break
+        size += more
+        if size > _MAX_BYTES:
+            troubles.append(f"{method} does not end: more than {_MAX_BYTES} bytes")
             break
         found = page.get(member)
         if not is_array(found):

@@ -13,6 +13,7 @@ from rich.text import Text
 from mcpkit.cli.checks.findings import SEVERITIES, Finding, Rule
 from mcpkit.cli.checks.schemas import enumerated
 from mcpkit.cli.checks.served import Served
+from mcpkit.support.plain import one_line
 
 __all__ = ["as_json", "print_findings", "print_rules", "rules_as_json"]
 
@@ -90,11 +91,11 @@ def _key(finding: Finding) -> tuple[str, ...]:
 
 
 def _print_finding(console: Console, line: _Line) -> None:
-    where = f"{_printable(line.where)}  " if line.where else ""
-    what = _printable(line.what)
+    where = f"{one_line(line.where)}  " if line.where else ""
+    what = one_line(line.what)
     severity = line.rule.severity
     head = f"{where}{what}  {line.rule.id} {severity}: "
-    body = _wrapped(console, head + _printable(line.message))
+    body = _wrapped(console, head + one_line(line.message))
     text = Text("\n".join(body))
     start = len(where)
     text.stylize("dim", 0, start)
@@ -124,13 +125,6 @@ def _wrapped(console: Console, message: str, indent: str = "") -> list[str]:
     return lines or [""]
 
 
-def _printable(text: str) -> str:
-    """Write out the characters of a server's text that a terminal would obey or hide."""
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
-    )
-
-
 def _summary(served: Served, findings: Sequence[Finding], silenced: int) -> str:
     counts = Counter(each.rule.severity for each in findings)
     found = [_several(counts[each], each) for each in SEVERITIES if counts[each]]
@@ -145,7 +139,7 @@ def _summary(served: Served, findings: Sequence[Finding], silenced: int) -> str:
         if entries
     ]
     more = f" ({silenced} silenced)" if silenced else ""
-    name = _printable(served.itself.name) or "the server"
+    name = one_line(served.itself.name) or "the server"
     said = enumerated(found) or "nothing found"
     return f"{name}: {said} in {enumerated(looked) or 'an empty server'}{more}."
 

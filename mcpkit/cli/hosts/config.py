@@ -8,12 +8,13 @@ import json
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from mcpkit.cli.hosts.host import Entry, Format, Host, Unfit
-from mcpkit.cli.hosts.writing import read, write
+from mcpkit.cli.hosts.writing import locked, read, write
 from mcpkit.types import is_object
 
 __all__ = ["ByHand", "Change", "Config", "InFile", "ThroughProgram"]
@@ -95,16 +96,20 @@ class InFile:
         before = self._before or ""
         after = self._edited(before, name, entry)
         difference = _difference(before, after, str(self._file))
+        return Change(difference, difference, lambda: self._make(name, entry))
 
-        def make() -> Path | None:
-            try:
-                return write(self._file, after, self._before, private=self._private)
-            except OSError as error:
-                raise Unfit(f"{self._file} was not written: {error.strerror}") from None
-            except ValueError as error:
-                raise Unfit(f"{self._file} was not written: {error}") from None
-
-        return Change(difference, difference, make)
+    def _make(self, name: str, entry: Entry | None) -> Path | None:
+        """Make a change to the file as it is now, which others may have changed elsewhere."""
+        with _locked(self._file):
+            now = InFile(self._host, self._file, private=self._private)
+            there = now.entries.get(name)
+            if there == entry:
+                return None
+            if there != self.entries.get(name):
+                raise ValueError(f"somebody else has just changed {name}; try again")
+            before = now._before
+            after = now._edited(before or "", name, entry)
+            return write(self._file, after, before, private=self._private)
 
     def _edited(self, text: str, name: str, entry: Entry | None) -> str:
         format, path = self._host.format, [self._host.key, name]
@@ -141,6 +146,7 @@ class ThroughProgram:
 
     def __init__(self, host: Host, file: Path) -> None:
         self._program = str(host.command)
+        self._file = file
         text = _read(file)
         # The file has much else in it; the parser that keeps places would take its time.
         data = _loaded(json.loads, file, text) if text and text.strip() else {}
@@ -157,7 +163,11 @@ class ThroughProgram:
             "" if each is None else json.dumps(each, indent=2) for each in (old, entry)
         )
         preview = [shlex.join(command) for command in commands]
-        return Change(_difference(before, after, name), preview, lambda: self._run(commands))
+        return Change(_difference(before, after, name), preview, lambda: self._make(commands))
+
+    def _make(self, commands: list[list[str]]) -> None:
+        with _locked(self._file):
+            self._run(commands)
 
     def _run(self, commands: list[list[str]]) -> None:
         program = shutil.which(self._program)
@@ -184,6 +194,17 @@ class ThroughProgram:
             if done.returncode:
                 said = done.stdout.strip().splitlines() or [f"exit code {done.returncode}"]
                 raise Unfit(f"{what} failed: {said[-1]}")
+
+
+@contextmanager
+def _locked(file: Path) -> Generator[None, None, None]:
+    try:
+        with locked(file):
+            yield
+    except OSError as error:
+        raise Unfit(f"{file} was not written: {error.strerror}") from None
+    except ValueError as error:
+        raise Unfit(f"{file} was not written: {error}") from None
 
 
 def _read(file: Path) -> str | None:

@@ -55,6 +55,7 @@ def server_at(
     if is_url(target):
         if env or uv:
             raise Unfit(f"{'--env' if env else '--uv'} is for servers that the host starts")
+        _check_url(target)
         return Remote(url=target, headers=headers)
     if headers:
         raise Unfit("--header is for a URL")
@@ -81,6 +82,24 @@ def server_at(
         env = {**env, "PYTHONPATH": os.pathsep.join([*given, *folders])}
     program, *args = run_command(served)
     return Launch(command=program, args=args, env=env)
+
+
+def _check_url(url: str) -> None:
+    """Refuse a URL that hosts would misread, or in which they would show a password."""
+    if not url.isprintable() or " " in url:
+        raise Unfit("the URL has a character that belongs in none")
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        raise Unfit(f"{url} is no URL: {error}") from None
+    if not named:
+        raise Unfit(f"{url} names no host")
+    if "@" in parts.netloc:
+        raise Unfit(
+            "the URL has a name or password in it, which hosts show; "
+            "give it with --header 'Authorization: …'"
+        )
 
 
 def _program(name: str) -> str:

@@ -5,12 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
+import sys
 import tempfile
+import time
+from collections.abc import Generator
 from datetime import datetime
 from itertools import count
 from pathlib import Path
+from typing import Final
 
-__all__ = ["read", "write"]
+__all__ = ["locked", "read", "write"]
+
+_LOCK_S: Final = 60.0
+"""Seconds to wait for others that change files of the same folder."""
+
+_LOCK_STEP_S: Final = 0.02
 
 
 def read(path: Path) -> str | None:
@@ -18,14 +28,75 @@ def read(path: Path) -> str | None:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: The file is not UTF-8.
+        ValueError: It is a device, a pipe or a folder, or not UTF-8.
     """
     try:
-        return path.read_bytes().decode()
+        # Before it is opened, because that alone may hang, or have an effect.
+        _check_kind(os.stat(path))
+        with open(path, "rb", opener=_open_at_once) as file:
+            _check_kind(os.fstat(file.fileno()))
+            return file.read().decode()
     except FileNotFoundError:
         return None
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
+
+
+def _check_kind(found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("it is no regular file")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Generator[None, None, None]:
+    """Keep other processes that ask for this lock from changing a file; its folder is made.
+
+    Raises:
+        OSError: The folder cannot be made.
+        ValueError: Others hold the lock for too long.
+    """
+    folder = Path(os.path.realpath(path)).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + _LOCK_S
+    while (lock := _lock(folder)) is None:
+        if time.monotonic() > until:
+            raise ValueError("somebody else is changing it; try again")
+        time.sleep(_LOCK_STEP_S)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+if sys.platform == "win32":
+
+    def _lock(folder: Path) -> int | None:
+        """Return a descriptor whose end is the end of the lock; None if somebody else has it."""
+        flags = os.O_CREAT | os.O_EXCL | os.O_TEMPORARY
+        try:
+            return os.open(folder / ".mcpkit.lock", flags)
+        except (FileExistsError, PermissionError):
+            return None
+
+else:
+    import fcntl
+
+    def _lock(folder: Path) -> int | None:
+        """Return a descriptor whose end is the end of the lock; None if somebody else has it."""
+        # The folder itself, so that no file is left behind.
+        lock = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        except OSError:
+            pass  # a file system without locks; `write` still looks whether the file has changed
+        return lock
 
 
 def write(path: Path, text: str, before: str | None, *, private: bool) -> Path | None:

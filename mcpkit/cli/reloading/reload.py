@@ -21,13 +21,13 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Final, Literal, NamedTuple
 
-import typer
 from typing_extensions import ParamSpec
 
 from mcpkit.asking.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit.cli.reloading.relay import KINDS, Relay, Step, Version
 from mcpkit.cli.reloading.relayed import LIFELINE
 from mcpkit.cli.reloading.supervise import Watched
+from mcpkit.cli.terminal import note
 from mcpkit.protocol.messages import notification_text, request_text
 from mcpkit.support.target import run_command
 from mcpkit.transports.stdio.guard import ProtocolStreams
@@ -664,7 +664,7 @@ def _read(fd: int) -> bytes:
 
 
 def _say(message: str) -> None:
-    typer.echo(f"mcpkit: {message}", err=True)
+    note(message)
 
 
 def _do_nothing() -> None:

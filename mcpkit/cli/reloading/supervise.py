@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-import typer
+from mcpkit.cli.terminal import note
 
 __all__ = ["Supervisor", "Watched"]
 
@@ -307,4 +307,4 @@ def _held_back() -> Generator[None, None, None]:
 
 
 def _say(message: str) -> None:
-    typer.echo(f"mcpkit: {message}", err=True)
+    note(message)

@@ -14,7 +14,9 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from mcpkit.cli.target import TargetError, load_app
+from mcpkit.cli.terminal import note
 from mcpkit.engine.server import log
+from mcpkit.support.logs import log_to_stderr
 
 __all__ = ["Order", "work"]
 
@@ -60,9 +62,9 @@ def work(order: Order, bound: socket.socket, ready: Connection) -> None:
     try:
         app = load_app(order.target)
     except TargetError as error:
-        print(f"mcpkit: {error}", file=sys.stderr, flush=True)
+        note(str(error))
         raise SystemExit(2) from None
-    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     if order.debug:
         log.setLevel(logging.DEBUG)
 

@@ -18,6 +18,7 @@ from typing import Final
 import uvicorn
 
 from mcpkit.engine.server import log
+from mcpkit.support.plain import one_line
 from mcpkit.transports import Served
 from mcpkit.transports.http.application import Application
 from mcpkit.transports.http.uvicorn_protocol import bounded
@@ -199,7 +200,7 @@ def serve(served: Served, host: str, port: int, options: HttpOptions) -> None:
     place = where(bound, host, application.settings.path)
 
     def announce() -> None:
-        sys.stderr.write(f"{served.name} listens on {place}  (Ctrl-C stops it)\n")
+        sys.stderr.write(f"{one_line(served.name)} listens on {place}  (Ctrl-C stops it)\n")
         sys.stderr.flush()
 
     serve_on(application, bound, announce)

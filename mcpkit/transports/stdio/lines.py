@@ -44,6 +44,11 @@ class LineSplitter:
             self._keep(rest)
         return [line[: self._max_kept] for line in lines if line and not line.isspace()]
 
+    @property
+    def kept(self) -> int:
+        """Bytes that are kept of an incomplete line."""
+        return self._size
+
     def take_rest(self) -> bytes:
         """Return what has arrived of an incomplete line, and forget it."""
         line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)

@@ -1,0 +1,67 @@
+r"""Texts of others, made harmless for terminals and logs: what steers or hides is written out.
+
+A control character, an escape, a mark that turns the direction of writing and one that has no
+width are shown as Python writes them: ``\x1b``, ``\u202e``. They are not removed, because a name
+that has them would then look like another name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["one_line", "visible"]
+
+_SELECTORS: Final = "\ufe00-\ufe0f\u180b-\u180d\u180f\U000e0100-\U000e01ef"
+"""Characters that choose among the forms of the one before."""
+
+_JOINING: Final = (
+    "\u0600-\u109f\u1780-\u18af"  # Arabic, Persian, the scripts of India, Khmer, Mongolian
+    "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\ufe0f"
+    "\U0001f000-\U0001faff"  # emoji
+)
+"""Characters that a joiner or a non-joiner gives another form."""
+
+_HIDDEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but for tabs and ends of lines
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # turn the direction of writing
+    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0"
+    "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # have no width
+    "\u2028\u2029\ud800-\udfff\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]"
+    # Without these, words of Persian and Hindi, families and flags fall to pieces.
+    f"|(?<![{_JOINING}])[\u200c\u200d]|[\u200c\u200d](?![{_JOINING}])"
+    # One may follow a character that has forms; several in a row carry hidden text.
+    f"|(?<![^\x00-\x22\x24-\x29\x2b-\x2f\x3a-\x7f{_SELECTORS}])[{_SELECTORS}]"
+)
+
+
+def _as_python(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def visible(text: object, written: Callable[[str], str] = _as_python) -> str:
+    """Return a text in which nothing steers a terminal or hides; lines and tabs stay.
+
+    Args:
+        text: A text of somebody else; of any other object, its text.
+        written: Returns what is written instead of a character.
+    """
+    plain = str(text)
+    if plain.isascii() and plain.isprintable():
+        return plain
+    return _HIDDEN.sub(lambda found: written(found[0]), plain.replace("\r\n", "\n"))
+
+
+def one_line(text: object, longest: int | None = None) -> str:
+    """Return a text as `visible` does, as a part of one line.
+
+    Args:
+        text: As for `visible`.
+        longest: Characters that are kept; None: all are.
+    """
+    plain = str(text)
+    cut = plain[:longest]
+    parts = map(str.strip, re.split("[\n\t]", visible(cut)))
+    shown = " ".join(filter(None, parts))
+    return f"{shown}… ({len(plain)} characters)" if len(cut) < len(plain) else shown

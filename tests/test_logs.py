@@ -1,0 +1,94 @@
+"""Log records that repeat texts of clients, for our own handler and for those of a host."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mcpkit.support.logs import _Formatter, get_logger
+from tests.cli.commands import mcpkit
+
+FORGED = "x\r\nERROR mcpkit: forged \x1b[2J\u202e"
+SHOWN = r"x ERROR mcpkit: forged \x1b[2J\u202e"
+
+
+@pytest.fixture
+def hosts() -> Iterator[io.StringIO]:
+    """What a handler of a host writes, which knows nothing of us."""
+    log, written = logging.getLogger("mcpkit.test"), io.StringIO()
+    handler = logging.StreamHandler(written)
+    log.addHandler(handler)
+    try:
+        yield written
+    finally:
+        log.removeHandler(handler)
+
+
+def test_arguments_forge_no_line(hosts: io.StringIO) -> None:
+    get_logger("mcpkit.test").warning("%s, %r, %s, %d", FORGED, FORGED, ValueError(FORGED), 5)
+    escaped = SHOWN.replace("\\", "\\\\")
+    assert hosts.getvalue() == f"{SHOWN}, '{escaped}', {SHOWN}, 5\n"
+
+
+def test_arguments_are_short(hosts: io.StringIO) -> None:
+    get_logger("mcpkit.test").warning("%r", "i" * 1_000_000)
+    assert hosts.getvalue() == f"'{'i' * 200}… (1000000 characters)'\n"
+
+
+def test_tracebacks_steer_nothing_and_are_short(hosts: io.StringIO) -> None:
+    try:
+        raise ValueError(FORGED + "y" * 1_000_000)
+    except ValueError:
+        get_logger("mcpkit.test").exception("failed")
+    written = hosts.getvalue()
+    assert written.startswith("failed\nTraceback (most recent call last):\n")
+    assert r"forged \x1b[2J\u202eyyy" in written
+    assert len(written) < 21_000
+
+
+def test_a_mapping_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    get_logger("mcpkit.test").warning("%(name)s", {"name": "a mapping"})
+    assert caplog.messages == ["a mapping"]
+
+
+def test_only_a_record_begins_a_line() -> None:
+    record = logging.LogRecord("a", logging.INFO, "", 0, "1\r\n2\x1b\n3", None, None)
+    assert _Formatter("%(levelname)s %(message)s").format(record) == "INFO 1\n    2\\x1b\n    3"
+
+
+SERVER = """
+import logging
+import mcpkit
+app = mcpkit.MCPKit("loud")
+@app.tool
+async def fail(text: str) -> str:
+    logging.getLogger("mine").warning("mine %s", text)
+    raise ValueError(text)
+"""
+
+
+def test_a_server_shows_no_forged_line(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text(SERVER)
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params = {"name": "fail", "arguments": {"text": FORGED}, "_meta": meta}
+    sent = [
+        {"method": f"notifications/{FORGED}", "params": {"_meta": meta}},
+        {"method": "tools/call", "id": "i" * 100_000, "params": params},
+    ]
+    lines = b"".join(json.dumps({"jsonrpc": "2.0", **each}).encode() + b"\n" for each in sent)
+    ended = mcpkit("run", "loud.py", "--debug", input=lines, cwd=tmp_path)
+    assert ended.code == 0
+    assert f"DEBUG mcpkit: not served: Unknown notification: notifications/{SHOWN}" in ended.stderr
+    assert "ValueError: x\n    ERROR mcpkit: forged \\x1b[2J\\u202e\n" in ended.stderr
+    assert "\nERROR mcpkit: forged" not in ended.stderr
+    assert [each for each in ended.stderr if not each.isprintable() and each != "\n"] == []
+    assert len(ended.stderr) < 10_000
