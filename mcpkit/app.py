@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from typing_extensions import TypeVar, Unpack
 
-from mcpkit.asking.sealing import secrets_from_environment
+from mcpkit.asking.sealing import check_secrets, secrets_from_environment
 from mcpkit.context import ListKind
 from mcpkit.engine import from_functions
 from mcpkit.engine.from_functions import PromptOptions, ResourceOptions, ToolOptions
@@ -53,8 +53,8 @@ class MCPKit(Generic[StateT]):
         max_threads: Plain ``def`` handlers that run at once; more wait.
         max_in_flight: Requests of one connection that run at once; more wait.
         secret: Seals what travels through clients' hands; several to rotate them, the current one
-            first. ``MCPKIT_SECRET`` (separated by blanks) if None; without that, a random one,
-            which is right for a single process only.
+            first, of 16 bytes at least. ``MCPKIT_SECRET`` (separated by blanks) if None; without
+            that, a random one, which is right for a single process only.
         state_lifetime: Seconds for which a request that waits for input may be continued
             (2026-07-28).
         ask_timeout: Seconds for which a handler waits for an answer of the client (before
@@ -63,7 +63,7 @@ class MCPKit(Generic[StateT]):
             `HttpOptions`.
 
     Raises:
-        ValueError: ``page_size`` is less than 1.
+        ValueError: ``page_size`` is less than 1, or a secret is too short.
     """
 
     def __init__(
@@ -517,8 +517,10 @@ class MCPKit(Generic[StateT]):
 
 def _secrets(secret: str | Sequence[str] | None) -> tuple[str, ...]:
     if secret is None:
-        return tuple(secrets_from_environment())
-    return (secret,) if isinstance(secret, str) else tuple(secret)
+        secret = secrets_from_environment()
+    secrets = (secret,) if isinstance(secret, str) else tuple(secret)
+    check_secrets(secrets)
+    return secrets
 
 
 # --- decorators that only mark --------------------------------------------------------------------

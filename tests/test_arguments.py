@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import json
 import math
 import threading
@@ -292,6 +293,17 @@ class TestProblems:
         with pytest.raises(ValidationError) as caught:
             form_of(annotation).validate(raw)
         assert caught.value.error_count() <= 10
+
+    def test_of_a_long_value_are_found_while_the_collector_rests(self) -> None:
+        collects: set[bool] = set()
+
+        def note(value: int) -> int:
+            collects.add(gc.isenabled())
+            return value
+
+        accepted(list[Annotated[int, AfterValidator(note)]], [1] * 10_000)
+        assert collects == {False}
+        assert gc.isenabled()
 
     def test_of_a_long_value_may_be_more_than_are_told(self) -> None:
         assert problems(list[int], ["a"] * 10_000).splitlines() == [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,9 @@ import anyio
 import pytest
 
 from mcpkit import MCPKit
+from mcpkit.engine import folder
 from mcpkit.engine.files import Directory, file_resource
+from mcpkit.engine.folder import Folder
 from mcpkit.engine.registry import Registry
 from mcpkit.errors import RegistrationError, ResourceNotFound
 from mcpkit.testing import AsyncTestClient
@@ -167,6 +171,22 @@ OUTSIDE = [
 ]
 
 
+@pytest.fixture(params=["by descriptor", "by path"])
+def platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A platform that opens files relative to a descriptor, and one that cannot."""
+    if request.param == "by path":
+        monkeypatch.setattr(folder, "_BY_DESCRIPTOR", False)
+    elif not folder._BY_DESCRIPTOR:
+        pytest.skip("not here")
+
+
+def swap(path: Path, target: Path) -> None:
+    """Put a link in the place of a file or directory."""
+    path.rename(path.with_name("moved"))
+    path.symlink_to(target)
+
+
+@pytest.mark.usefixtures("platform")
 class TestTraversal:
     """RES-9"""
 
@@ -209,6 +229,108 @@ class TestTraversal:
         (root / "link.txt").symlink_to(root / "a.txt")
         assert read(Directory(root), "files://docs/link.txt") == b"a"
 
+    def test_a_directory_inside_may_be_reached_by_a_link(self, root: Path) -> None:
+        (root / "alias").symlink_to(root / "deep")
+        assert read(Directory(root), "files://docs/alias/er/b.json") == b"{}"
+
+    @pytest.mark.parametrize("hidden", [".env", ".git/config", "deep/.hidden"])
+    def test_a_link_does_not_show_what_is_hidden(self, root: Path, hidden: str) -> None:
+        before = listed(Directory(root))
+        (root / "link.txt").symlink_to(root / hidden)
+        (root / "links").symlink_to((root / hidden).parent)
+        assert listed(Directory(root)) == before
+        for path in ("link.txt", f"links/{Path(hidden).name}"):
+            with pytest.raises(ResourceNotFound):
+                Directory(root).read(path)
+
+    def test_a_link_does_not_show_what_the_pattern_leaves_out(self, root: Path) -> None:
+        (root / "link.txt").symlink_to(root / "deep" / "er" / "b.json")
+        (root / "good.txt").symlink_to(root / "a.txt")
+        directory = Directory(root, pattern="*.txt")
+        assert listed(directory) == ["files://docs/a.txt", "files://docs/good.txt"]
+        with pytest.raises(ResourceNotFound):
+            directory.read("link.txt")
+
+    @pytest.mark.parametrize("place", ["deep/er/b.json", "deep/er", "deep"])
+    def test_what_becomes_a_link_after_it_was_checked_is_not_followed(
+        self, root: Path, place: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        outside = root.parent / "outside"
+        (outside / "er").mkdir(parents=True)
+        (outside / "b.json").write_bytes(SECRET)
+        (outside / "er" / "b.json").write_bytes(SECRET)
+        targets = {"deep": outside, "deep/er": outside, "deep/er/b.json": outside / "b.json"}
+        directory = Directory(root)
+        resolve, swapped = Path.resolve, threading.Event()
+
+        def resolve_and_swap(path: Path, strict: bool = False) -> Path:
+            found = resolve(path, strict=strict)
+            if not swapped.is_set():
+                swapped.set()
+                swap(root / place, targets[place])
+            return found
+
+        monkeypatch.setattr(Path, "resolve", resolve_and_swap)
+        with pytest.raises(ResourceNotFound):
+            assert directory.read("deep/er/b.json").data != SECRET
+        assert swapped.is_set()
+
+    def test_a_directory_that_becomes_a_link_is_not_listed(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        scan = Folder.scan
+
+        def scan_and_swap(self: Folder, parts: Any) -> Any:
+            if tuple(parts) == ("deep",):
+                swap(root / "deep", root.parent)
+            return scan(self, parts)
+
+        monkeypatch.setattr(Folder, "scan", scan_and_swap)
+        assert listed(Directory(root)) == ["files://docs/a.txt"]
+
+    def test_a_link_that_comes_and_goes_is_never_followed(self, root: Path) -> None:
+        over = threading.Event()
+
+        def come_and_go() -> None:
+            while not over.is_set():
+                (root / "link").symlink_to(root.parent / "secret.txt")
+                (root / "link").replace(root / "b.txt")
+                (root / "file").write_bytes(b"b")
+                (root / "file").replace(root / "b.txt")
+
+        directory, found = Directory(root), set[bytes]()
+        thread = threading.Thread(target=come_and_go)
+        thread.start()
+        try:
+            for _ in range(300):
+                try:
+                    found.add(directory.read("b.txt").data)
+                except ResourceNotFound:
+                    pass
+        finally:
+            over.set()
+            thread.join(20)
+        assert found <= {b"b", b""}
+
+    def test_a_pipe_is_no_file(self, root: Path) -> None:
+        os.mkfifo(root / "pipe.txt")
+        (root / "link.txt").symlink_to(root / "pipe.txt")
+        assert listed(Directory(root, pattern="*.txt")) == ["files://docs/a.txt"]
+        for name in ("pipe.txt", "link.txt"):
+            with pytest.raises(ResourceNotFound):
+                Directory(root).read(name)
+
+    def test_a_file_that_cannot_be_read_is_no_missing_one(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: Any, **__: Any) -> int:
+            raise PermissionError(errno.EACCES, "not allowed")
+
+        directory = Directory(root)
+        monkeypatch.setattr("os.open", refuse)
+        with pytest.raises(PermissionError):
+            directory.read("a.txt")
+
     def test_a_directory_that_is_a_link_itself_is_fine(self, root: Path) -> None:
         (root.parent / "alias").symlink_to(root)
         assert Directory(root.parent / "alias").read("a.txt").data == b"a"
@@ -220,6 +342,108 @@ class TestTraversal:
         assert [each.name for each in directory.files(limit=2)] == ["0.txt", "1.txt"]
         assert [each.name for each in directory.files("d://x/1.txt", 2)] == ["2.txt", "3.txt"]
         assert [each.name for each in directory.files("d://x/4.txt")] == ["a.txt", "deep/er/b.json"]
+
+    def test_pages_are_the_list_in_pieces(self, root: Path) -> None:
+        for name in ("a/b", "a.b", "a!", "a", "ab", "b/a/c", "%41/x", "ü/ö", "B/1"):
+            (root / "many" / f"{name}-dir").mkdir(parents=True)
+            (root / "many" / f"{name}-dir" / "f").write_text("")
+            (root / "many" / f"{name}.txt").write_text("")
+        directory = Directory(root)
+        everything = listed(directory)
+        assert everything == sorted(everything)
+        assert len(everything) == 20
+        for limit in (1, 3, 7):
+            pages: list[str] = []
+            while page := directory.files(pages[-1] if pages else "", limit):
+                pages += [each.uri for each in page]
+            assert pages == everything
+
+    def test_a_page_needs_no_directory_before_or_behind_it(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for number in range(10, 60):
+            (root / f"{number}").mkdir()
+            (root / f"{number}" / "f").write_text("")
+        scanned: list[str] = []
+        scan = Folder.scan
+
+        def counted(self: Folder, parts: Any) -> Any:
+            scanned.append("/".join(parts))
+            return scan(self, parts)
+
+        monkeypatch.setattr(Folder, "scan", counted)
+        page = Directory(root, "d://x").files("d://x/30/f", 2)
+        assert [each.name for each in page] == ["31/f", "32/f"]
+        assert scanned == ["", "30", "31", "32"]
+
+    def test_a_pattern_needs_no_other_directory(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        scanned: list[str] = []
+        scan = Folder.scan
+
+        def counted(self: Folder, parts: Any) -> Any:
+            scanned.append("/".join(parts))
+            return scan(self, parts)
+
+        monkeypatch.setattr(Folder, "scan", counted)
+        (root / "other" / "er").mkdir(parents=True)
+        assert listed(Directory(root, pattern="deep/*/b.*")) == ["files://docs/deep/er/b.json"]
+        assert scanned == ["", "deep", "deep/er"]
+
+    def test_a_name_that_is_no_text_is_left_out(self, root: Path) -> None:
+        before = listed(Directory(root))
+        name = os.fsencode(root) + b"/\xff.txt"
+        try:
+            with open(name, "wb"):
+                pass
+        except OSError:
+            pytest.skip("this file system has names in UTF-8 only")
+        os.mkdir(os.fsencode(root) + b"/\xfe")
+        assert listed(Directory(root)) == before
+
+    def test_a_name_may_have_lines(self, root: Path) -> None:
+        (root / "a\nb.txt").write_text("lines")
+        directory = Directory(root, pattern="a?b.txt")
+        assert listed(directory) == ["files://docs/a%0Ab.txt"]
+        assert read(directory, "files://docs/a%0Ab.txt") == b"lines"
+
+    def test_a_file_that_vanishes_meanwhile_is_left_out(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        scan = Folder.scan
+
+        def and_vanish(self: Folder, parts: Any) -> Any:
+            found = scan(self, parts)
+            for name in ("link.txt", "deep"):
+                if (root / name).exists():
+                    (root / name).rename(root.parent / name)
+            return found
+
+        (root / "link.txt").symlink_to(root / "a.txt")
+        monkeypatch.setattr(Folder, "scan", and_vanish)
+        assert listed(Directory(root)) == ["files://docs/a.txt"]
+
+    @pytest.mark.parametrize(("levels", "files"), [(15, 3), (25, 2)])
+    def test_a_tree_is_listed_as_deep_as_it_can_be_read(
+        self, root: Path, levels: int, files: int
+    ) -> None:
+        descriptor = os.open(root / "deep", os.O_RDONLY)
+        for _ in range(levels):
+            os.mkdir("d" * 200, dir_fd=descriptor)
+            below = os.open("d" * 200, os.O_RDONLY, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        os.close(os.open("f.txt", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
+        os.close(descriptor)
+        found = listed(Directory(root))
+        assert len(found) == files
+        assert {read(Directory(root), each) for each in found} <= {b"a", b"{}", b""}
+
+    def test_a_long_path_does_not_try_every_way_through_a_pattern(self, root: Path) -> None:
+        directory = Directory(root, pattern="**/a/**/a/**/a/**/b")
+        with pytest.raises(ResourceNotFound):
+            directory.read("a/" * 5000 + "c")
 
     @pytest.mark.parametrize(
         "pattern",

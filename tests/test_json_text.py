@@ -34,6 +34,13 @@ def test_the_number_is_right(value: Any, compact: bool) -> None:
     assert has_more_values(text, number - 1)
 
 
+@pytest.mark.parametrize("blanks", [0, 1, 2])
+def test_the_number_is_right_of_a_long_text(blanks: int) -> None:
+    text = b"[" + b" " * blanks + b"[],{},[{}]," * 80_000 + b"0]"
+    assert not has_more_values(text, 320_002)
+    assert has_more_values(text, 320_001)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -11,7 +11,7 @@ from benchmarks.servers.memory import take_orders
 from mcpkit import Accepted, Context, MCPKit
 from mcpkit.testing import AsyncTestClient
 
-app = MCPKit("asking", secret="benchmark")
+app = MCPKit("asking", secret="a secret of benchmarks")
 
 
 @app.tool

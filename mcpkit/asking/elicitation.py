@@ -14,6 +14,7 @@ from mcpkit.errors import ElicitationError, InvalidAnswer, MissingClientCapabili
 from mcpkit.protocol.connection import ClientFacts
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
+from mcpkit.support.text import quoted
 from mcpkit.types import UNSET, is_object
 
 __all__ = ["Accepted", "Declined", "Dismissed", "Elicit", "ElicitUrl", "Elicitation"]
@@ -176,4 +177,4 @@ def _action(result: Mapping[str, Any]) -> str:
     action = result.get("action")
     if isinstance(action, str) and action in ("accept", "decline", "cancel"):
         return action
-    raise InvalidAnswer(f'"action" must be accept, decline or cancel, got {action!r}')
+    raise InvalidAnswer(f'"action" must be accept, decline or cancel, got {quoted(action)}')

@@ -15,12 +15,13 @@ from mcpkit.asking.ask import Ask
 from mcpkit.errors import ElicitationError, InvalidAnswer
 from mcpkit.functions.arguments import explain
 from mcpkit.functions.output import block_of
-from mcpkit.functions.schema import MOST_VALUES, TypeForm, form_of, settle_references
+from mcpkit.functions.schema import MOST_VALUES, form_of, settle_references
 from mcpkit.protocol import wire
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
 from mcpkit.support.json_schema import copy_schema
 from mcpkit.support.json_text import has_more_values
+from mcpkit.support.text import quoted
 from mcpkit.types import (
     AudioContent,
     ContentBlock,
@@ -280,7 +281,7 @@ def _sample_block_from_wire(value: Mapping[str, Any]) -> SampleBlock:
         return ToolUseResult(value["toolUseId"], blocks, bool(value.get("isError", False)))
     block = wire.block_from_wire(value)
     if not isinstance(block, (TextContent, ImageContent, AudioContent)):
-        raise ValueError(f"a model does not say {kind!r}")
+        raise ValueError(f"a model does not say {quoted(kind)}")
     return block
 
 
@@ -292,7 +293,9 @@ def json_instruction(wanted: Any, system: str | None) -> str:
     return f"{system}\n\n{wish}" if system else wish
 
 
-_FENCE: Final = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
+# Between a fence and its text stands one line break: where there may be many, a text that is not
+# closed would be searched from each of them.
+_FENCE: Final = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL)
 
 
 def read_json(text: str, wanted: Any) -> Any:
@@ -307,23 +310,18 @@ def read_json(text: str, wanted: Any) -> Any:
     fenced = _FENCE.search(text)
     candidate = fenced[1] if fenced else text
     try:
-        return _validated(form, candidate.strip())
-    except ValidationError:
+        return form.validate(from_json(candidate.strip(), allow_inf_nan=False))
+    except ValueError:
         pass  # perhaps there is a sentence around it
     starts = [place for place in (candidate.find("{"), candidate.find("[")) if place >= 0]
     ends = max(candidate.rfind("}"), candidate.rfind("]"))
     if not fenced and starts and ends > min(starts):
         candidate = candidate[min(starts) : ends + 1]
     try:
-        return _validated(form, candidate.strip())
-    except ValidationError as error:
-        problems = explain(error, None, "answer")
-        raise InvalidAnswer("; ".join(problems)) from error
-
-
-def _validated(form: TypeForm, text: str) -> Any:
+        value = from_json(candidate.strip(), allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidAnswer(f"answer: Invalid JSON: {error}") from error
     try:
-        value = from_json(text, allow_inf_nan=False)
-    except ValueError:
-        return form.validator.validate_json(text)  # raises, and says where the mistake is
-    return form.validate(value)
+        return form.validate(value)
+    except ValidationError as error:
+        raise InvalidAnswer("; ".join(explain(error, value, "answer"))) from error

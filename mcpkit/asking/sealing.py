@@ -1,7 +1,8 @@
 """Values that travel through someone else's hands: sealed, so that a change is noticed (MRTR-5).
 
-With the package ``cryptography`` they are encrypted as well (AES-256-GCM); without it they are
-readable, but signed (HMAC-SHA-256).
+With the package ``cryptography`` they are encrypted (AES-256-GCM); without it they are readable,
+but signed (HMAC-SHA-256). A process opens only what it would seal itself: where values are
+encrypted, one that was merely signed has been readable.
 """
 
 from __future__ import annotations
@@ -13,12 +14,21 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
-__all__ = ["SECRET", "SealBroken", "Sealer", "new_secret", "secrets_from_environment"]
+__all__ = [
+    "SECRET",
+    "SealBroken",
+    "Sealer",
+    "check_secrets",
+    "new_secret",
+    "secrets_from_environment",
+]
 
 _SIGNED: Final = b"\x01"
 _ENCRYPTED: Final = b"\x02"
 _MAC_SIZE: Final = 32
 _NONCE_SIZE: Final = 12
+_SHORTEST_SECRET: Final = 16
+"""Bytes; a shorter secret can be guessed from one sealed text."""
 _MOST_BYTES: Final = 4 * 1024 * 1024
 """The largest length of a value, in bytes."""
 
@@ -40,19 +50,36 @@ def new_secret() -> str:
     return os.urandom(32).hex()
 
 
+def check_secrets(secrets: Sequence[str]) -> None:
+    """Refuse secrets that can be guessed.
+
+    Raises:
+        ValueError: One is too short; the message says how to make another.
+    """
+    if any(len(each.encode()) < _SHORTEST_SECRET for each in secrets):
+        raise ValueError(
+            f"a secret ({SECRET}, or secret=...) has fewer than {_SHORTEST_SECRET} bytes, so that "
+            f'it can be guessed; make one with: python -c "import secrets; '
+            f'print(secrets.token_hex(32))"'
+        )
+
+
 class Sealer:
     """Seals and opens bytes.
 
     Args:
-        secrets: Texts of any length, the current one first; the others still open what they
-            sealed. Without any, a random one that lives as long as the process.
+        secrets: Texts, the current one first; the others still open what they sealed. Without any,
+            a random one that lives as long as the process.
         purpose: What is sealed for one purpose cannot be opened for another.
     """
 
     def __init__(self, secrets: Sequence[str | bytes], purpose: str) -> None:
         material = [each.encode() if isinstance(each, str) else each for each in secrets]
-        self._keys = [_derive(each, purpose) for each in material or [os.urandom(32)]]
         self._aead = _load_aead()
+        self._algorithm = _SIGNED if self._aead is None else _ENCRYPTED
+        self._keys = [
+            _derive(each, purpose, self._algorithm) for each in material or [os.urandom(32)]
+        ]
 
     def seal(self, value: bytes) -> str:
         """A text of letters, digits, ``-`` and ``_``; a different one each time.
@@ -66,11 +93,11 @@ class Sealer:
         # from that could find out the rest.
         nonce = os.urandom(_NONCE_SIZE)
         key = self._keys[0]
-        if self._aead is not None:
-            sealed = _ENCRYPTED + nonce + self._aead(key).encrypt(nonce, value, _ENCRYPTED)
-        else:
+        if self._aead is None:
             body = _SIGNED + nonce + value
             sealed = body + _mac(key, body)
+        else:
+            sealed = _ENCRYPTED + nonce + self._aead(key).encrypt(nonce, value, _ENCRYPTED)
         return urlsafe_b64encode(sealed).rstrip(b"=").decode("ascii")
 
     def open(self, text: str) -> bytes:
@@ -94,24 +121,23 @@ class Sealer:
         raise SealBroken
 
     def _open_with(self, key: bytes, sealed: bytes) -> bytes | None:
-        nonce = sealed[1 : 1 + _NONCE_SIZE]
-        if sealed[:1] == _SIGNED and len(sealed) >= 1 + _NONCE_SIZE + _MAC_SIZE:
+        if sealed[:1] != self._algorithm:
+            return None
+        if self._aead is None:
             body, mac = sealed[:-_MAC_SIZE], sealed[-_MAC_SIZE:]
             return body[1 + _NONCE_SIZE :] if _equal(_mac(key, body), mac) else None
-        if sealed[:1] == _ENCRYPTED and self._aead is not None:
-            try:
-                opened: bytes = self._aead(key).decrypt(
-                    nonce, sealed[1 + _NONCE_SIZE :], _ENCRYPTED
-                )
-            except Exception:  # InvalidTag, or too short for one
-                return None
-            return opened
-        return None
+        nonce = sealed[1 : 1 + _NONCE_SIZE]
+        try:
+            opened: bytes = self._aead(key).decrypt(nonce, sealed[1 + _NONCE_SIZE :], _ENCRYPTED)
+        except Exception:  # InvalidTag, or too short for one
+            return None
+        return opened
 
 
-def _derive(secret: bytes, purpose: str) -> bytes:
-    """A key for one purpose (HKDF of RFC 5869 with an empty salt, one block)."""
-    return _mac(_mac(bytes(32), secret), b"mcpkit " + purpose.encode() + b"\x01")
+def _derive(secret: bytes, purpose: str, algorithm: bytes) -> bytes:
+    """A key for one purpose and algorithm (HKDF of RFC 5869 with an empty salt, one block)."""
+    info = b"mcpkit " + purpose.encode() + b" " + algorithm
+    return _mac(_mac(bytes(32), secret), info + b"\x01")
 
 
 def _mac(key: bytes, text: bytes) -> bytes:

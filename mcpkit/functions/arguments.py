@@ -118,9 +118,7 @@ class Field:
             # Models often send an array or object as text. Only what has failed is tried again,
             # so a string that is wanted as a string stays one. The arguments of prompts and the
             # variables of templates are always text, also those of ``Literal[1, 2]``.
-            if not isinstance(raw, str) or raw[:_MOST_BLANKS].lstrip()[:1] not in _JSON_STARTS:
-                raise
-            if has_more_values(raw.encode(), MOST_VALUES):
+            if not isinstance(raw, str) or not _may_be_json(raw):
                 raise
             try:
                 return check(from_json(raw, allow_inf_nan=False))
@@ -138,10 +136,17 @@ class Field:
             pass  # it is still the default
 
 
-_JSON_STARTS: Final = frozenset("[{-0123456789")
-"""The first characters of an array, of an object and of numbers."""
+def _may_be_json(text: str) -> bool:
+    """Return True if a text begins like an array, an object or a number, and is worth reading."""
+    first = text[:_MOST_BLANKS].lstrip()[:1]
+    if first in _CONTAINER_STARTS:
+        return not has_more_values(text.encode(), MOST_VALUES)
+    return first in _NUMBER_STARTS and len(text) <= _LONGEST_NUMBER
 
 
+_CONTAINER_STARTS: Final = frozenset("[{")
+_NUMBER_STARTS: Final = frozenset("-0123456789")
+_LONGEST_NUMBER: Final = 5000
 _MOST_BLANKS: Final = 100
 """The first characters of a text, among which one that is no blank must be."""
 

@@ -25,6 +25,7 @@ from pydantic_core import (
 )
 
 from mcpkit.functions.built_in import BuiltIn, is_plain, read_built_in
+from mcpkit.support.collector import pause
 from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema, subschemas
 from mcpkit.support.json_text import has_more_values
 from mcpkit.types import UNSET, is_array, is_object
@@ -127,15 +128,24 @@ class TypeForm(ABC):
             text = to_json(value)
             if _INFINITY in text:
                 _check_finite(value)
-            return self._hasty(text) if is_checked_in_haste(text) else validate_json(text)
+            return self._check_in_haste(text) if is_checked_in_haste(text) else validate_json(text)
 
         return check
 
-    def _hasty(self, text: bytes) -> Any:
+    def _check_in_haste(self, text: bytes) -> Any:
+        # Otherwise a hundred thousand models would set off the collector again and again.
+        paused = pause.begin()
+        try:
+            return self._hasty().validate_json(text)
+        finally:
+            if paused:
+                pause.end()
+
+    def _hasty(self) -> SchemaValidator:
         if self._hasty_validator is None:
             made = _make_validator(self._core, self._config, hasty=True)
             self._hasty_validator = made or self.validator
-        return self._hasty_validator.validate_json(text)
+        return self._hasty_validator
 
     def _has_models_with_floats(self) -> bool:
         """Return True if the configuration of a model may let text such as "inf" be a number."""
@@ -344,7 +354,7 @@ def first_problems(error: ValidationError) -> list[Any]:
     if error.error_count() <= _MOST_PROBLEMS:
         return [*error.errors(include_url=False)]
     # The text of all of them is made much faster than an object for each.
-    text = error.json(include_url=False, include_context=False, include_input=False).encode()
+    text = error.json(include_url=False, include_context=False, include_input=False)
     found: list[Any] = from_json(text[: _MOST_PROBLEMS * 100], allow_partial=True)
     return [{**each, "loc": tuple(each["loc"])} for each in found if each.keys() >= _PROBLEM]
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
 from mcpkit.protocol.revision import Revision
+from mcpkit.support.text import named, quoted
 from mcpkit.types import (
     Annotations,
     AudioContent,
@@ -351,10 +352,10 @@ def block_from_wire(value: Mapping[str, Any]) -> ContentBlock:
                 meta=meta,
             )
     except KeyError as missing:
-        raise ValueError(f"A {kind} block lacks the member {missing}") from None
+        raise ValueError(f"A {named(kind)} block lacks the member {missing}") from None
     except (AttributeError, TypeError):
-        raise ValueError(f"A {kind} block has a member of the wrong type") from None
-    raise ValueError(f"Unknown content block type: {kind!r}")
+        raise ValueError(f"A {named(kind)} block has a member of the wrong type") from None
+    raise ValueError(f"Unknown content block type: {quoted(kind)}")
 
 
 def message_to_wire(message: Message, block: ContentBlock, revision: Revision) -> Wire:

@@ -301,6 +301,15 @@ def test_an_accepted_form_without_its_content_is_none(content: Any) -> None:
         Elicit("What?", str).read({"action": "accept", "content": content})
 
 
+@pytest.mark.parametrize("content", ["a" * 100_000, ["a" * 100_000], {"value": ["a"] * 100_000}])
+def test_a_long_answer_that_is_none_is_repeated_in_part(content: Any) -> None:
+    answer = {"action": "accept", "content": {"value": content}}
+    for refused in (answer, {"action": content}):
+        with pytest.raises(InvalidAnswer) as caught:
+            Elicit("What?", int).read(refused)
+        assert len(str(caught.value)) < 300
+
+
 @pytest.mark.parametrize("action", [None, 1, "ACCEPT", [], "maybe"], ids=repr)
 def test_an_unknown_action_is_none(action: Any) -> None:
     for ask in (Elicit("What?"), ElicitUrl("Why", "https://example.com", "id")):

@@ -228,7 +228,7 @@ async def test_every_bad_state_is_the_same_error(client: Asked, connect: Connect
     """MRTR-5, MRTR-6, MRTR-7: tampered with, foreign, or of another call."""
     state = (await send(client, PERSON)).state
     flipped = ("B" if state[9] == "A" else "A").join([state[:9], state[10:]])
-    async with connect(make_app(secret="another server's")) as other:
+    async with connect(make_app(secret="the one of another server")) as other:
         foreign = (await send(other, PERSON)).state
     bad: list[Any] = [flipped, state[:-1], state + "A", "", "made up", 7, {}, [state], foreign]
     errors = [await refusal(client, PERSON, each) for each in bad]
@@ -254,13 +254,15 @@ async def test_an_expired_state_is_the_same_error(connect: Connect) -> None:
 @pytest.mark.in_memory
 async def test_a_state_is_good_for_every_process_that_has_the_secret(connect: Connect) -> None:
     """Also while it is rotated, and whoever sealed it."""
-    async with connect(make_app(secret="old")) as client:
+    async with connect(make_app(secret="an old secret of ours")) as client:
         state = (await send(client, PERSON)).state
-    async with connect(make_app(secret=["new", "old"])) as client:
+    async with connect(
+        make_app(secret=["a new secret of ours", "an old secret of ours"])
+    ) as client:
         found = await send(client, PERSON, ANN, state)
         assert found.text == "name='Ann' age=3"
         state = (await send(client, PERSON)).state
-    async with connect(make_app(secret="old")) as client:
+    async with connect(make_app(secret="an old secret of ours")) as client:
         assert (await refusal(client, PERSON, state))["code"] == -32602
 
 

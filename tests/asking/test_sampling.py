@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -186,12 +188,31 @@ class City(BaseModel):
         ('```json\n{"name": "Oslo"}\n```', City, City(name="Oslo")),
         ('Here you are: {"name": "Oslo"}.', City, City(name="Oslo")),
         ("[1, 2]", list[int], [1, 2]),
+        ("```json \n\n [1, 2]\n\n```", list[int], [1, 2]),
         (" 42\n", int, 42),
         ('"a {b} c"', str, "a {b} c"),
     ],
 )
 def test_json_is_found_in_what_a_model_writes(text: str, wanted: Any, value: Any) -> None:
     assert read_json(text, wanted) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "why"),
+    [
+        (json.dumps(["no"] * 10_000), list[int], "answer[0]: expected an integer"),
+        (json.dumps([0] * 100_001), list[int], "the answer has more than 100,000 values"),
+        ("1e400", Any, "answer: expected a finite number"),
+        ("```" + "\n" * 500_000, City, "answer: Invalid JSON"),
+        ("```json" + " \n" * 500_000, City, "answer: Invalid JSON"),
+        (json.dumps({"name": [0] * 90_000}), City, "answer.name: expected a string, got [0,0"),
+    ],
+    ids=lambda each: str(each)[:20],
+)
+def test_what_does_not_fit_is_told_in_short(text: str, wanted: Any, why: str) -> None:
+    with pytest.raises(InvalidAnswer, match=re.escape(why)) as caught:
+        read_json(text, wanted)
+    assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("text", ["", "no", '{"name": 7}', '{"name": "Oslo"', "```\n```"])

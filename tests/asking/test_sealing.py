@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import secrets
 from base64 import urlsafe_b64decode
+from typing import Any
 
 import pytest
 
+from mcpkit import MCPKit
 from mcpkit.asking import sealing
-from mcpkit.asking.sealing import SealBroken, Sealer, secrets_from_environment
+from mcpkit.asking.sealing import SealBroken, Sealer, new_secret, secrets_from_environment
 
 
 @pytest.fixture(params=["encrypted", "signed"], autouse=True)
@@ -97,24 +99,44 @@ def test_without_a_secret_nobody_else_opens() -> None:
         other.open(one.seal(b"value"))
 
 
-def test_a_server_that_encrypts_opens_what_one_that_cannot_has_signed(
-    monkeypatch: pytest.MonkeyPatch,
+def test_what_is_signed_only_is_nothing_to_a_server_that_encrypts(
+    monkeypatch: pytest.MonkeyPatch, encrypts: bool
 ) -> None:
     able = sealer()
     monkeypatch.setattr(sealing, "_load_aead", lambda: None)
-    assert able.open(sealer().seal(b"value")) == b"value"
-
-
-def test_a_server_that_cannot_decrypt_says_so(
-    monkeypatch: pytest.MonkeyPatch, encrypts: bool
-) -> None:
-    text = sealer().seal(b"value")
-    monkeypatch.setattr(sealing, "_load_aead", lambda: None)
+    unable = sealer()
     if encrypts:
         with pytest.raises(SealBroken):
-            sealer().open(text)
+            able.open(unable.seal(b"value"))
+        with pytest.raises(SealBroken):
+            unable.open(able.seal(b"value"))
     else:
-        assert sealer().open(text) == b"value"
+        assert able.open(unable.seal(b"value")) == b"value"
+
+
+def test_each_algorithm_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealing, "_load_aead", lambda: object)
+    encrypting = sealer()
+    monkeypatch.setattr(sealing, "_load_aead", lambda: None)
+    assert encrypting._keys[0] != sealer()._keys[0] != sealer(purpose="session")._keys[0]
+
+
+@pytest.mark.parametrize("secret", ["", "a", "a" * 15, ["a" * 16, "old"]])
+def test_a_secret_that_can_be_guessed_is_refused_with_a_way_to_make_one(secret: Any) -> None:
+    with pytest.raises(ValueError, match=r"fewer than 16 bytes.*token_hex"):
+        MCPKit("sealed", secret=secret)
+
+
+def test_a_short_secret_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCPKIT_SECRET", f"{'a' * 16} b")
+    with pytest.raises(ValueError, match="MCPKIT_SECRET"):
+        MCPKit("sealed")
+
+
+@pytest.mark.parametrize("secret", [None, "a" * 16, "é" * 8, ["b" * 16, "a" * 16], []])
+def test_other_secrets_are_taken(secret: Any) -> None:
+    assert MCPKit("sealed", secret=secret)
+    assert MCPKit("sealed", secret=new_secret())
 
 
 @pytest.mark.parametrize("guess", [b"password=swordfish", b"password=nonsense!"])

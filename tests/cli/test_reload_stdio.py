@@ -883,6 +883,6 @@ class TestRelay:
 
 
 def test_a_secret_that_there_is_is_that_of_the_versions(folder: Path) -> None:
-    env = {"MCPKIT_SECRET": "mine", **limits(LIMITS)}
+    env = {"MCPKIT_SECRET": "mine-and-long-enough", **limits(LIMITS)}
     with started([*HURRIED, *ARGUMENTS], cwd=folder, env=env) as server:
-        assert server.text(call(1, "secret")) == "mine"
+        assert server.text(call(1, "secret")) == "mine-and-long-enough"

@@ -133,7 +133,7 @@ def running(
     process = subprocess.Popen(
         [sys.executable, "-m", name, target, *where, *kind, *options, *more],
         cwd=ROOT,
-        env={**os.environ, "MCPKIT_SECRET": "of the tests"},
+        env={**os.environ, "MCPKIT_SECRET": "the-secret-of-the-tests"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

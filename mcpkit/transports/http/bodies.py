@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
-import threading
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
 from functools import partial
 from types import CoroutineType
@@ -17,6 +14,7 @@ import anyio
 from mcpkit.errors import ParseError
 from mcpkit.protocol.messages import parse
 from mcpkit.support.budget import Exhausted
+from mcpkit.support.collector import pause
 from mcpkit.support.json_text import has_more_values
 from mcpkit.transports.http.accounts import Accounts, Occupant
 from mcpkit.transports.http.http_error import HttpError, retry_after
@@ -30,9 +28,6 @@ LARGE_BODY: Final = 64 * 1024
 """Bytes from which on a body takes a while to parse, and is counted until it is served."""
 
 _TOO_MANY: Final = "The body has more than %d values (the server's setting is max_values)"
-
-_LONGEST_PAUSE: Final = 1.0
-"""Seconds after which nobody joins a pause of the garbage collector any more."""
 
 _Message: TypeAlias = MutableMapping[str, Any]
 
@@ -176,43 +171,6 @@ class Arriving(Occupant):
             self._accounts.bodies.give_back(self.holder, self._size)
 
 
-class _CollectorPause:
-    """A pause of the garbage collector while large bodies are parsed, in any thread.
-
-    The first who parses turns it off and the last turns it on again, unless somebody else had
-    turned it off before. Whoever comes late does not prolong the pause, because bodies that arrive
-    without end would otherwise keep the collector from ever running.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._count = 0
-        self._since = 0.0
-
-    def begin(self) -> bool:
-        """Turn the collector off, or keep it off; True if `end` has to be called."""
-        with self._lock:
-            if self._count == 0:
-                if not gc.isenabled():
-                    return False
-                gc.disable()
-                self._since = time.monotonic()
-            elif time.monotonic() - self._since > _LONGEST_PAUSE:
-                return False
-            self._count += 1
-            return True
-
-    def end(self) -> None:
-        """Turn the collector on again, if nobody else parses."""
-        with self._lock:
-            self._count -= 1
-            if self._count == 0:
-                gc.enable()
-
-
-_pause: Final = _CollectorPause()
-
-
 def parse_body(body: bytes, most: int) -> Any:
     """Return the JSON value in a body.
 
@@ -227,14 +185,14 @@ def parse_body(body: bytes, most: int) -> Any:
         raise HttpError(413, _TOO_MANY % most)
     # A million new objects would set off the garbage collector again and again, for nothing: it
     # takes four times as long as parsing, and meanwhile nobody is served.
-    paused = len(body) > LARGE_BODY and _pause.begin()
+    paused = len(body) > LARGE_BODY and pause.begin()
     try:
         return parse(body)
     except ParseError as error:
         raise HttpError(400, error) from None
     finally:
         if paused:
-            _pause.end()
+            pause.end()
 
 
 def _is_coroutine(value: object) -> bool:

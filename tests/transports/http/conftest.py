@@ -39,7 +39,7 @@ def site(host: Host, _shared_site: Site) -> Site:
 
 @pytest.fixture
 def serve(host: Host) -> Serve:
-    """Serves a new app: ``serve(stream_after=0.1)``, or ``serve(app={"secret": "s"})``."""
+    """Serves a new app: ``serve(stream_after=0.1)``, or ``serve(app={"page_size": 3})``."""
 
     def make(*, app: dict[str, Any] | None = None, **options: Any) -> Site:
         stage = Stage()

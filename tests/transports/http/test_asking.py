@@ -183,7 +183,7 @@ def test_a_modern_client_that_cannot_be_asked_gets_400(site: Site) -> None:
 
 def test_rounds_may_be_served_by_different_workers(serve: Serve) -> None:
     """VER-5, MRTR-12: with the same secret, nobody keeps anything."""
-    sites = [serve(app={"secret": "shared"}) for _ in range(3)]
+    sites = [serve(app={"secret": "shared by all of them"}) for _ in range(3)]
     calls = iter([asking(each, "users") for each in sites])
     results = rounds(sites[0], lambda retry: next(calls)(retry))
     assert results[-1]["content"][0]["text"] == "yes yes"

@@ -149,7 +149,7 @@ def test_changes_that_were_missed_are_told_afterwards(site: Site, version: str) 
 
 def test_a_stream_of_another_process_goes_on_as_a_new_one(serve: Serve) -> None:
     """§7 of the design: what was missed is lost, what comes is not."""
-    secret = {"secret": "shared"}
+    secret = {"secret": "shared by all of them"}
     first, second = serve(app=secret), serve(app=secret)
     talk = first.begin()
     get = talk.get()
@@ -191,7 +191,7 @@ def test_an_event_of_another_session_is_400(site: Site) -> None:
 
 
 def test_an_event_of_another_process_is_400_and_says_so(serve: Serve) -> None:
-    secret = {"secret": "shared"}
+    secret = {"secret": "shared by all of them"}
     first, second = serve(app=secret), serve(app=secret)
     talk = first.begin()
     _, ids = begun(talk, "held elsewhere", ["a"], [])

@@ -176,7 +176,9 @@ def test_every_id_that_is_not_valid_has_the_same_answer(host: Host, serve: Serve
     token = talk.token
     middle = len(token) // 2
     swapped = "A" if token[middle] != "A" else "B"
-    foreign = serve(app={"secret": "another"}, principal=by_header).begin(headers=ada)
+    foreign = serve(app={"secret": "another one altogether"}, principal=by_header).begin(
+        headers=ada
+    )
     ended = site.begin(headers=ada)
     assert ended.post(request(1, "ping"), ada).status == 200
     assert site.send("DELETE", {**ended.headers, **ada}).status == 204
@@ -250,8 +252,8 @@ def test_a_session_goes_on_where_the_secret_is_the_same(serve: Serve, version: s
 
 
 def test_an_older_secret_still_opens_what_it_has_sealed(serve: Serve) -> None:
-    talk = serve(app={"secret": "old"}).begin()
-    rotated = serve(app={"secret": ["new", "old"]})
+    talk = serve(app={"secret": "an old secret of ours"}).begin()
+    rotated = serve(app={"secret": ["a new secret of ours", "an old secret of ours"]})
     assert Talk(rotated, talk.version, talk.token).request("ping").result == {}
     assert like(talk, rotated.begin().token).request("ping").status == 404
 

@@ -86,7 +86,7 @@ def test_a_request_without_session_is_served_by_any(four: Server) -> None:
 
 class TestRestart:
     def test_with_the_same_secret_a_session_goes_on(self, folder: Path) -> None:
-        secret = {"MCPKIT_SECRET": "the secret of this test"}
+        secret = {"MCPKIT_SECRET": "the-secret-of-this-test"}
         with serving("server.py", "--http", cwd=folder, env=secret) as server:
             session = server.client("2025-06-18").session
         with serving("server.py", "--http", "--workers", "2", cwd=folder, env=secret) as server:
@@ -94,9 +94,9 @@ class TestRestart:
             assert client.call("pid").isdecimal()
 
     def test_with_a_rotated_secret_a_session_goes_on(self, folder: Path) -> None:
-        with serving("server.py", "--http", cwd=folder, env={"MCPKIT_SECRET": "old"}) as server:
+        with serving("server.py", "--http", cwd=folder, env={"MCPKIT_SECRET": "0" * 16}) as server:
             session = server.client("2025-06-18").session
-        secrets = {"MCPKIT_SECRET": "new old"}
+        secrets = {"MCPKIT_SECRET": f"{'1' * 16} {'0' * 16}"}
         with serving("server.py", "--http", cwd=folder, env=secrets) as server:
             assert server.client(session=session).call("pid").isdecimal()
 
