@@ -1,8 +1,8 @@
 """Measure for how long one message can hold up a server: `python -m benchmarks.blocking`.
 
 Bodies of almost the greatest length, and of about as many values as one may have, are served while
-a probe on the same event loop notes the most processor time between two of its turns. The exit status is 1
-if that is more than a tenth of a second.
+a probe on the same event loop notes the most processor time between two of its turns. The exit
+status is 1 if that is more than a tenth of a second.
 """
 
 from __future__ import annotations

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from anyio.lowlevel import checkpoint
+
 from mcpkit.engine.server import log
+from mcpkit.support.budget import Hold
 from mcpkit.support.text import cut
 from mcpkit.transports.http.access import Guard, RateLimit, identify, principal_of
-from mcpkit.transports.http.accounts import owner_of
+from mcpkit.transports.http.accounts import holder_of, owner_of
 from mcpkit.transports.http.bodies import LARGE_BODY, parse_body
 from mcpkit.transports.http.era import era_of
 from mcpkit.transports.http.exchange import Exchange
@@ -106,6 +109,8 @@ class Endpoint:
         state = self._state
         if state is None or not state.lifespan.is_here:
             return None
+        if len(body) > LARGE_BODY:
+            return None  # others are to have their turn while it is served
         if self.settings.cors and any(name == b"origin" for name, _ in scope["headers"]):
             return None  # what stands in front of the endpoint adds headers
         try:
@@ -115,7 +120,7 @@ class Endpoint:
             if len(body) > self.settings.max_body:
                 raise HttpError(413, TOO_LONG % self.settings.max_body)
             state.flight.check_room(http)
-            exchange = state.begin(body, http)
+            exchange = state.begin(state.parse(body), http)
         except HttpError as error:
             return Answered(error.status, error.headers, error.body)
         if exchange.is_ready:
@@ -173,26 +178,47 @@ class EndpointState:
         body = await self.flight.bodies.read(receive, http)
         if body is None:
             return  # the client has gone
-        exchange = self.begin(body, http)
+        if len(body) > LARGE_BODY:
+            exchange = await self._begin_large(body, http)
+        else:
+            exchange = self.begin(self.parse(body), http)
         del body
         await self.finish(exchange, receive, send)
 
-    def begin(self, body: bytes, http: HttpRequest) -> Exchange:
+    async def _begin_large(self, body: bytes, http: HttpRequest) -> Exchange:
+        """Begin to serve a large POST, with a turn for others between its parts that take long."""
+        hold = Hold(self.flight.accounts.bodies, holder_of(http))
+        hold.set(len(body))
+        try:
+            message = self.parse(body)
+            await checkpoint()
+            exchange = self.begin(message, http)
+            if not exchange.lasts:
+                exchange.hold_body(len(body))
+            return exchange
+        finally:
+            hold.release()
+
+    def parse(self, body: bytes) -> Any:
+        """Return the JSON value in a body.
+
+        Raises:
+            HttpError: It is none, or has too many values.
+        """
+        return parse_body(body, self._max_values)
+
+    def begin(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
         """Begin to serve a POST, and go on with it until it has to wait.
 
         Raises:
             HttpError: It is not served; nothing was done.
         """
-        message: dict[str, Any] | list[Any] = parse_body(body, self._max_values)
         if type(message) is not dict:
             if not is_array(message):
                 raise HttpError(400, "A message is an object")
             self.flight.check_batch(message)
         serving = self.modern if era_of(message, http.raw) == "modern" else self.legacy
-        exchange = serving.begin(message, http)
-        if len(body) > LARGE_BODY and not exchange.lasts:
-            exchange.hold_body(len(body))
-        return exchange
+        return serving.begin(message, http)
 
     async def finish(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         """Answer a POST that has been begun."""
