@@ -407,7 +407,7 @@ class TestProblems:
             (float | str, math.inf, "x"),
             (list[Measured], '[{"size": 1e400}]', "x"),
         ],
-        ids=str,
+        ids=lambda each: str(each)[:40],
     )
     def test_are_numbers_too_large_for_a_float(self, annotation: Any, raw: Any, path: str) -> None:
         """Where a parser reads 1e400."""
