@@ -19,6 +19,7 @@ from mcpkit.engine.session import Session
 from mcpkit.engine.threads import Threads
 from mcpkit.protocol.connection import Connection, Request
 from mcpkit.protocol.messages import Id
+from mcpkit.support.text import quoted
 from mcpkit.transports.http.exchange import ExchangeChannel
 from mcpkit.transports.http.session_ids import SessionId
 from mcpkit.transports.http.session_store import SessionStore
@@ -131,11 +132,11 @@ class LiveSession(ExchangeChannel):
         if tag != self._table.tag or stream is None:
             where = "is no longer kept" if tag == self._table.tag else "is held by another worker"
             raise Unknown(
-                f"The stream of event {last!r} {where}: send the request again, "
+                f"The stream of event {quoted(last)} {where}: send the request again, "
                 f"or route sessions to workers by Mcp-Session-Id"
             )
         if not (known and stream.rewind(int(number))):
-            raise Unknown(f"What followed event {last!r} is no longer kept")
+            raise Unknown(f"What followed event {quoted(last)} is no longer kept")
         return stream
 
     def retire(self, stream: Stream) -> None:
@@ -337,8 +338,8 @@ class SessionTable:
         del id, text
         if not str(answer).startswith(f"{self.tag}."):
             raise Unknown(
-                f"The question {answer!r} was put by another worker, which waits for its answer: "
-                f"route sessions to workers by Mcp-Session-Id, or run one worker"
+                f"The question {quoted(answer)} was put by another worker, which waits for its "
+                f"answer: route sessions to workers by Mcp-Session-Id, or run one worker"
             )
 
     def sessions(self) -> Iterator[LiveSession]:
