@@ -19,6 +19,7 @@ from pydantic_core import ValidationError
 from typing_extensions import TypedDict
 
 from mcpkit.errors import InvalidArguments
+from mcpkit.functions import schema
 from mcpkit.functions.arguments import Arguments
 from mcpkit.functions.schema import form_of
 from mcpkit.support.text import shorten
@@ -407,12 +408,22 @@ class TestProblems:
             (float | str, math.inf, "x"),
             (list[Measured], '[{"size": 1e400}]', "x"),
         ],
-        ids=str,
+        ids=lambda each: str(each)[:40],
     )
     def test_are_numbers_too_large_for_a_float(self, annotation: Any, raw: Any, path: str) -> None:
         """Where a parser reads 1e400."""
         text = problems(annotation, raw)
         assert text.startswith(f"{path}: expected ")
+
+    @pytest.mark.parametrize("annotation", [Any, list[Any], list[str]], ids=str)
+    def test_are_none_if_a_text_speaks_of_infinity(
+        self, annotation: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def walk(*_: Any) -> Any:
+            raise AssertionError("a long value would be walked through for one word")
+
+        monkeypatch.setattr(schema, "_infinities", walk)
+        assert accepted(annotation, ["to Infinity"]) == ["to Infinity"]
 
     def test_are_none_if_a_model_says_that_its_numbers_may_be_infinite(self) -> None:
         assert accepted(Unbounded, {"size": "inf"}).size == math.inf

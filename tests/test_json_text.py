@@ -50,6 +50,7 @@ def test_the_number_is_right_of_a_long_text(blanks: int) -> None:
         b'{"' + b"[{," * 1000 + b'": 1}',
         b'["\\\\", "' + b"," * 1000 + b'"]',
     ],
+    ids=lambda each: str(each)[2:12],
 )
 def test_what_stands_in_strings_does_not_count(text: bytes) -> None:
     json.loads(text)
@@ -67,6 +68,7 @@ def test_what_stands_in_strings_does_not_count(text: bytes) -> None:
         b'["",' + b"1," * 1000 + b'"',
         b'"",' * 1000 + b"\\",
     ],
+    ids=lambda each: str(each)[2:12],
 )
 def test_what_stands_before_a_mistake_counts(text: bytes) -> None:
     assert has_more_values(text, 100)

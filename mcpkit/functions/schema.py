@@ -127,7 +127,7 @@ class TypeForm(ABC):
         def check(value: Any) -> Any:
             text = to_json(value)
             if _INFINITY in text:
-                _check_finite(value)
+                _check_finite(value, text)
             return self._check_in_haste(text) if is_checked_in_haste(text) else validate_json(text)
 
         return check
@@ -371,16 +371,29 @@ def _check_any(value: Any) -> Any:
     Raises:
         ValidationError: A number in it is too large for a float.
     """
-    if type(value) not in _FINITE and _INFINITY in to_json(value, fallback=str):
-        _check_finite(value)
+    if type(value) not in _FINITE:
+        text = to_json(value, fallback=str)
+        if _INFINITY in text:
+            _check_finite(value, text)
     return value
 
 
 _FINITE: Final = frozenset({bool, int, str, type(None)})
 
 
-def _check_finite(value: Any) -> None:
-    """Refuse a JSON value with a number that is too large for a float, and became infinite."""
+def _check_finite(value: Any, text: bytes) -> None:
+    """Refuse a JSON value with a number that is too large for a float, and became infinite.
+
+    Args:
+        value: The value.
+        text: What has been written of it; in a string the word means nothing.
+    """
+    try:
+        from_json(text, allow_inf_nan=False)
+    except ValueError:
+        pass
+    else:
+        return
     for loc, each in _infinities(value, ()):
         problem: Any = {"type": "finite_number", "loc": loc, "input": each}
         raise ValidationError.from_exception_data("number", [problem])

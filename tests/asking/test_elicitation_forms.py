@@ -301,7 +301,11 @@ def test_an_accepted_form_without_its_content_is_none(content: Any) -> None:
         Elicit("What?", str).read({"action": "accept", "content": content})
 
 
-@pytest.mark.parametrize("content", ["a" * 100_000, ["a" * 100_000], {"value": ["a"] * 100_000}])
+@pytest.mark.parametrize(
+    "content",
+    ["a" * 100_000, ["a" * 100_000], {"value": ["a"] * 100_000}],
+    ids=["text", "array", "object"],
+)
 def test_a_long_answer_that_is_none_is_repeated_in_part(content: Any) -> None:
     answer = {"action": "accept", "content": {"value": content}}
     for refused in (answer, {"action": content}):

@@ -20,6 +20,7 @@ from mcpkit.engine.threads import Threads
 from mcpkit.protocol.connection import Connection, Request
 from mcpkit.protocol.messages import Id
 from mcpkit.support.budget import Exhausted, Hold, Holder
+from mcpkit.support.text import quoted
 from mcpkit.transports.http.accounts import Accounts, TooMuchWatched
 from mcpkit.transports.http.exchange import ExchangeChannel
 from mcpkit.transports.http.session_ids import SessionId
@@ -152,11 +153,11 @@ class LiveSession(ExchangeChannel):
         if tag != self._table.tag or stream is None:
             where = "is no longer kept" if tag == self._table.tag else "is held by another worker"
             raise Unknown(
-                f"The stream of event {last!r} {where}: send the request again, "
+                f"The stream of event {quoted(last)} {where}: send the request again, "
                 f"or route sessions to workers by Mcp-Session-Id"
             )
         if not (known and stream.rewind(int(number))):
-            raise Unknown(f"What followed event {last!r} is no longer kept")
+            raise Unknown(f"What followed event {quoted(last)} is no longer kept")
         return stream
 
     def retire(self, stream: Stream) -> None:
@@ -396,8 +397,8 @@ class SessionTable:
         del id, text
         if not str(answer).startswith(f"{self.tag}."):
             raise Unknown(
-                f"The question {answer!r} was put by another worker, which waits for its answer: "
-                f"route sessions to workers by Mcp-Session-Id, or run one worker"
+                f"The question {quoted(answer)} was put by another worker, which waits for its "
+                f"answer: route sessions to workers by Mcp-Session-Id, or run one worker"
             )
 
     def sessions(self) -> Iterator[LiveSession]:

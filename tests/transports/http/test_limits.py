@@ -725,6 +725,21 @@ def test_an_error_repeats_a_part_only_of_what_is_announced(
     assert len(answer.body) < 2000
 
 
+def test_an_error_repeats_a_part_only_of_an_id(site: Site) -> None:
+    talk = site.begin()
+    answer = talk.post({"jsonrpc": "2.0", "id": LONG, "result": {}})
+    assert answer.status == 409
+    assert len(answer.body) < 2000
+    assert len(talk.get("x" * 50_000).body) < 2000
+
+
+def test_an_error_repeats_a_part_only_of_a_header(site: Site) -> None:
+    long = "x" * 50_000
+    for header in ("Host", "Origin", "MCP-Protocol-Version", "Last-Event-ID", "Mcp-Method"):
+        answer = site.post(announced(1, "server/discover"), {**HEADERS, header: long})
+        assert len(answer.body) < 2000
+
+
 def test_nothing_that_a_client_says_of_itself_gets_into_headers_as_it_is(serve: Serve) -> None:
     """SEC-18."""
     site = serve(principal=lambda http: EVIL)
