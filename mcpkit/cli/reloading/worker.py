@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from mcpkit.cli.target import TargetError, load_app
 from mcpkit.engine.server import log
+from mcpkit.transports.stdio.stderr import never_block
 
 __all__ = ["Order", "work"]
 
@@ -54,6 +55,7 @@ def work(order: Order, bound: socket.socket, ready: Connection) -> None:
     signal.signal(signal.SIGINT, _pass)
     if sys.platform != "win32":
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    never_block()
     threading.Thread(target=_follow_parent, daemon=True, name="mcpkit parent").start()
     # Two versions of a file may have the same size and be of the same second.
     sys.dont_write_bytecode = sys.dont_write_bytecode or order.renewed

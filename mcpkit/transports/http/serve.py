@@ -22,6 +22,7 @@ from mcpkit.transports import Served
 from mcpkit.transports.http.application import Application
 from mcpkit.transports.http.uvicorn_protocol import bounded
 from mcpkit.transports.leaving import leave_at_once
+from mcpkit.transports.stdio.stderr import never_block
 from mcpkit.web import HttpOptions
 
 __all__ = ["MARGIN", "SIGNALS", "Server", "bind", "is_loopback", "serve", "serve_on", "where"]
@@ -194,6 +195,7 @@ def where(bound: socket.socket, host: str, path: str) -> str:
 
 def serve(served: Served, host: str, port: int, options: HttpOptions) -> None:
     """Serve an app until SIGTERM or SIGINT; see `mcpkit.transports.http.run`."""
+    never_block()
     application: Application = served.asgi(loopback=is_loopback(host), **options)
     bound = bind(host, port)
     place = where(bound, host, application.settings.path)
