@@ -212,7 +212,8 @@ def _supervise(
 
     supervisor = Supervisor(
         work,
-        [Order(target, options, is_loopback(host), debug, reload), bound],
+        [Order(target, options, is_loopback(host), debug, reload)],
+        bound=bound,
         end_limit=settings.grace + 2 * MARGIN,
         announce=announce,
     )

@@ -30,6 +30,7 @@ from mcpkit.cli.reloading.relayed import LIFELINE
 from mcpkit.cli.reloading.supervise import Watched
 from mcpkit.protocol.messages import notification_text, request_text
 from mcpkit.support.target import run_command
+from mcpkit.transports.leaving import stop_signals
 from mcpkit.transports.stdio.guard import ProtocolStreams
 from mcpkit.transports.stdio.lines import MAX_LINE, LineSplitter
 from mcpkit.types import is_array, is_object
@@ -76,7 +77,6 @@ _STALL_S: Final = 0.5
 """Seconds within which the host has to take some of what is left, once everything has ended."""
 
 _NOT_STARTED: Final = "The server could not be started; its stderr says why. Mend it and try again"
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def serve_anew(
@@ -489,11 +489,11 @@ class Reloader:
 
     @contextlib.contextmanager
     def _catching_signals(self) -> Generator[None, None, None]:
-        before = [signal.signal(number, self._on_signal) for number in _SIGNALS]
+        before = {each: signal.signal(each, self._on_signal) for each in stop_signals()}
         try:
             yield
         finally:
-            for number, found in zip(_SIGNALS, before, strict=True):
+            for number, found in before.items():
                 signal.signal(number, found)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

@@ -42,6 +42,9 @@ _LONGEST_HEAD: Final = 64 * 1024
 _MOST_WAITING: Final = 1000
 """Requests that a client may send before the first of them is answered."""
 
+_LAST_REQUEST: Final = 0.05
+"""Seconds for a request to arrive that is on its way when the server is told to stop."""
+
 _LAST_WORDS: Final = 0.5
 """Seconds to read the answer to a request that has used up its grace."""
 
@@ -170,15 +173,25 @@ class _Patient(_Part):
             "pause_writing": 0,
             "resume_writing": 0,
         },
-        attributes=("cycle.response_complete", "loop", "timeout_keep_alive_task", "transport"),
+        attributes=(
+            "cycle.keep_alive",
+            "cycle.response_complete",
+            "loop",
+            "timeout_keep_alive_task",
+            "transport",
+        ),
     )
     read_timeout: float
     write_timeout: float
     grace: float
     _reading: asyncio.TimerHandle | None = None
     _writing: asyncio.TimerHandle | None = None
+    _closing: asyncio.TimerHandle | None = None
     _ending: asyncio.TimerHandle | None = None
     _unwritten = 0
+    leaving = False
+    """True once the server is told to stop."""
+
     answered = False
     """True if a request in the data that arrives just now was answered at once."""
 
@@ -190,8 +203,13 @@ class _Patient(_Part):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timers: the client has gone, or was dropped."""
         super().connection_lost(exc)
-        timers = self._reading, self._writing, self._ending, self.timeout_keep_alive_task
-        for timer in timers:
+        for timer in (
+            self._reading,
+            self._writing,
+            self._closing,
+            self._ending,
+            self.timeout_keep_alive_task,
+        ):
             if timer is not None:
                 timer.cancel()
 
@@ -202,6 +220,8 @@ class _Patient(_Part):
         before = self.cycle
         self.answered = False
         super().data_received(data)
+        if self.leaving and self.cycle is not None:
+            self.cycle.keep_alive = False
         if self.answered or self.cycle is not before:
             if self._reading is not None:
                 self._reading.cancel()
@@ -230,8 +250,12 @@ class _Patient(_Part):
         self._watch_output()
 
     def shutdown(self) -> None:
-        """Give the last answers their time: the server is told to stop."""
-        super().shutdown()
+        """Give the last request and the last answers their time: the server is told to stop."""
+        self.leaving = True
+        if self.cycle is not None:
+            self.cycle.keep_alive = False
+        # To close what has not been read would reset the connection of whoever has sent it.
+        self._closing = self.loop.call_later(_LAST_REQUEST, super().shutdown)
         # The last answers are written when the grace ends; whoever has not read them a little later
         # does not read.
         self._ending = self.loop.call_later(self.grace + _LAST_WORDS, self.transport.abort)
@@ -394,6 +418,7 @@ class _Quick(_Part):
     )
     shortcuts: Mapping[bytes, Shortcut]
     answered: bool
+    leaving: bool
     _held: list[bytes] | None = None
     """The body, as far as it has arrived, of a request that may be begun here."""
 
@@ -420,6 +445,7 @@ class _Quick(_Part):
             and not parser.should_upgrade()
             and not self.flow.write_paused
             and not self.transport.is_closing()
+            and not self.leaving
         ):
             self._held = []
         else:

@@ -21,7 +21,7 @@ from mcpkit.engine.loop import open_tasks
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.session import Session
 from mcpkit.transports import Served
-from mcpkit.transports.leaving import leave_at_once
+from mcpkit.transports.leaving import leave_at_once, stop_signals
 from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
 from mcpkit.transports.stdio.lines import MAX_LINE, Lines
 from mcpkit.transports.stdio.reading import make_reader
@@ -102,7 +102,7 @@ async def serve(
         streams: The descriptors to read from and to write to.
         max_line: Bytes a line may have.
         grace: Seconds that running calls have after the end of input.
-        signals: SIGTERM or SIGINT is appended when it ended the service. For the owner of the
+        signals: The signal is appended that ended the service. For the owner of the
             process only, which is left at once if a handler does not let itself be cancelled.
             None: signals are not looked at.
 
@@ -165,7 +165,7 @@ async def _watch_signals(ended: anyio.Event, signals: list[int] | None) -> None:
         return
     if sys.platform == "win32":
         return  # Ctrl-C arrives as KeyboardInterrupt there
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+    with anyio.open_signal_receiver(*stop_signals()) as received:
         async for number in received:
             signals.append(number)
             ended.set()
