@@ -705,6 +705,20 @@ class TestTheEnd:
         assert server.exit_code() == 130
 
     @needs_proc
+    def test_a_host_that_reads_nothing_and_leaves_much_unread(self, folder: Path) -> None:
+        source = "\n@app.tool\nasync def large() -> str:\n    return 'x' * 100_000\n"
+        write(folder, FIRST + source)
+        with started(
+            [*HURRIED, *ARGUMENTS], cwd=folder, env=limits(LIMITS), reading=False
+        ) as server:
+            server.fill(call(1, "large"))
+            children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+            server.close_stdin()
+            assert server.exit_code() == 0
+            assert children
+            until(lambda: not any(is_alive(int(each)) for each in children))
+
+    @needs_proc
     def test_not_even_one_that_does_not_read_its_input_is_left_behind(self, folder: Path) -> None:
         soon = f"""
 import os
