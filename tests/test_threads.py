@@ -116,7 +116,7 @@ class TestOutcome:
     async def test_a_function_runs_in_another_thread(self, threads: Threads) -> None:
         assert await threads.run(threading.get_ident) != threading.get_ident()
 
-    @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt])
+    @pytest.mark.parametrize("kind", [ValueError, SystemExit, GeneratorExit])
     async def test_an_exception_reaches_the_caller(
         self, threads: Threads, kind: type[BaseException]
     ) -> None:
@@ -127,6 +127,14 @@ class TestOutcome:
             await threads.run(fail)
         assert caught.traceback[-1].name == "fail"
         assert await threads.run(lambda: 1) == 1
+
+    async def test_a_keyboard_interrupt_is_an_error(self, threads: Threads) -> None:
+        def fail() -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(RuntimeError) as caught:
+            await threads.run(fail)
+        assert isinstance(caught.value.__cause__, KeyboardInterrupt)
 
     async def test_a_stop_iteration_is_an_error(self, threads: Threads) -> None:
         with pytest.raises(RuntimeError) as caught:

@@ -126,13 +126,14 @@ def run(
             fail(f"{', '.join(said)}: over HTTP only; add --http")
         # Before the server's module is imported: what it prints then must not reach the client.
         try:
-            streams = take_over()
+            take_over()
         except RuntimeError as error:
             fail(str(error))
-        never_block()
+    never_block()
+    if transport == "stdio":
         follow_relay()
         if reload:
-            raise typer.Exit(_serve_anew(target, streams, debug))
+            raise typer.Exit(_serve_anew(target, take_over(), debug))
     # Two versions of a file may have the same size and be of the same second.
     sys.dont_write_bytecode = sys.dont_write_bytecode or reload
     app = _load(target, debug)
@@ -212,7 +213,8 @@ def _supervise(
 
     supervisor = Supervisor(
         work,
-        [Order(target, options, is_loopback(host), debug, reload), bound],
+        [Order(target, options, is_loopback(host), debug, reload)],
+        bound=bound,
         end_limit=settings.grace + 2 * MARGIN,
         announce=announce,
     )

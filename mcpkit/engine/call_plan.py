@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_origin
 
 from mcpkit.asking.declared import DeclaredParameter
 from mcpkit.context import Context, SyncContext
-from mcpkit.engine.threads import ThreadCall
+from mcpkit.engine.threads import ThreadCall, is_interrupt
 from mcpkit.errors import ConnectionClosed, RegistrationError
 from mcpkit.functions.markers import Depends
 from mcpkit.functions.signature import Parameter, Signature, function_name, inspect_function
@@ -245,7 +245,9 @@ async def _leave(kept: AsyncExitStack) -> None:
     try:
         # Not with the cancellation itself, which belongs to another task.
         await kept.__aexit__(type(error), error, None)
-    except Exception as found:
+    except (Exception, SystemExit, KeyboardInterrupt) as found:
+        if is_interrupt(found):
+            raise
         if found is not error:
             _log.exception("a dependency could not be left")
 

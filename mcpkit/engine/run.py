@@ -20,6 +20,7 @@ from mcpkit.engine.encoding import InputRequired
 from mcpkit.engine.methods import error_for, read
 from mcpkit.engine.sampling_tools import sample_with_tools
 from mcpkit.engine.server import Server
+from mcpkit.engine.threads import is_interrupt
 from mcpkit.errors import AskError, ProtocolError, UrlElicitationRequired
 from mcpkit.protocol.connection import Request
 from mcpkit.support.budget import ANYBODY, Holder
@@ -110,8 +111,10 @@ class Run:
                 if not self._is_given_up:
                     outcome = self._asked()
                 return
-            if isinstance(error, KeyboardInterrupt) or self._is_given_up:
-                if isinstance(error, SystemExit):
+            if is_interrupt(error):
+                raise
+            if self._is_given_up:
+                if isinstance(error, (SystemExit, KeyboardInterrupt)):
                     return  # from the clean-up of a handler; the process is not its to end
                 raise
             # The handler called sys.exit(), or let through the cancellation of a task of its own.

@@ -26,7 +26,7 @@ from mcpkit.engine.run import GIVEN_UP, Failure, Outcome, Run
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.session_state import SessionState
 from mcpkit.engine.subscriptions import Subscriptions
-from mcpkit.engine.threads import Threads
+from mcpkit.engine.threads import Threads, is_interrupt
 from mcpkit.errors import (
     InternalError,
     InvalidParams,
@@ -411,7 +411,9 @@ class Session:
             if known.asks and not _INPUT.isdisjoint(request.params):
                 run.choose_asker()
             value = self._operations[known.operation](server, request.params, Context(run))
-        except Exception as error:
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
             self._answer(run, run.failed(error))
             return
         if not hasattr(value, "__await__"):
@@ -565,7 +567,9 @@ class Session:
                 made = handler(list(roots))
                 if inspect.isawaitable(made):
                     await made
-            except Exception:
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
+                if is_interrupt(error):
+                    raise
                 log.exception("a handler for changed roots failed")
 
     def lose_client(self) -> None:

@@ -15,6 +15,7 @@ another need not wait for hers to end.
 from __future__ import annotations
 
 import contextvars
+import signal
 import sys
 import threading
 from collections import OrderedDict, deque
@@ -29,7 +30,7 @@ from mcpkit.support.budget import ANYBODY, Budget, Holder
 if TYPE_CHECKING:
     from mcpkit.engine.loop import Future, Tasks
 
-__all__ = ["ThreadCall", "Threads"]
+__all__ = ["ThreadCall", "Threads", "is_interrupt"]
 
 T = TypeVar("T")
 
@@ -39,8 +40,23 @@ _SHARE: Final = 0.75
 _SHARED: Final = 4
 """Workers from which on one can be left for another owner."""
 
+_RAISE_INTERRUPTS: Final = ("_signal", "asyncio.runners", "trio._core._ki")
+"""Modules whose handlers of SIGINT raise `KeyboardInterrupt`."""
+
 _IDLE: Final = 10.0
 """Seconds that a worker waits for a call before it ends."""
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return True if Ctrl-C may have raised an exception; False if the author's code has.
+
+    Ctrl-C raises in the main thread only, and not under a server that has a handler of its own.
+    """
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    handler = signal.getsignal(signal.SIGINT)
+    module = getattr(getattr(handler, "func", handler), "__module__", None)
+    return module in _RAISE_INTERRUPTS and (threading.current_thread() is threading.main_thread())
 
 
 class ThreadCall(Generic[T]):
@@ -140,6 +156,10 @@ class ThreadCall(Generic[T]):
             if library is not None and context.get(library) is not None:
                 context.run(library.set, None)
             result = context.run(self._function)
+        except KeyboardInterrupt as error:
+            # No Ctrl-C, which raises in the main thread; there, it would end the server.
+            self._error = RuntimeError("KeyboardInterrupt was raised in a worker thread")
+            self._error.__cause__ = error
         except BaseException as error:
             self._error = error
         else:

@@ -1,17 +1,30 @@
-"""The end of a process that has threads which nobody can stop."""
+"""The end of a process: the signals for it, and threads which nobody can stop."""
 
 from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
 import threading
 from typing import Final, NoReturn
 
-__all__ = ["leave_at_once"]
+__all__ = ["leave_at_once", "stop_signals"]
 
 _EXIT_FUNCTIONS_S: Final = 0.5
 """Seconds that exit functions have."""
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that stop a server in good order.
+
+    SIGHUP, when a terminal or a connection to the machine is gone, is one of them unless this
+    process has been started to ignore it, as by ``nohup``.
+    """
+    usual = (signal.SIGINT, signal.SIGTERM)
+    if sys.platform == "win32" or signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        return usual
+    return (*usual, signal.SIGHUP)
 
 
 def leave_at_once(code: int) -> NoReturn:

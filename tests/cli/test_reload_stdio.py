@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcpkit.cli.reloading.relay import Relay, Version
 from mcpkit.testing import REVISIONS, TestClient
@@ -705,6 +707,20 @@ class TestTheEnd:
         assert server.exit_code() == 130
 
     @needs_proc
+    def test_a_host_that_reads_nothing_and_leaves_much_unread(self, folder: Path) -> None:
+        source = "\n@app.tool\nasync def large() -> str:\n    return 'x' * 100_000\n"
+        write(folder, FIRST + source)
+        with started(
+            [*HURRIED, *ARGUMENTS], cwd=folder, env=limits(LIMITS), reading=False
+        ) as server:
+            server.fill(call(1, "large"))
+            children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+            server.close_stdin()
+            assert server.exit_code() == 0
+            assert children
+            until(lambda: not any(is_alive(int(each)) for each in children))
+
+    @needs_proc
     def test_not_even_one_that_does_not_read_its_input_is_left_behind(self, folder: Path) -> None:
         soon = f"""
 import os
@@ -724,11 +740,64 @@ print(os.getpid())
 # --- the relay by itself --------------------------------------------------------------------------
 
 
+SOME_IDS: Final[list[Any]] = [1, 2, "1", "", -1, 10**30, None, True, 1.5, [], {}]
+IDS: Final = st.sampled_from(SOME_IDS)
+METHODS: Final = st.sampled_from(
+    [
+        "initialize",
+        "logging/setLevel",
+        "ping",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "roots/list",
+        "subscriptions/listen",
+        "tools/call",
+        "tools/list",
+        "notifications/cancelled",
+        "notifications/initialized",
+        "notifications/subscriptions/acknowledged",
+        "",
+        7,
+        None,
+    ]
+)
+VALUES: Final = st.one_of(
+    IDS,
+    st.just("notes://one"),
+    st.fixed_dictionaries({}, optional={"toolsListChanged": st.booleans(), SUBSCRIPTION: IDS}),
+)
+PARAMS: Final = st.one_of(
+    VALUES,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "uri": VALUES,
+            "requestId": IDS,
+            "notifications": VALUES,
+            "_meta": VALUES,
+            "capabilities": VALUES,
+        },
+    ),
+)
+MESSAGES: Final = st.fixed_dictionaries(
+    {"jsonrpc": st.just("2.0")},
+    optional={"id": IDS, "method": METHODS, "params": PARAMS, "result": PARAMS, "error": PARAMS},
+)
+ACTIONS: Final = st.tuples(
+    st.sampled_from(["host", "host", "version", "version", "switch", "lost", "hold", "release"]),
+    st.one_of(MESSAGES, st.lists(MESSAGES, max_size=3), VALUES, st.binary(max_size=9)),
+)
+"""Who does something, and what is said."""
+
+
 class Lines(list[Any]):
     """An outlet that keeps what it is given."""
 
     def put(self, line: bytes) -> bool:
-        self.append(json.loads(line))
+        try:
+            self.append(json.loads(line))
+        except ValueError:
+            self.append(line)
         return True
 
 
@@ -757,6 +826,35 @@ class Talk:
     def say(self, version: Version, message: Any) -> None:
         self.relay.from_version(version, json.dumps(message, separators=(",", ":")).encode())
 
+    def act(self, kind: str, said: Any) -> None:
+        """Do something that anybody may do at any time."""
+        line = said if isinstance(said, bytes) else json.dumps(said, separators=(",", ":")).encode()
+        if kind == "host":
+            self.relay.from_host(line)
+        elif kind == "version":
+            self.relay.from_version(self.first, line)
+        elif kind == "switch":
+            self.bring_up()
+        elif kind == "lost":
+            self.relay.lost(self.first, "gone")
+            self.bring_up()
+        elif kind == "hold":
+            self.relay.hold()
+        else:
+            self.relay.release()
+
+    def bring_up(self) -> None:
+        """Let another version take over, as soon as it has been told everything."""
+        self.first = Version(Lines())
+        for _ in range(100):
+            steps = self.relay.switch(self.first, ["tools"])
+            if not steps:
+                return
+            for step in steps:
+                if step.done is not None:
+                    step.done({})
+        raise AssertionError(f"it lacks {steps}")
+
 
 def result(id: int | str) -> Message:
     return {"jsonrpc": "2.0", "id": id, "result": {}}
@@ -765,6 +863,10 @@ def result(id: int | str) -> Message:
 def said_to(version: Version) -> Lines:
     assert isinstance(version.outlet, Lines)
     return version.outlet
+
+
+def flat(message: Any) -> list[Any]:
+    return message if isinstance(message, list) else [message]
 
 
 class TestRelay:
@@ -873,6 +975,71 @@ class TestRelay:
         for line in (b"{", b"7", b'{"jsonrpc":"2.0","id":null,"method":"x"}'):
             relay.from_host(line)
         assert taken == [b"{", b"7", b'{"jsonrpc":"2.0","id":null,"method":"x"}']
+
+    @pytest.mark.parametrize(
+        "again",
+        [
+            request(1, "ping"),
+            request(1, "resources/subscribe"),
+            [request(1, "ping"), request(2, "ping")],
+            [request(2, "ping"), request(2, "ping")],
+        ],
+        ids=["a request", "another", "in a batch", "twice in a batch"],
+    )
+    def test_an_id_that_is_in_use_is_refused_and_never_asked_twice(self, again: Any) -> None:
+        """MSG-2"""
+        talk = Talk()
+        talk.ask(request(1, "resources/subscribe", uri="notes://one"))
+        talk.relay.from_host(json.dumps(again).encode())
+        [refusal] = talk.host
+        refusal = refusal[0] if isinstance(again, list) else refusal
+        assert (refusal["id"], refusal["error"]["code"]) in [(1, -32600), (2, -32600)]
+        asked = [each for line in said_to(talk.first) for each in flat(line)]
+        assert len(asked) == len({each["id"] for each in asked})
+        talk.say(talk.first, result(1))
+        assert result(1) in talk.host
+
+    def test_an_id_can_be_used_again_once_it_is_answered(self) -> None:
+        talk = Talk()
+        for _ in range(2):
+            talk.ask(request(1, "tools/call"))
+            talk.say(talk.first, result(1))
+        assert talk.host == [result(1), result(1)]
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            b'{"jsonrpc":"2.0","id":007,"result":{}}',
+            b'{"jsonrpc":"2.0","id":"\\x","result":{}}',
+            b'{"jsonrpc":"2.0","id":"\xff","result":{}}',
+            b'{"jsonrpc":"2.0","id":%s,"result":{}}' % (b"1" * 5000),
+            b'{"jsonrpc":"2.0","id":1,"result":',
+            b'{"jsonrpc":"2.0","method":"\xff"}',
+            b'{"jsonrpc":"2.0","method":"notifications/cancelled"}',
+            b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}',
+            b'{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":7}',
+            b'{"jsonrpc":"2.0","id":1,"method":"roots/list","params":1e400}',
+            b"[" * 3000,
+            b'[{"id":1,"result":1e400}]',
+        ],
+        ids=range(12),
+    )
+    def test_whatever_a_version_says_the_conversation_goes_on(self, line: bytes) -> None:
+        talk = Talk()
+        talk.ask(request(1, "initialize"), request(2, "tools/call"))
+        talk.relay.from_version(talk.first, line)
+        talk.say(talk.first, result(2))
+        assert result(2) in talk.host
+
+    @given(st.lists(ACTIONS, max_size=30))
+    def test_whatever_anybody_says_it_goes_on(self, actions: list[tuple[str, Any]]) -> None:
+        talk = Talk()
+        for kind, said in actions:
+            talk.act(kind, said)
+        talk.bring_up()
+        talk.ask(request("last", "tools/call"))
+        talk.say(talk.first, result("last"))
+        assert talk.host[-1] == result("last")
 
     def test_a_version_that_is_missing_is_asked_for(self) -> None:
         talk = Talk()

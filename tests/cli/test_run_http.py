@@ -8,20 +8,21 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests import warm
-from tests.transports.http.plain import RUN, Server, serving
+from tests.transports.http.plain import RUN, Client, Server, serving
 from tests.transports.processes import (
     TIMEOUT,
     call,
     environment,
     started,
+    until,
 )
 
 SERVER = (
@@ -346,3 +347,130 @@ def test_as_many_connections_are_possible_as_the_limits_allow(tmp_path: Path) ->
     (tmp_path / "server.py").write_text(limits + SERVER + tool)
     with serving("server.py", "--http", cwd=tmp_path) as server:
         assert server.client("2025-06-18").call("descriptors") == "4096"
+
+
+# --- without a stderr that can be written ---------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
+def pid_on(port: int) -> int | None:
+    """The process that serves on a port; None as long as none does."""
+    client = Client(f"http://127.0.0.1:{port}/mcp", [])
+    try:
+        answer = client.post(call(1, "pid"))
+        return int(answer.text) if answer.status == 200 else None
+    except (OSError, HTTPException):
+        return None
+
+
+def served_pid(port: int, besides: int | None = None) -> int:
+    found: list[int | None] = [None]
+
+    def is_served() -> bool:
+        found[0] = pid_on(port)
+        return found[0] not in (None, besides)
+
+    until(is_served)
+    assert found[0] is not None
+    return found[0]
+
+
+WAYS = {"alone": [], "workers": ["--workers", "2"], "reload": ["--reload"]}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="descriptors of POSIX")
+class TestStderr:
+    """A server does not end because it cannot say something."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        (tmp_path / "server.py").write_text(PID + "@app.tool\ndef fail() -> None:\n    1 / 0\n")
+        return tmp_path
+
+    @staticmethod
+    def run(folder: Path, port: int, more: list[str], stderr: Any, shell: str = "") -> warm.Popen:
+        command = [*RUN, "server.py", "--http", "--port", str(port), *more]
+        if shell:
+            command = ["sh", "-c", f'exec "$@" {shell}', "sh", *command]
+        return warm.Popen(
+            command,
+            cwd=folder,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        )
+
+    @staticmethod
+    def end(process: warm.Popen) -> int:
+        process.send_signal(signal.SIGTERM)
+        try:
+            return process.wait(TIMEOUT)
+        finally:
+            process.kill()
+
+    @pytest.mark.parametrize("more", WAYS.values(), ids=WAYS)
+    @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full device there")
+    def test_it_is_full(self, folder: Path, more: list[str]) -> None:
+        port = free_port()
+        with open("/dev/full", "wb") as full:
+            process = self.run(folder, port, more, full)
+        try:
+            first = served_pid(port)
+            client = Client(f"http://127.0.0.1:{port}/mcp", [])
+            assert client.post(call(1, "fail")).message["result"]["isError"] is True
+            if "--workers" in more:
+                os.kill(first, signal.SIGKILL)
+                served_pid(port, besides=first)
+        finally:
+            assert self.end(process) == 0
+
+    @pytest.mark.parametrize("more", [[], ["--workers", "2"]], ids=["alone", "workers"])
+    @pytest.mark.parametrize("closed", ["2>&-", "0<&- 2>&-", "0<&- 1>&- 2>&-"])
+    def test_it_is_closed(self, folder: Path, closed: str, more: list[str]) -> None:
+        port = free_port()
+        process = self.run(folder, port, more, subprocess.DEVNULL, closed)
+        try:
+            served_pid(port)
+            for number in (0, 1, 2):
+                place = Path(f"/proc/{process.pid}/fd/{number}")
+                assert not place.parent.exists() or os.readlink(place) == os.devnull
+        finally:
+            assert self.end(process) == 0
+
+    @pytest.mark.parametrize("more", WAYS.values(), ids=WAYS)
+    def test_nobody_reads_it_any_more(self, folder: Path, more: list[str]) -> None:
+        port = free_port()
+        ours, theirs = os.pipe()
+        process = self.run(folder, port, more, theirs)
+        os.close(theirs)
+        try:
+            first = served_pid(port)
+            os.close(ours)
+            if "--workers" in more:
+                os.kill(first, signal.SIGKILL)
+            elif more:
+                change(folder, PID + "\n")
+            assert served_pid(port, besides=first if more else None)
+        finally:
+            assert self.end(process) == 0
+
+    def test_nobody_reads_it_yet(self, folder: Path) -> None:
+        flood = "@app.tool\nasync def flood() -> None:\n    print('x' * 500_000, file=sys.stderr)\n"
+        (folder / "server.py").write_text("import sys\n" + PID + flood)
+        port = free_port()
+        ours, theirs = os.pipe()
+        process = self.run(folder, port, [], theirs)
+        os.close(theirs)
+        try:
+            served_pid(port)
+            client = Client(f"http://127.0.0.1:{port}/mcp", [])
+            assert client.post(call(1, "flood")).status == 200
+        finally:
+            assert self.end(process) == 0
+            os.close(ours)

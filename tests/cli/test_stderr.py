@@ -269,6 +269,19 @@ def test_a_file_is_written_as_ever(folder: Path) -> None:
     assert len(log.read_text().splitlines()) == 3
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full device there")
+@pytest.mark.parametrize("how", HOW)
+def test_a_full_disk_is_served_from(folder: Path, how: str) -> None:
+    with open("/dev/full", "wb") as full:
+        host = Host(folder, how, full.fileno())
+    try:
+        answer = host.ask(call(1, "noise", lines=10))
+        assert answer["result"]["structuredContent"] == 10
+        assert host.leave() == 0
+    finally:
+        host.end()
+
+
 # --- by itself ------------------------------------------------------------------------------------
 
 
@@ -321,7 +334,7 @@ class TestNonBlockingRaw:
         os.close(theirs)
 
 
-def test_terminals_files_and_replaced_streams_are_left_alone(
+def test_a_stream_that_the_program_has_replaced_is_left_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mine = io.StringIO()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import queue
+import select
 import signal
 import socket
 import subprocess
@@ -226,6 +228,16 @@ class Process:
         assert self.stdin is not None
         self.stdin.write(data)
         self.stdin.flush()
+
+    def fill(self, message: Message) -> None:
+        """Send a message again and again, with ids of its own, until the server reads no more."""
+        assert self.stdin is not None
+        fd = self.stdin.fileno()
+        os.set_blocking(fd, False)
+        ids = itertools.count(1000)
+        while select.select([], [fd], [], 0.3)[1]:
+            with contextlib.suppress(BlockingIOError):
+                os.write(fd, json.dumps({**message, "id": next(ids)}).encode() + b"\n")
 
     def ask(self, message: Message) -> Message:
         """Send a request and wait for its response."""

@@ -421,6 +421,28 @@ class TestEnd:
             server.close_stdin()
             assert ends_promptly(server) == 0
 
+    @pytest.mark.parametrize("kind", ["pipe", "socket"])
+    def test_a_client_that_reads_nothing_and_leaves_much_unread(
+        self, backend: str, kind: str
+    ) -> None:
+        """Its end is behind what the server does not read, because its answers are not read."""
+        ends, theirs = sockets() if kind == "socket" else ((None, None), subprocess.PIPE)
+        with served(backend, stdin=theirs, ends=(ends[0], None), reading=False) as server:
+            server.fill(call(1, "large", size=100_000))
+            if ends[1] is not None:
+                ends[1].close()  # the socket's other name
+            server.close_stdin()
+            assert ends_promptly(server) == 0
+
+    def test_one_that_leaves_while_calls_take_all_places(self, backend: str) -> None:
+        with served(backend, env={"MAX_IN_FLIGHT": "1"}) as server:
+            server.send(call(1, "forever", name="A"))
+            server.wait_for_stderr("A waits")
+            server.fill(echo(2))
+            server.close_stdin()
+            assert ends_promptly(server) == 0
+            server.wait_for_stderr("A has cleaned up")
+
     def test_a_client_that_reads_slowly_gets_everything(self, backend: str) -> None:
         """As long as it takes some of it, the server stays."""
         with served(backend, reading=False) as server:

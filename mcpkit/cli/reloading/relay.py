@@ -17,16 +17,14 @@ from collections.abc import Callable, Iterable, Mapping
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 
-from pydantic_core import from_json
-
-from mcpkit.errors import InternalError
+from mcpkit.errors import InternalError, InvalidRequest, ParseError
 from mcpkit.protocol.connection import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
     SUBSCRIPTION_KEY,
     VERSION_KEY,
 )
-from mcpkit.protocol.messages import Id, encode, error_text, notification_text, request_text
+from mcpkit.protocol.messages import Id, encode, error_text, notification_text, parse, request_text
 from mcpkit.protocol.revisions import PER_REQUEST
 from mcpkit.types import is_array, is_object
 
@@ -44,7 +42,7 @@ _MAX_HELD_BYTES: Final = 16 * 1024 * 1024
 
 # The shapes that mcpkit itself writes, so that a large result need not be parsed to be passed on.
 _ANSWER: Final = re.compile(rb'\{"jsonrpc":"2\.0","id":(-?\d+|"(?:[^"\\]|\\.)*"),"(result|error)":')
-_NOTIFICATION: Final = re.compile(rb'\{"jsonrpc":"2\.0","method":"([^"\\]+)"')
+_NOTIFICATION: Final = re.compile(rb'\{"jsonrpc":"2\.0","method":"([ !#-\[\]-~]+)"')
 
 _LISTEN: Final = "subscriptions/listen"
 _SESSION: Final = frozenset(
@@ -247,8 +245,11 @@ class Relay:
             if "id" not in message:
                 self._notification(method, message, line)
                 return True
-            if not _is_id(id) or id in self._pending:
+            if not _is_id(id):
                 return False
+            if id in self._pending:
+                self._host.put(_refusal(id))
+                return True
             request = self._remembered(id, method, message, line)
             self._pass_on(line, (request,), urgent=method == "ping")
             return True
@@ -263,20 +264,28 @@ class Relay:
         return request
 
     def _batch(self, parts: list[Any], line: bytes) -> None:
-        """Pass on a batch without the answers to questions in it."""
-        rest = [part for part in parts if not (is_object(part) and self._answer(part))]
-        if parts and not rest:
-            return
-        if len(rest) < len(parts):
-            line = encode(rest)
-        batch = object()
+        """Pass on a batch without the answers to questions in it, and ids that are in use."""
+        rest: list[Any] = []
+        refused: list[bytes] = []
         requests: list[_Pending] = []
-        for part in rest:
-            if is_object(part) and _is_id(id := part.get("id")) and id not in self._pending:
-                method = part.get("method")
-                if isinstance(method, str):
-                    requests.append(self._remembered(id, method, part, b"", batch))
-        self._pass_on(line, tuple(requests))
+        batch = object()
+        for part in parts:
+            if not is_object(part):
+                rest.append(part)
+                continue
+            method, id = part.get("method"), part.get("id")
+            if not (isinstance(method, str) and _is_id(id)):
+                if not self._answer(part):
+                    rest.append(part)
+            elif id in self._pending:
+                refused.append(_refusal(id))
+            else:
+                requests.append(self._remembered(id, method, part, b"", batch))
+                rest.append(part)
+        if refused:
+            self._host.put(b"[" + b",".join(refused) + b"]")
+        if rest or not parts:
+            self._pass_on(line if len(rest) == len(parts) else encode(rest), tuple(requests))
 
     def _answer(self, message: Mapping[str, Any]) -> bool:
         """Take the answer to a question of some version; return False if it is none."""
@@ -366,8 +375,7 @@ class Relay:
     def from_version(self, version: Version, line: bytes) -> None:
         """Pass on a line of a version, as far as it is for the host."""
         with self._lock:
-            if found := _ANSWER.match(line):
-                id = from_json(found[1])
+            if (found := _ANSWER.match(line)) and _is_id(id := _read(found[1])):
                 if self._settled(version, id, found[2] == b"result", line):
                     self._host.put(line)
             elif found := _NOTIFICATION.match(line):
@@ -428,17 +436,19 @@ class Relay:
 
     def _agreed(self, version: Version, request: _Pending, line: bytes) -> None:
         """Remember an agreement of the session, for the versions that follow."""
-        params = request.params
+        params, uri = request.params, request.params.get("uri")
         if request.method == "initialize":
             self._hello = params
-            self._greeting = version.greeting = _read(line)["result"]
+            self._greeting = version.greeting = _member(_read(line), "result")
         elif request.method == "logging/setLevel":
             self._level = version.level = params
+        elif not isinstance(uri, str):
+            return
         elif request.method == "resources/subscribe":
-            self._watched[params["uri"]] = version.watched[params["uri"]] = params
+            self._watched[uri] = version.watched[uri] = params
         else:
-            self._watched.pop(params["uri"], None)
-            version.watched.pop(params["uri"], None)
+            self._watched.pop(uri, None)
+            version.watched.pop(uri, None)
 
     def _told(self, version: Version, method: str, line: bytes) -> None:
         if version.given_up:
@@ -450,9 +460,11 @@ class Relay:
         else:
             self._host.put(line)
 
-    def _gave_up(self, version: Version, message: dict[str, Any]) -> None:
-        params = message["params"]
-        id = params["requestId"]
+    def _gave_up(self, version: Version, message: Any) -> None:
+        params = _member(message, "params")
+        id = params.get("requestId")
+        if not _is_id(id):
+            return
         known = version.asked.pop(id, None)
         if known is not None:
             del self._asked[known]
@@ -462,15 +474,15 @@ class Relay:
         if request is not None and request.version is version:
             self._host.put(encode(message))  # SUB-7: it ends a stream
 
-    def _acknowledged(self, version: Version, message: dict[str, Any], line: bytes) -> None:
-        params = message["params"]
-        id = params["_meta"][SUBSCRIPTION_KEY]
-        request = self._pending.get(id)
-        if request is None:
+    def _acknowledged(self, version: Version, message: Any, line: bytes) -> None:
+        params = _member(message, "params")
+        id = _member(params, "_meta").get(SUBSCRIPTION_KEY)
+        request = self._pending.get(id) if _is_id(id) else None
+        if request is None or not _is_id(id):
             return
-        version.honoured[id] = params["notifications"]
+        version.honoured[id] = promised = _member(params, "notifications")
         if request.promised is None:
-            request.promised = params["notifications"]
+            request.promised = promised
             self._host.put(line)
         if id in version.listening:
             version.listening[id].put(None)
@@ -504,7 +516,7 @@ class Relay:
             if self._greeting is not None and version.greeting is None:
 
                 def greeted(result: Mapping[str, Any] | None) -> None:
-                    version.greeting = result or {}
+                    version.greeting = result if is_object(result) else {}
 
                 return [Step("initialize", self._hello, greeted)]
             if self._greeting is not None and self._opened and not version.opened:
@@ -671,11 +683,22 @@ class Relay:
 
 
 def _read(line: bytes) -> Any:
-    """Return the JSON value in a line; None if there is none."""
+    """Return the JSON value in a line; None if there is none, or one that a server refuses."""
     try:
-        return from_json(line)
-    except ValueError:
+        return parse(line)
+    except ParseError:
         return None
+
+
+def _member(value: object, name: str) -> Mapping[str, Any]:
+    """Return a member that is an object; an empty one if it is not, or is not there."""
+    found = value.get(name) if is_object(value) else None
+    return found if is_object(found) else {}
+
+
+def _refusal(id: Id) -> bytes:
+    """Return the answer to a request whose id is in use: nobody could tell two answers apart."""
+    return error_text(id, InvalidRequest("The id belongs to a request that is still running"))
 
 
 def _is_id(value: object) -> TypeGuard[Id]:
@@ -683,8 +706,7 @@ def _is_id(value: object) -> TypeGuard[Id]:
 
 
 def _capabilities(greeting: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = greeting.get("capabilities")
-    return found if is_object(found) else {}
+    return _member(greeting, "capabilities")
 
 
 def _changed(kind: str) -> str:

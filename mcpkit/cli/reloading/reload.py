@@ -30,8 +30,10 @@ from mcpkit.cli.reloading.supervise import Watched
 from mcpkit.cli.terminal import note
 from mcpkit.protocol.messages import notification_text, request_text
 from mcpkit.support.target import run_command
+from mcpkit.transports.leaving import stop_signals
 from mcpkit.transports.stdio.guard import ProtocolStreams
 from mcpkit.transports.stdio.lines import MAX_LINE, LineSplitter
+from mcpkit.transports.stdio.reading import is_deserted
 from mcpkit.types import is_array, is_object
 
 __all__ = ["Reloader", "serve_anew"]
@@ -76,7 +78,6 @@ _STALL_S: Final = 0.5
 """Seconds within which the host has to take some of what is left, once everything has ended."""
 
 _NOT_STARTED: Final = "The server could not be started; its stderr says why. Mend it and try again"
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def serve_anew(
@@ -282,6 +283,10 @@ class Reloader:
         self._next: _Child | None = None
         self._received: list[int] = []
         self._left = False
+        self._deserted = False
+        """True if the host has left without reading what was written to it."""
+        self._written = 0
+        self._stalled_at = time.monotonic()
         self._failed_at: float | None = None
         self._not_before = 0.0
         self._held_until = float("inf")
@@ -307,6 +312,7 @@ class Reloader:
                         self._renew(self._watched.described(changes))
                     look = time.monotonic() + self._watched.pause
                 self._tend()
+                self._look_at_host()
             return self._end()
 
     def _take(self, timeout: float) -> None:
@@ -395,6 +401,14 @@ class Reloader:
             relay.refuse_held(_NOT_STARTED, now - _HOLD_S)
             self._in_thread(self._drain)
 
+    def _look_at_host(self) -> None:
+        """Note that the host has left, if it takes nothing and its end is behind what is unread."""
+        now = time.monotonic()
+        if not self._host.is_busy or self._host.written != self._written:
+            self._written, self._stalled_at = self._host.written, now
+        elif now - self._stalled_at >= _STALL_S and (self._left or is_deserted(self._reader)):
+            self._left = self._deserted = True
+
     def _release(self) -> None:
         self._held_until = float("inf")
         self._relay.release()
@@ -456,8 +470,10 @@ class Reloader:
                     child.popen.kill()
                 child.pipe.close()
         while self._children and any(child.popen.poll() is None for child in self._children):
-            if self._received and deadline == float("inf"):
-                self._signal_children(self._received[0])
+            self._look_at_host()
+            if (self._received or self._deserted) and deadline == float("inf"):
+                # What waits for a version keeps its stdin open, if nobody takes its answers.
+                self._signal_children(self._received[0] if self._received else signal.SIGTERM)
                 deadline = time.monotonic() + _END_S
             again = len(self._received) > 1 and self._received[-1] == signal.SIGINT
             if again or time.monotonic() >= deadline:
@@ -489,11 +505,11 @@ class Reloader:
 
     @contextlib.contextmanager
     def _catching_signals(self) -> Generator[None, None, None]:
-        before = [signal.signal(number, self._on_signal) for number in _SIGNALS]
+        before = {each: signal.signal(each, self._on_signal) for each in stop_signals()}
         try:
             yield
         finally:
-            for number, found in zip(_SIGNALS, before, strict=True):
+            for number, found in before.items():
                 signal.signal(number, found)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

@@ -21,10 +21,10 @@ from types import FrameType
 from typing import Any, Final
 
 from mcpkit.cli.terminal import note
+from mcpkit.transports.leaving import stop_signals
 
 __all__ = ["Supervisor", "Watched"]
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _START_PAUSE_S: Final = 1.0
 """Seconds after which a worker is started again that could not be started."""
 
@@ -120,9 +120,11 @@ class Supervisor:
     """Runs a function in processes of its own.
 
     Args:
-        target: Serves until SIGTERM. Called with `arguments`, and a connection on which it sends a
-            byte once it serves; the processes import it by its name.
+        target: Serves until SIGTERM. Called with `arguments`, the socket, and a connection on which
+            it sends a byte once it serves; the processes import it by its name.
         arguments: For the function; they are pickled.
+        bound: The socket that they serve on. It is closed here before the last of them end, because
+            whoever connects later must not wait for somebody who accepts.
         end_limit: Seconds that a process has to end after SIGTERM.
         announce: Called once, when the first process serves.
     """
@@ -132,11 +134,13 @@ class Supervisor:
         target: Callable[..., None],
         arguments: Sequence[Any],
         *,
+        bound: socket.socket,
         end_limit: float,
         announce: Callable[[], object],
     ) -> None:
         self._target = target
         self._arguments = tuple(arguments)
+        self._bound = bound
         self._end_limit = end_limit
         self._announce: Callable[[], object] | None = announce
         self._received: list[int] = []
@@ -184,6 +188,7 @@ class Supervisor:
                         else:
                             return child.process.exitcode or 1
             finally:
+                self._bound.close()
                 self._stop(children)
         return self._code
 
@@ -219,6 +224,7 @@ class Supervisor:
                         _say(f"{watched.described(changes)} changed: starting anew")
                         child = self._start()
             finally:
+                self._bound.close()
                 if child is not None:
                     self._stop([child])
         return self._code
@@ -231,11 +237,11 @@ class Supervisor:
 
     @contextmanager
     def _catching_signals(self) -> Generator[None, None, None]:
-        before = [signal.signal(number, self._on_signal) for number in _SIGNALS]
+        before = {each: signal.signal(each, self._on_signal) for each in stop_signals()}
         try:
             yield
         finally:
-            for number, found in zip(_SIGNALS, before, strict=True):
+            for number, found in before.items():
                 signal.signal(number, found)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -250,7 +256,8 @@ class Supervisor:
     def _start(self) -> _Child:
         context = get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=self._target, args=(*self._arguments, theirs))
+        arguments = (*self._arguments, self._bound, theirs)
+        process = context.Process(target=self._target, args=arguments)
         with _held_back():
             process.start()
         theirs.close()
@@ -295,15 +302,19 @@ class Supervisor:
 
 @contextmanager
 def _held_back() -> Generator[None, None, None]:
-    """Hold Ctrl-C back from a process until it is ready for it (`mcpkit.cli.reloading.worker`)."""
+    """Hold signals of a terminal back from a process until it is ready for them.
+
+    That is what `mcpkit.cli.reloading.worker` says.
+    """
     if sys.platform == "win32":
         yield
         return
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    of_terminals = [signal.SIGINT, signal.SIGHUP]
+    signal.pthread_sigmask(signal.SIG_BLOCK, of_terminals)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, of_terminals)
 
 
 def _say(message: str) -> None:

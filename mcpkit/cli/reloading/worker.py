@@ -17,6 +17,8 @@ from mcpkit.cli.target import TargetError, load_app
 from mcpkit.cli.terminal import note
 from mcpkit.engine.server import log
 from mcpkit.support.logs import log_to_stderr
+from mcpkit.transports.leaving import stop_signals
+from mcpkit.transports.stdio.stderr import never_block
 
 __all__ = ["Order", "work"]
 
@@ -51,11 +53,15 @@ def work(order: Order, bound: socket.socket, ready: Connection) -> None:
         SystemExit: With 2 if the app cannot be imported, 3 if it cannot be started; a message has
             said so.
     """
-    # Ctrl-C reaches every process of a terminal; which of them end, and when, is for the parent
-    # to say. A function, as what is merely ignored would be so in all that a handler starts.
-    signal.signal(signal.SIGINT, _pass)
+    # Ctrl-C and the end of a terminal reach every process of it; which of them end, and when, is
+    # for the parent to say. A function, as what is merely ignored would be so in all that a
+    # handler starts.
+    of_terminals = [each for each in stop_signals() if each != signal.SIGTERM]
+    for each in of_terminals:
+        signal.signal(each, _pass)
     if sys.platform != "win32":
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGHUP])
+    never_block()
     threading.Thread(target=_follow_parent, daemon=True, name="mcpkit parent").start()
     # Two versions of a file may have the same size and be of the same second.
     sys.dont_write_bytecode = sys.dont_write_bytecode or order.renewed
@@ -79,6 +85,7 @@ def work(order: Order, bound: socket.socket, ready: Connection) -> None:
         bound,
         announce,
         numbers=[signal.SIGTERM],
+        is_last=not order.renewed,
     )
 
 

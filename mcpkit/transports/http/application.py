@@ -14,7 +14,7 @@ from mcpkit.transports.http.endpoint import Endpoint
 from mcpkit.transports.http.http_error import HttpError, send_error
 from mcpkit.transports.http.lifespans import Lifespan, Lifespans
 from mcpkit.transports.http.streams import Receive, Send
-from mcpkit.transports.http.uvicorn_protocol import Shortcut
+from mcpkit.transports.http.uvicorn_protocol import BLANKS, Shortcut
 from mcpkit.web import HttpSettings, Scope
 
 if TYPE_CHECKING:
@@ -39,6 +39,22 @@ def route_path(scope: Scope) -> str:
     if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
         return path[len(root) :]
     return path
+
+
+def _spelled_path(path: str) -> bytes:
+    """Return a path as a URL has it, with no more escapes than are needed (RFC 3986, 3.3)."""
+    return quote(path, safe="/:@!$&'()*+,;=").encode()
+
+
+def _is_spelled_plainly(scope: Scope, path: str) -> bool:
+    """Return False if a path has escapes without need, which may pass by the rules of a proxy.
+
+    Args:
+        scope: The scope of the request.
+        path: The path below the prefix, decoded. How the prefix is spelled is the host's matter.
+    """
+    raw: bytes = scope.get("raw_path") or b""
+    return b"%" not in raw or raw.upper().endswith(_spelled_path(path).upper())
 
 
 class Application:
@@ -88,7 +104,7 @@ class Application:
         """The functions with which our own server begins requests where they arrive, by URL."""
         if self._places[self._base] is not self._answer:
             return {}
-        return {quote(self._base or "/").encode(): self._endpoint.begin}
+        return {_spelled_path(self._base or "/"): self._endpoint.begin}
 
     @property
     def paths(self) -> Iterable[str]:
@@ -99,8 +115,11 @@ class Application:
         """Serve one connection, or the lifespan events of the process."""
         kind = scope["type"]
         if kind == "http":
+            # A copy: uvicorn adds trailers to its own list, which are no headers.
+            scope["headers"] = [(name, value.strip(BLANKS)) for name, value in scope["headers"]]
             path = route_path(scope)
-            place = self._places.get(path)
+            plain = _is_spelled_plainly(scope, path)
+            place = self._places.get(path) if plain else None
             if place is None and path in ("", "/") and scope.get("root_path"):
                 place = self._mounted  # Mount("/x", app): there, and not only at /x/mcp
             if place is not None:
@@ -108,9 +127,10 @@ class Application:
             elif self._routes:
                 await self._route(scope, receive, send)
             else:
+                said = path if plain else scope["raw_path"].decode("latin-1")
                 where = scope.get("root_path", "") + self._base
                 await send_error(
-                    send, HttpError(404, f"There is nothing at {path}; the endpoint is {where}")
+                    send, HttpError(404, f"There is nothing at {said}; the endpoint is {where}")
                 )
         elif kind == "lifespan":
             await self._live(receive, send)

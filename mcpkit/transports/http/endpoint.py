@@ -71,7 +71,7 @@ class Endpoint:
         """Answer one HTTP request."""
         method = scope["method"]
         try:
-            begun: Exchange | None = scope.get(BEGUN)
+            begun: Exchange | None = scope.pop(BEGUN, None)  # which refers to the scope
             if begun is not None and self._state is not None:
                 await self._state.finish(begun, receive, send)
                 return

@@ -224,7 +224,7 @@ def _current_loop() -> object:
 
 
 class _Signals:
-    """Handlers of SIGTERM and SIGINT that run before the server's own.
+    """Handlers of SIGTERM, SIGINT and SIGHUP that run before the server's own.
 
     A server that is told to stop waits for its connections, and only then sends lifespan events:
     too late for streams that only the app can end.
@@ -238,7 +238,7 @@ class _Signals:
         """Put our handlers in front of those that a server has installed."""
         if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
             return
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             found = signal.getsignal(number)
             if callable(found) and found is not signal.default_int_handler:
                 self._previous[number] = found

@@ -22,6 +22,7 @@ from mcpkit.types import is_object
 __all__ = [
     "TOO_LONG",
     "accepts",
+    "check_coding",
     "check_media",
     "check_repeated",
     "is_too_long",
@@ -96,11 +97,26 @@ def check_media(raw: Mapping[bytes, bytes]) -> None:
     Raises:
         HttpError: One of them is wrong.
     """
+    check_coding(raw)
     if not IS_JSON[raw.get(b"content-type", b"")]:
         raise HttpError(415, "The Content-Type must be application/json")
     accept = raw.get(b"accept")
     if accept is not None and not ACCEPTS_BOTH[accept]:
         raise HttpError(406, "The Accept header must list application/json and text/event-stream")
+
+
+def check_coding(raw: Mapping[bytes, bytes]) -> None:
+    """Refuse a body in a transfer coding that nobody undoes here (RFC 9112, 6.1).
+
+    Args:
+        raw: The headers by lower-case name.
+
+    Raises:
+        HttpError: It has one.
+    """
+    coding = raw.get(b"transfer-encoding")
+    if coding is not None and coding.lower() != b"chunked":
+        raise HttpError(501, "The only Transfer-Encoding that is understood is chunked")
 
 
 def is_too_long(raw: Mapping[bytes, bytes], limit: int) -> bool:

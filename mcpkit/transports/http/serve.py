@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import math
@@ -10,10 +11,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 
@@ -22,19 +23,20 @@ from mcpkit.support.plain import one_line
 from mcpkit.transports import Served
 from mcpkit.transports.http.application import Application
 from mcpkit.transports.http.uvicorn_protocol import bounded
-from mcpkit.transports.leaving import leave_at_once
+from mcpkit.transports.leaving import leave_at_once, stop_signals
+from mcpkit.transports.stdio.stderr import never_block
 from mcpkit.web import HttpOptions
 
-__all__ = ["MARGIN", "SIGNALS", "Server", "bind", "is_loopback", "serve", "serve_on", "where"]
-
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-"""The signals that stop a server."""
+__all__ = ["MARGIN", "Server", "bind", "is_loopback", "serve", "serve_on", "where"]
 
 MARGIN: Final = 2
 """Seconds to end the rest after running requests had their time."""
 
 _CLOSING: Final = 0.5
 """Seconds that an event loop has to close, and threads to end."""
+
+_ACCEPTING: Final = 0.01
+"""Seconds in which an event loop makes protocols for the connections it has accepted."""
 
 _CANNOT_START: Final = 3
 _BACKLOG: Final = 2048
@@ -48,19 +50,23 @@ class Server(uvicorn.Server):
     Args:
         config: The configuration of uvicorn.
         announce: Called once it listens.
-        numbers: The signals that stop it.
+        numbers: The signals that stop it; None for all that there are.
+        is_last: False if another server takes over the socket, with the connections that wait.
     """
 
     def __init__(
         self,
         config: uvicorn.Config,
         announce: Callable[[], object] | None = None,
-        numbers: Sequence[signal.Signals] = SIGNALS,
+        numbers: Sequence[signal.Signals] | None = None,
+        *,
+        is_last: bool = True,
     ) -> None:
         super().__init__(config)
         self.told: list[int] = []
         self._announce = announce
-        self._numbers = numbers
+        self._is_last = is_last
+        self._numbers = stop_signals() if numbers is None else numbers
         self._threads = set(threading.enumerate())
         self._watchdog: threading.Timer | None = None
         self._shut_down = False
@@ -104,7 +110,25 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End connections and the app's lifespan."""
         self._shut_down = True
+        # Connections that nobody has accepted are reset when the socket closes for good.
+        closed = sockets if self._is_last and sockets else ()
+        accepted = [each for bound in closed for each in _accept_all(bound)]
+        for server in self.servers:
+            server.close()
+        loop = asyncio.get_running_loop()
+        for each in accepted:
+            with suppress(OSError):  # its client has left
+                await loop.connect_accepted_socket(self._make_protocol, each)
+        # Those that the loop has accepted just now get their protocols, which have to be told.
+        await asyncio.sleep(_ACCEPTING)
         await super().shutdown(sockets)
+
+    def _make_protocol(self) -> asyncio.Protocol:
+        make: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -126,6 +150,14 @@ class Server(uvicorn.Server):
             leave_at_once(130)
         self.told.append(sig)
         self.should_exit = True
+
+
+def _accept_all(bound: socket.socket) -> Iterator[socket.socket]:
+    """Accept the connections that wait, without waiting for more."""
+    bound.setblocking(False)
+    with suppress(OSError):  # usually because there are no more
+        while True:
+            yield bound.accept()[0]
 
 
 def give_up(code: int) -> None:
@@ -195,6 +227,7 @@ def where(bound: socket.socket, host: str, path: str) -> str:
 
 def serve(served: Served, host: str, port: int, options: HttpOptions) -> None:
     """Serve an app until SIGTERM or SIGINT; see `mcpkit.transports.http.run`."""
+    never_block()
     application: Application = served.asgi(loopback=is_loopback(host), **options)
     bound = bind(host, port)
     place = where(bound, host, application.settings.path)
@@ -222,7 +255,9 @@ def serve_on(
     application: Application,
     bound: socket.socket,
     announce: Callable[[], object],
-    numbers: Sequence[signal.Signals] = SIGNALS,
+    numbers: Sequence[signal.Signals] | None = None,
+    *,
+    is_last: bool = True,
 ) -> None:
     """Serve an application on a socket, and end the process as it was told to.
 
@@ -230,7 +265,8 @@ def serve_on(
         application: The application of an app.
         bound: The socket, which listens already.
         announce: Called once somebody answers there.
-        numbers: The signals that stop it.
+        numbers: The signals that stop it; None for all that there are.
+        is_last: False if another server takes over the socket, with the connections that wait.
 
     Raises:
         SystemExit: With 130 after SIGINT, 3 if the app could not be started.
@@ -254,7 +290,7 @@ def serve_on(
             shortcuts=application.shortcuts,
         ),
     )
-    server = Server(config, announce, numbers)
+    server = Server(config, announce, numbers, is_last=is_last)
     try:
         server.run([bound])
     except KeyboardInterrupt:  # on Windows, and before the server listens

@@ -24,7 +24,7 @@ from mcpkit.transports.http.bodies import parse_body
 from mcpkit.transports.http.endpoint import Endpoint
 from mcpkit.transports.http.http_error import HttpError, send_error
 from mcpkit.transports.http.in_flight import InFlight
-from mcpkit.transports.http.post_headers import TOO_LONG, is_too_long
+from mcpkit.transports.http.post_headers import TOO_LONG, check_coding, is_too_long
 from mcpkit.transports.http.streams import Receive, Send, Stream, Unread
 from mcpkit.types import Principal
 from mcpkit.web import HttpOptions, HttpRequest, Scope
@@ -208,6 +208,7 @@ class SseEndpoints:
             old = self._sessions.get(id)
             if old is None or old.owner != principal_id(http):  # SSE-6
                 raise HttpError(404, "Session not found: open the stream first")
+            check_coding(http.raw)
             if is_too_long(http.raw, flight.settings.max_body):
                 raise HttpError(413, TOO_LONG % flight.settings.max_body)
             flight.check_room(http)

@@ -28,16 +28,22 @@ if TYPE_CHECKING:
 else:
     Served = object  # whichever of its protocols uvicorn can use
 
-__all__ = ["BEGUN", "Shortcut", "bounded"]
+__all__ = ["BEGUN", "BLANKS", "Shortcut", "bounded"]
 
 BEGUN: Final = "mcpkit.begun"
 """The member of a scope that holds the exchange that a shortcut has begun."""
 
+BLANKS: Final = b" \t"
+"""May stand around the value of a header (RFC 9110, 5.6.3)."""
+
 _LONGEST_HEAD: Final = 64 * 1024
-"""Bytes of a request line and headers: as many as h11 takes."""
+"""Bytes of a request line and headers, or of trailers: as many as h11 takes."""
 
 _MOST_WAITING: Final = 1000
 """Requests that a client may send before the first of them is answered."""
+
+_LAST_REQUEST: Final = 0.05
+"""Seconds for a request to arrive that is on its way when the server is told to stop."""
 
 _LAST_WORDS: Final = 0.5
 """Seconds to read the answer to a request that has used up its grace."""
@@ -167,15 +173,25 @@ class _Patient(_Part):
             "pause_writing": 0,
             "resume_writing": 0,
         },
-        attributes=("cycle.response_complete", "loop", "timeout_keep_alive_task", "transport"),
+        attributes=(
+            "cycle.keep_alive",
+            "cycle.response_complete",
+            "loop",
+            "timeout_keep_alive_task",
+            "transport",
+        ),
     )
     read_timeout: float
     write_timeout: float
     grace: float
     _reading: asyncio.TimerHandle | None = None
     _writing: asyncio.TimerHandle | None = None
+    _closing: asyncio.TimerHandle | None = None
     _ending: asyncio.TimerHandle | None = None
     _unwritten = 0
+    leaving = False
+    """True once the server is told to stop."""
+
     answered = False
     """True if a request in the data that arrives just now was answered at once."""
 
@@ -187,8 +203,13 @@ class _Patient(_Part):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timers: the client has gone, or was dropped."""
         super().connection_lost(exc)
-        timers = self._reading, self._writing, self._ending, self.timeout_keep_alive_task
-        for timer in timers:
+        for timer in (
+            self._reading,
+            self._writing,
+            self._closing,
+            self._ending,
+            self.timeout_keep_alive_task,
+        ):
             if timer is not None:
                 timer.cancel()
 
@@ -199,6 +220,8 @@ class _Patient(_Part):
         before = self.cycle
         self.answered = False
         super().data_received(data)
+        if self.leaving and self.cycle is not None:
+            self.cycle.keep_alive = False
         if self.answered or self.cycle is not before:
             if self._reading is not None:
                 self._reading.cancel()
@@ -227,8 +250,12 @@ class _Patient(_Part):
         self._watch_output()
 
     def shutdown(self) -> None:
-        """Give the last answers their time: the server is told to stop."""
-        super().shutdown()
+        """Give the last request and the last answers their time: the server is told to stop."""
+        self.leaving = True
+        if self.cycle is not None:
+            self.cycle.keep_alive = False
+        # To close what has not been read would reset the connection of whoever has sent it.
+        self._closing = self.loop.call_later(_LAST_REQUEST, super().shutdown)
         # The last answers are written when the grace ends; whoever has not read them a little later
         # does not read.
         self._ending = self.loop.call_later(self.grace + _LAST_WORDS, self.transport.abort)
@@ -262,15 +289,18 @@ class _Patient(_Part):
 class _Strict(_Part):
     """The checks that uvicorn's h11 protocol has and its fast one lacks.
 
-    It refuses heads that do not end, and tells each of several requests that were sent at once that
-    the client has gone, where the fast one tells the last.
+    It refuses heads and trailers that do not end, keeps trailers out of the headers (RFC 9110,
+    6.5.1) and blanks out of their values (5.5), and tells each of several requests that were sent
+    at once that the client has gone, where the fast one tells the last.
     """
 
     needs = Needs(
         gives="bounds on headers and on requests that are sent at once",
         methods={
             "on_message_begin": 0,
+            "on_header": 2,
             "on_headers_complete": 0,
+            "on_body": 1,
             "on_message_complete": 0,
             "connection_lost": 1,
             "data_received": 1,
@@ -284,19 +314,30 @@ class _Strict(_Part):
         ),
     )
     _in_head = False
-    _head = 0
-    _ended = False
+    _in_message = False
+    _moved = False
+    """True if the data that arrives just now has ended a head or a message, or is of a body."""
+
+    _fields = 0
+    """Bytes of a head, or of what follows a part of a body, that have arrived so far."""
+
     _earlier: Sequence[Any] = ()
 
     def on_message_begin(self) -> None:
         """Begin to count the bytes of a head."""
-        self._in_head = True
-        self._head = 0
+        self._in_head = self._in_message = True
+        self._fields = 0
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header, and no trailer: whoever checks and sets headers does not look there."""
+        if self._in_head:
+            super().on_header(name, value.strip(BLANKS))
+
     def on_headers_complete(self) -> None:
-        """End the count, and note an earlier request that is still served."""
+        """End the headers, and note an earlier request that is still served."""
         self._in_head = False
+        self._moved = True
         before: Any = self.cycle
         super().on_headers_complete()
         if before is not None and not before.response_complete:
@@ -306,9 +347,15 @@ class _Strict(_Part):
             # Uvicorn stops reading for each, and goes on when an earlier one is answered.
             self.transport.close()
 
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body."""
+        self._moved = True
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         """Note that a request has arrived whole."""
-        self._ended = True
+        self._in_message = False
+        self._moved = True
         super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -323,12 +370,14 @@ class _Strict(_Part):
 
     def data_received(self, data: bytes) -> None:
         """Take what has arrived."""
-        self._ended = False
+        self._moved = False
         super().data_received(data)
-        if self._in_head and not self._ended and not self.transport.is_closing():
-            self._head += len(data)
-            if self._head > _LONGEST_HEAD:
-                if self.cycle is None or self.cycle.response_complete:
+        if self._moved:
+            self._fields = 0
+        elif self._in_message and not self.transport.is_closing():
+            self._fields += len(data)
+            if self._fields > _LONGEST_HEAD:
+                if self._in_head and (self.cycle is None or self.cycle.response_complete):
                     self.transport.write(_TOO_LONG)
                 self.transport.close()
 
@@ -369,6 +418,7 @@ class _Quick(_Part):
     )
     shortcuts: Mapping[bytes, Shortcut]
     answered: bool
+    leaving: bool
     _held: list[bytes] | None = None
     """The body, as far as it has arrived, of a request that may be begun here."""
 
@@ -395,6 +445,7 @@ class _Quick(_Part):
             and not parser.should_upgrade()
             and not self.flow.write_paused
             and not self.transport.is_closing()
+            and not self.leaving
         ):
             self._held = []
         else:

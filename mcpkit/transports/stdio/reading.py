@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import select
 import stat
 import sys
 import threading
@@ -15,7 +16,7 @@ import anyio
 
 from mcpkit.engine.loop import AsyncioTasks, Tasks
 
-__all__ = ["AwaitingReader", "PolledReader", "Reader", "ThreadReader", "make_reader"]
+__all__ = ["AwaitingReader", "PolledReader", "Reader", "ThreadReader", "is_deserted", "make_reader"]
 
 _CHUNK_BYTES: Final = 64 * 1024
 """Bytes that are read at once."""
@@ -40,6 +41,10 @@ class Reader(Protocol):
         """Read nothing more at all."""
         ...
 
+    def is_deserted(self) -> bool:
+        """Return True if nobody will write any more, as far as that shows without reading."""
+        ...
+
 
 def make_reader(fd: int, tasks: Tasks) -> Reader:
     """Return the reader for what a descriptor is: polled, awaited, or in a thread.
@@ -59,6 +64,21 @@ def _can_be_polled(fd: int) -> bool:
     """Return True if the event loop can wait for a descriptor; not so for most devices."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
+
+
+def is_deserted(fd: int) -> bool:
+    """Return True if nobody can write any more to what a descriptor reads from.
+
+    There may still be something to read. False where the platform does not tell.
+
+    Args:
+        fd: A pipe or a socket.
+    """
+    if sys.platform == "win32":
+        return False
+    look = select.poll()
+    look.register(fd, getattr(select, "POLLRDHUP", 0))  # on Linux, for sockets
+    return bool(look.poll(0))
 
 
 def _read(fd: int) -> bytes | None:
@@ -113,6 +133,10 @@ class PolledReader:
         self.pause()
         self._stopped = True
 
+    def is_deserted(self) -> bool:
+        """Return True if nobody will write any more, as far as that shows without reading."""
+        return is_deserted(self._fd)
+
 
 class AwaitingReader:
     """Reads on trio: a task waits for the descriptor."""
@@ -151,6 +175,10 @@ class AwaitingReader:
     def stop(self) -> None:
         """Read nothing more at all."""
         self._scope.cancel()
+
+    def is_deserted(self) -> bool:
+        """Return True if nobody will write any more, as far as that shows without reading."""
+        return is_deserted(self._fd)
 
 
 class ThreadReader:
@@ -204,3 +232,7 @@ class ThreadReader:
     def stop(self) -> None:
         """Read nothing more at all."""
         self._stopped = True
+
+    def is_deserted(self) -> bool:
+        """Return True if nobody will write any more, as far as that shows without reading."""
+        return bool(self._held) and not self._held[-1]

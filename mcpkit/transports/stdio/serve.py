@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Final, NoReturn
 
 import anyio
@@ -21,7 +22,7 @@ from mcpkit.engine.loop import open_tasks
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.session import Session
 from mcpkit.transports import Served
-from mcpkit.transports.leaving import leave_at_once
+from mcpkit.transports.leaving import leave_at_once, stop_signals
 from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
 from mcpkit.transports.stdio.lines import MAX_LINE, Lines
 from mcpkit.transports.stdio.reading import make_reader
@@ -102,7 +103,7 @@ async def serve(
         streams: The descriptors to read from and to write to.
         max_line: Bytes a line may have.
         grace: Seconds that running calls have after the end of input.
-        signals: SIGTERM or SIGINT is appended when it ended the service. For the owner of the
+        signals: The signal is appended that ended the service. For the owner of the
             process only, which is left at once if a handler does not let itself be cancelled.
             None: signals are not looked at.
 
@@ -116,19 +117,36 @@ async def serve(
         lines = Lines(session, max_line, lambda: session.saturated or output.congested)
         reader = make_reader(streams.reader, tasks)
         context = contextvars.copy_context()
+        stop_watching: Callable[[], object] = _watch_nothing
 
         def settle() -> None:
             """Begin waiting requests and read on, as far as there is room again."""
             if not output.congested:
                 session.begin_waiting()
             if lines.go_on():
+                stop_watching()
                 reader.resume()
 
         def relieved() -> None:
             # It may be a handler that calls this, and what reads on must not have its context.
             context.copy().run(settle)
 
+        def watch(written: int) -> None:
+            """Note that the client is gone: whoever has left and takes nothing never will.
+
+            Its end is behind what is not read.
+
+            Args:
+                written: Bytes that it had taken at the last look.
+            """
+            nonlocal stop_watching
+            if output.written == written and reader.is_deserted():
+                ended.set()
+            else:
+                stop_watching = tasks.later(_STALL_S, partial(watch, output.written))
+
         def take(chunk: bytes) -> None:
+            nonlocal stop_watching
             with output:
                 if chunk:
                     lines.feed(chunk)
@@ -137,12 +155,15 @@ async def serve(
                     ended.set()
             if lines.blocked():
                 reader.pause()
+                stop_watching()
+                stop_watching = tasks.later(_STALL_S, partial(watch, output.written))
 
         output.on_relief = session.on_relief = relieved
         reader.start(take)
         tasks.start(_watch_signals(ended, signals))
         await ended.wait()
         reader.stop()
+        stop_watching()
         session.lose_client()
         if session.busy and not output.broken and signal.SIGINT not in (signals or ()):
             with anyio.move_on_after(grace):
@@ -160,12 +181,16 @@ async def serve(
     return session.threads.busy
 
 
+def _watch_nothing() -> None:
+    """Stop nothing: all that the client sends is read."""
+
+
 async def _watch_signals(ended: anyio.Event, signals: list[int] | None) -> None:
     if signals is None or threading.current_thread() is not threading.main_thread():
         return
     if sys.platform == "win32":
         return  # Ctrl-C arrives as KeyboardInterrupt there
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+    with anyio.open_signal_receiver(*stop_signals()) as received:
         async for number in received:
             signals.append(number)
             ended.set()

@@ -1,9 +1,12 @@
-"""Keeps a host that does not read stderr from holding up a server.
+"""Keeps stderr from holding up or ending a server.
 
-A pipe takes 64 KiB, and then a write to it waits. For a server on stdio this means that a
-few hundred log records, or one traceback too many, stop its event loop for good. So what Python
-writes to stderr goes through here: it leaves at once as long as there is room, waits in memory when
-there is none, and is left out and counted when too much waits.
+A pipe takes 64 KiB, and then a write to it waits. If nobody reads, this means that a few hundred
+log records, or one traceback too many, stop the event loop for good. So what Python writes to
+stderr goes through here: it leaves at once as long as there is room, waits in memory when there is
+none, and is left out and counted when too much waits.
+
+A write also fails, on a full disk or a terminal that is gone. What cannot be written is left out:
+no server is to end because it cannot say something.
 """
 
 from __future__ import annotations
@@ -45,15 +48,23 @@ _FINISH_S: Final = 0.5
 
 
 def never_block() -> None:
-    """Replace `sys.stderr`, and `sys.stdout` after `take_over`, by streams that never wait.
+    """Replace `sys.stderr`, and `sys.stdout` after `take_over`, by streams that always take text.
 
-    Terminals and files are left alone, and so are streams that the program has replaced. Others
-    still wait for a reader: `os.write`, C libraries, other processes.
+    Neither do they wait for a reader, but on terminals and files, nor do they fail. Streams that
+    the program has replaced are left alone, and so are consoles of Windows. Others still wait and
+    fail: `os.write`, C libraries, other processes.
+
+    Standard descriptors that are closed become the null device, because whatever is opened next
+    would get their numbers, and with it what is written to stderr.
     """
+    _open_closed()
     stream = sys.stderr
-    if not _can_be_full() or not _is_plain(stream):
+    if stream is None:
+        sys.stderr = sys.__stderr__ = open(os.devnull, "w")  # type: ignore[misc]  # noqa: SIM115
         return
-    raw = _NonBlockingRaw(_STDERR)
+    if not _is_plain(stream) or (sys.platform == "win32" and stream.isatty()):
+        return
+    raw = _NonBlockingRaw(_STDERR) if _can_be_full() else _StderrRaw(_STDERR)
     sys.stderr = sys.__stderr__ = io.TextIOWrapper(  # type: ignore[misc]
         raw,
         encoding=stream.encoding,
@@ -70,46 +81,44 @@ def never_block() -> None:
             line_buffering=True,
         )
         _kept.append(guarded)
-    atexit.register(raw.finish)
+    if isinstance(raw, _NonBlockingRaw):
+        atexit.register(raw.finish)
 
 
 # A wrapper that is collected closes the descriptor below it.
 _kept: list[TextIO] = []
 
 
+def _open_closed() -> None:
+    for number in range(_STDERR + 1):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free is this one, as those below it are taken.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
 def _can_be_full() -> bool:
-    try:
-        mode = os.fstat(_STDERR).st_mode
-    except OSError:
-        return False
+    mode = os.fstat(_STDERR).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-def _is_plain(stream: TextIO | None) -> bool:
+def _is_plain(stream: TextIO) -> bool:
     try:
-        return stream is not None and stream.fileno() == _STDERR
-    except (OSError, ValueError):
+        return stream.fileno() == _STDERR and not isinstance(stream.buffer, _StderrRaw)
+    except (OSError, ValueError, AttributeError):
         return False
 
 
-class _NonBlockingRaw(io.RawIOBase):
-    """A descriptor that takes everything at once.
+class _StderrRaw(io.RawIOBase):
+    """A descriptor that takes everything, also if it cannot be written.
 
     Args:
-        fd: A pipe or socket.
+        fd: A file or a terminal.
     """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._try: Callable[[memoryview], int] | None = _attempt_for(fd)
-        # Reentrant: a signal handler may print in the middle of a print.
-        self._changed = threading.Condition(threading.RLock())
-        self._waiting: deque[bytes] = deque()
-        self._size = 0
-        self._left_out = 0
-        self._stuck = False
-        self._broken = False
-        self._thread: threading.Thread | None = None
 
     @property
     def name(self) -> str:
@@ -125,8 +134,37 @@ class _NonBlockingRaw(io.RawIOBase):
         return self._fd
 
     def isatty(self) -> bool:
-        """Return False, because it is a pipe or a socket."""
-        return False
+        """Return True if it is a terminal."""
+        return os.isatty(self._fd)
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write what can be written, and leave out the rest."""
+        view = memoryview(data).cast("B")
+        size = len(view)
+        with contextlib.suppress(OSError):
+            while view:
+                view = view[os.write(self._fd, view) :]
+        return size
+
+
+class _NonBlockingRaw(_StderrRaw):
+    """A descriptor that takes everything at once.
+
+    Args:
+        fd: A pipe or socket.
+    """
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(fd)
+        self._try: Callable[[memoryview], int] | None = _attempt_for(fd)
+        # Reentrant: a signal handler may print in the middle of a print.
+        self._changed = threading.Condition(threading.RLock())
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._left_out = 0
+        self._stuck = False
+        self._broken = False
+        self._thread: threading.Thread | None = None
 
     def has_room(self) -> bool:
         """Return True if a line can be written to the descriptor without waiting."""

@@ -39,6 +39,7 @@ class Output(Channel):
         on_broken: Called once the client no longer reads.
 
     Attributes:
+        written: Bytes that the client, or what is between, has taken.
         broken: True once the client no longer reads.
         congested: True while so much waits that nothing more should be read.
         on_relief: Called when `congested` has become False again.
@@ -59,6 +60,7 @@ class Output(Channel):
         self._waiting = False
         self._uncongested = anyio.Event()
         self._empty = anyio.Event()
+        self.written = 0
         self.broken = False
         self.congested = False
         self.on_relief: Callable[[], None] = lambda: None
@@ -115,6 +117,7 @@ class Output(Channel):
                     break
                 data = data[written:]
                 self._size -= written
+                self.written += written
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ESHUTDOWN, errno.EBADF):
                 log.error("cannot write to the client: %s", error)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -16,11 +19,13 @@ import uvicorn
 
 from mcpkit import MCPKit
 from mcpkit.transports.http import Lifespans, make_application, serve
+from mcpkit.transports.http.uvicorn_protocol import bounded
 from tests.messages import (
     MODERN,
     Message,
     request,
 )
+from tests.transports.http.attack import Raw, head
 from tests.transports.http.plain import RUN, Client, Events, Server, serving
 from tests.transports.processes import (
     LEGACY,
@@ -60,6 +65,11 @@ async def released() -> str:
     while not (here / "release").exists():
         await anyio.sleep(0.01)
     return "in time"
+
+
+@app.tool
+async def pid() -> int:
+    return os.getpid()
 
 
 @app.tool
@@ -197,6 +207,89 @@ class TestStreams:
                 end(server, number)
                 assert list(events) == []
                 assert [each["id"] for each in heard] == ["listen"]
+
+
+@pytest.mark.parametrize("how", [HOW["alone"], HOW["workers"]], ids=["alone", "workers"])
+def test_the_end_of_a_terminal_is_as_sigterm(folder: Path, how: list[str]) -> None:
+    with serving("server.py", "--http", *how, cwd=folder, env={"GRACE": str(LONG)}) as server:
+        client = server.client()
+        connection = client.connect()
+        client.send(call(1, "released"), connection)
+        server.process.wait_for_stderr("released begun")
+        server.process.signal(signal.SIGHUP)
+        (folder / "release").touch()
+        assert client.receive(connection).text == "in time"
+        assert server.process.exit_code(PROMPT) == 0
+
+
+def test_a_server_that_is_to_outlive_its_terminal_does(folder: Path) -> None:
+    command = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *RUN, "server.py", "--http"]
+    command += ["--port", "0"]
+    with serving(cwd=folder, env={"GRACE": str(LONG)}, command=command) as server:
+        server.process.signal(signal.SIGHUP)
+        client = server.client()
+        assert client.post(call(1, "pid")).text == str(server.process.pid)
+        assert end(server) == 0
+
+
+class Crowded(serve.Server):
+    """A server to which clients connect at the moment at which it stops."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        assert sockets is not None
+        self.clients = [Raw(sockets[0].getsockname()[1]) for _ in range(20)]
+        for each in self.clients[:10]:
+            each.send(head("GET", "/health"))
+        await super().shutdown(sockets)
+
+
+class TestConnections:
+    """Whoever has connected in time is served or told, and not cut off."""
+
+    @pytest.fixture(params=["httptools", "h11"])
+    def stopped(self, request: pytest.FixtureRequest) -> Iterator[Crowded]:
+        """A server that has been told to stop."""
+        with pytest.MonkeyPatch.context() as patch, listen() as listener:
+            if request.param == "h11":
+                patch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
+            asgi = MCPKit("ending").asgi(health=True)
+            http = bounded(read_timeout=60, write_timeout=60, grace=5, shortcuts=asgi.shortcuts)
+            config = uvicorn.Config(asgi, http=http, ws="none", log_config=None, lifespan="on")
+            server = Crowded(config)
+            server.should_exit = True
+            thread = threading.Thread(target=server.run, args=[[listener]])
+            thread.start()
+            thread.join(PROMPT)
+            assert not thread.is_alive()
+            yield server
+            server.wait_for_threads()
+            for each in server.clients:
+                each.close()
+
+    def test_those_that_wait_to_be_accepted_are_answered(self, stopped: Crowded) -> None:
+        assert [each.status() for each in stopped.clients[:10]] == [200] * 10
+
+    def test_those_that_ask_nothing_are_closed_in_order(self, stopped: Crowded) -> None:
+        assert [each.socket.recv(1) for each in stopped.clients[10:]] == [b""] * 10
+
+    def test_nobody_waits_for_a_parent_that_does_not_accept(self, folder: Path) -> None:
+        with serving(
+            "server.py", "--http", "--workers", "2", cwd=folder, env={"GRACE": str(LONG)}
+        ) as server:
+            client = server.client()
+            connection = client.connect()
+            client.send(call(1, "released"), connection)
+            server.process.wait_for_stderr("released begun")
+            server.process.signal(signal.SIGTERM)
+            port = urlsplit(server.url).port
+
+            def is_refused() -> bool:
+                with socket.socket() as made:
+                    return made.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+
+            until(is_refused)
+            (folder / "release").touch()
+            assert client.receive(connection).text == "in time"
 
 
 # --- while calls run ------------------------------------------------------------------------------

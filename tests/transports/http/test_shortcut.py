@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 import threading
@@ -15,6 +16,7 @@ import httpx2
 import pytest
 
 from mcpkit import Context, Depends, MCPKit
+from mcpkit.transports.http.exchange import Exchange
 from mcpkit.transports.http.uvicorn_protocol import Answered
 from mcpkit.web import Scope
 from tests.messages import (
@@ -28,7 +30,7 @@ from tests.messages import (
     request,
 )
 from tests.transports.http.attack import Raw, post_head
-from tests.transports.http.wire import JSON, Host, Site, Stage, hosting
+from tests.transports.http.wire import JSON, Host, Site, Stage, eventually, hosting
 
 taken = pytest.mark.skipif(
     sys.version_info < (3, 11), reason="needs handlers that begin where they are called"
@@ -495,3 +497,29 @@ def test_a_fault_of_the_shortcut_is_no_fault_of_the_client(
         assert "out of order" in caplog.text
     else:
         assert line.call("add", a=1, b=2)["content"][0]["text"] == "3"
+
+
+@taken
+def test_what_goes_on_as_a_task_is_let_go_without_the_garbage_collector(host: Host) -> None:
+    """An answer of megabytes would stay until enough small objects have been made."""
+    app = MCPKit("large")
+
+    @app.tool
+    def large() -> str:
+        return "x" * 1_000_000
+
+    site = host.serve(app)
+    site.call("large").finish()
+
+    def exchanges() -> int:
+        return sum(type(each) is Exchange for each in gc.get_objects())
+
+    gc.collect()
+    before = exchanges()
+    gc.disable()
+    try:
+        for _ in range(5):
+            site.call("large").finish()
+        eventually(exchanges, lambda found: found <= before)
+    finally:
+        gc.enable()

@@ -1,0 +1,198 @@
+"""What is a header and what is not, on our own server and under plain uvicorn, byte by byte."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from mcpkit import Context, MCPKit
+from mcpkit.transports.http.uvicorn_protocol import bounded
+from tests.messages import announced
+from tests.transports.http.attack import Raw, connect, post_head
+from tests.uvicorns import listen, running
+
+SERVERS: Final = ("own", "own, the long way", "own on h11", "uvicorn", "uvicorn on h11")
+MODERN: Final = {
+    "MCP-Protocol-Version": "2026-07-28",
+    "Mcp-Method": "tools/call",
+    "Mcp-Name": "who",
+}
+BODY: Final = json.dumps(announced(1, "tools/call", name="who", arguments={})).encode()
+CHUNKED: Final = {"Transfer-Encoding": "chunked"}
+CHUNK: Final = b"%x\r\n%b\r\n0\r\n" % (len(BODY), BODY)
+HEAD: Final = post_head("/mcp", {**MODERN, **CHUNKED})
+TRAILER: Final = b"X-User: admin\r\n\r\n"
+PATHS: Final = {"plain": "/mcp", "special": "/b:c@~+é/mcp"}
+
+
+def make_app() -> MCPKit[Any]:
+    app = MCPKit("fields")
+
+    @app.tool
+    async def who(*, ctx: Context) -> list[str]:
+        assert ctx.http is not None
+        names = [name.decode() for name, _ in ctx.http.scope["headers"]]
+        return [str(ctx.principal), *(each for each in names if each.startswith("x-"))]
+
+    return app
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+def served(server: str, path: str) -> Iterator[int]:
+    """The port of an endpoint, for as long as it is served."""
+    asgi = make_app().asgi(path=path, principal=lambda http: http.headers.get("x-user"))
+    http: Any = {"uvicorn": "httptools", "uvicorn on h11": "h11"}.get(server)
+    with pytest.MonkeyPatch.context() as patch, listen() as listener:
+        if server == "own on h11":
+            patch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
+        if http is None:
+            shortcuts = asgi.shortcuts if server == "own" else {}
+            http = bounded(read_timeout=60, write_timeout=60, grace=5, shortcuts=shortcuts)
+        with running(asgi, listener, http=http, lifespan="off", timeout_graceful_shutdown=1):
+            yield listener.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def port(server: str) -> Iterator[int]:
+    yield from served(server, PATHS["plain"])
+
+
+@pytest.fixture(scope="module")
+def special_port(server: str) -> Iterator[int]:
+    yield from served(server, PATHS["special"])
+
+
+def receive(raw: Raw) -> tuple[int, str]:
+    """The next answer: its status and its body."""
+    said = raw.until(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: (\d+)", said)
+    body = b""
+    while length is None or len(body) < int(length[1]):
+        part = raw.socket.recv(65536)
+        if not part:
+            break
+        body += part
+    return int(said.split(b" ", 2)[1]), body.decode()
+
+
+def seen(answer: tuple[int, str]) -> list[str]:
+    """Who the server takes the client for, and the headers of the client's own that it sees."""
+    status, body = answer
+    assert status == 200, body
+    found = json.loads(body)["result"]["structuredContent"]
+    assert isinstance(found, list)
+    return found
+
+
+def who(port: int, request: bytes) -> list[str]:
+    with connect(port) as raw:
+        raw.send(request)
+        return seen(receive(raw))
+
+
+def status(port: int, headers: dict[str, str], path: str = "/mcp", body: bytes = BODY) -> int:
+    with connect(port) as raw:
+        raw.send(post_head(path, {**MODERN, **headers}) + body)
+        return receive(raw)[0]
+
+
+LENGTH: Final = {"Content-Length": str(len(BODY))}
+
+
+class TestTrailers:
+    """RFC 9110, 6.5.1: whoever sets a header for a server, or takes it out, sees no trailers."""
+
+    @pytest.fixture
+    def at_once(self, server: str, port: int) -> int:
+        """The port, if trailers can be told from headers when the application is called."""
+        if server == "uvicorn":
+            pytest.skip("its fast parser has added them by then")
+        return port
+
+    def test_they_are_no_headers_if_all_arrives_at_once(self, at_once: int) -> None:
+        assert who(at_once, HEAD + CHUNK + TRAILER) == ["None"]
+
+    def test_they_do_not_change_a_header(self, at_once: int) -> None:
+        head = post_head("/mcp", {**MODERN, **CHUNKED, "X-User": "me"})
+        assert who(at_once, head + CHUNK + TRAILER) == ["me", "x-user"]
+
+    def test_they_are_no_headers_of_the_request_behind_them(self, at_once: int) -> None:
+        with connect(at_once) as raw:
+            raw.send(HEAD + CHUNK + TRAILER)
+            assert seen(receive(raw)) == ["None"]
+            raw.send(HEAD.replace(b"Host:", b"X-Own: 1\r\nHost:") + CHUNK + b"\r\n")
+            assert seen(receive(raw)) == ["None", "x-own"]
+
+    def test_they_are_no_headers_if_they_arrive_later(self, port: int) -> None:
+        with connect(port) as raw:
+            raw.send(post_head("/mcp", {**MODERN, **CHUNKED, "Expect": "100-continue"}))
+            assert raw.status() == 100  # the application has been called
+            raw.send(CHUNK + TRAILER)
+            assert seen(receive(raw)) == ["None"]
+
+    def test_they_cannot_ask_to_be_told_to_go_on(self, at_once: int) -> None:
+        with connect(at_once) as raw:
+            raw.send(HEAD + CHUNK[:-5])
+            raw.send(CHUNK[-5:] + b"Expect: 100-continue\r\n\r\n")
+            assert seen(receive(raw)) == ["None"]
+
+    @pytest.mark.parametrize("line", [b"X: y\r\n", b"y" * 8192], ids=["many", "long"])
+    def test_endless_ones_end_the_connection(self, server: str, port: int, line: bytes) -> None:
+        if server == "uvicorn":
+            pytest.skip("it has no bound")
+        with connect(port) as raw:
+            raw.send(HEAD + CHUNK + b"X: ")
+            assert raw.is_cut_off(line * (8192 // len(line)))
+
+
+@pytest.mark.parametrize(
+    "name", [*MODERN, "Content-Type", "Accept", "Content-Length", "Host", "X-User"]
+)
+def test_blanks_around_a_value_do_not_belong_to_it(port: int, name: str) -> None:
+    """RFC 9110, 5.5."""
+    head = post_head("/mcp", {**MODERN, **LENGTH, "X-User": "me"}).decode()
+    blank = re.sub(rf"(?m)^{name}: (.*)\r$", f"{name}:\t  \\1 \t \r", head)
+    assert blank != head
+    assert who(port, blank.encode() + BODY) == ["me", "x-user"]
+
+
+@pytest.mark.parametrize("coding", ["gzip, chunked", "identity, chunked", "chunked, gzip", "gzip"])
+def test_a_transfer_coding_that_nobody_undoes_is_refused(port: int, coding: str) -> None:
+    """RFC 9112, 6.1."""
+    body = CHUNK + b"\r\n"
+    assert status(port, {"Transfer-Encoding": coding}, body=body) in (400, 501)
+
+
+@pytest.mark.parametrize("coding", ["chunked", "Chunked", "chunked "])
+def test_chunks_are_understood(port: int, coding: str) -> None:
+    assert status(port, {"Transfer-Encoding": coding}, body=CHUNK + b"\r\n") == 200
+
+
+class TestPaths:
+    """Rules of proxies are about the path as it was sent."""
+
+    @pytest.mark.parametrize("path", ["/mcp%2f", "/mcp%2F", "/%6dcp", "/%6Dcp", "/%2fmcp"])
+    def test_one_with_needless_escapes_is_none(self, port: int, path: str) -> None:
+        assert status(port, LENGTH, path) == 404
+
+    @pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/mcp?a=%6d"])
+    def test_a_plain_one_is_served(self, port: int, path: str) -> None:
+        assert status(port, LENGTH, path) == 200
+
+    @pytest.mark.parametrize("path", ["/b:c@~+%C3%A9/mcp", "/b:c@~+%c3%a9/mcp"])
+    def test_escapes_that_are_needed_count_in_any_case(self, special_port: int, path: str) -> None:
+        assert status(special_port, LENGTH, path) == 200
+
+    @pytest.mark.parametrize("path", ["/b%3Ac@~+%C3%A9/mcp", "/b:c@%7e+%C3%A9/mcp"])
+    def test_needless_ones_do_not(self, special_port: int, path: str) -> None:
+        assert status(special_port, LENGTH, path) == 404
