@@ -262,7 +262,7 @@ class HttpSettings(NamedTuple):
     allowed_hosts: Sequence[str] = ()
     principal: FindPrincipal | None = None
     max_body: int = 8 * 1024 * 1024
-    max_values: int = 100_000
+    max_values: int = 50_000
     body_timeout: float = 30
     max_batch: int = 100
     max_requests: int = 1000

@@ -428,10 +428,10 @@ class TestProblems:
     def test_are_none_if_a_model_says_that_its_numbers_may_be_infinite(self) -> None:
         assert accepted(Unbounded, {"size": "inf"}).size == math.inf
 
-    @pytest.mark.parametrize("values", [100_000, 99_990])
+    @pytest.mark.parametrize("values", [50_000, 49_990])
     def test_are_texts_with_more_values_than_a_message_may_have(self, values: int) -> None:
         text = json.dumps([0] * values)
-        if values < 100_000:
+        if values < 50_000:
             assert len(accepted(list[int], text)) == values
         else:
             assert problems(list[int], text).startswith("x: expected an array, got ")

@@ -271,7 +271,7 @@ class BuiltInForm(TypeForm):
 
 # --- values of any size ---------------------------------------------------------------------------
 
-MOST_VALUES: Final = 100_000
+MOST_VALUES: Final = 50_000
 """The values that a JSON text inside of a string may have."""
 
 _MOST_BYTES: Final = 8 * 1024
