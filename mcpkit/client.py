@@ -959,10 +959,10 @@ def _wishes(raw: Params) -> dict[str, tuple[str, Params]]:
     wishes: Params = raw.get("inputRequests") or {}
     found: dict[str, tuple[str, Params]] = {}
     for key, wish in wishes.items():
-        params = wish.get("params") or {}
-        if not is_object(params):
+        params = wish.get("params")
+        if params is not None and not is_object(params):
             raise TypeError('"params" must be an object')
-        found[key] = wire.text_in(wish, "method"), params
+        found[key] = wire.text_in(wish, "method"), params or {}
     return found
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from mcpkit.support import logs
 from mcpkit.support.logs import _Formatter, get_logger
 from tests.cli.commands import mcpkit
 
@@ -54,6 +56,13 @@ def test_tracebacks_steer_nothing_and_are_short(hosts: io.StringIO) -> None:
 def test_a_mapping_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     get_logger("mcpkit.test").warning("%(name)s", {"name": "a mapping"})
     assert caplog.messages == ["a mapping"]
+
+
+def test_nobody_has_another_logger() -> None:
+    package = Path(logs.__file__).parents[1]
+    wanted = re.compile(r"\bgetLogger\(|\bbasicConfig\(")
+    found = {each.name for each in package.rglob("*.py") if wanted.search(each.read_text("utf-8"))}
+    assert found == {"logs.py"}
 
 
 def test_only_a_record_begins_a_line() -> None:

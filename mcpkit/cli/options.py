@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from mcpkit.cli.connect import connected, headers_from, variables_from
-from mcpkit.cli.terminal import BAD_NEWS, fail, note
+from mcpkit.cli.terminal import BAD_NEWS, fail, note, relayed_stderr
 from mcpkit.client import Client, is_url
 from mcpkit.errors import InternalError, MissingClientCapability, ProtocolError
 from mcpkit.protocol.revisions import BY_VERSION
@@ -176,11 +176,13 @@ class Reach:
                 gone, silent, or makes no sense.
         """
         try:
-            async with connected(self.target, **{**self._options, **options}) as client:
-                try:
-                    yield client
-                except ValueError as error:  # of what the server sent
-                    fail(f"{self.target}: {error}")
+            with relayed_stderr() as stderr:
+                given = {**self._options, **options, "stderr": stderr}
+                async with connected(self.target, **given) as client:
+                    try:
+                        yield client
+                    except ValueError as error:  # of what the server sent
+                        fail(f"{self.target}: {error}")
         except Refused as error:
             note(str(error))
             raise typer.Exit(BAD_NEWS) from None

@@ -42,14 +42,10 @@ class Talk:
     @asynccontextmanager
     async def connected(self) -> AsyncGenerator[Client, None]:
         """Connect a client that answers the server's questions; see `Reach.connected`."""
-        with self.telling.server_stderr() as stderr:
-            async with self._reach.connected(
-                **self._asking.options,
-                roots=self._roots,
-                on_log=self.telling.log,
-                stderr=stderr,
-            ) as client:
-                yield client
+        async with self._reach.connected(
+            **self._asking.options, roots=self._roots, on_log=self.telling.log
+        ) as client:
+            yield client
 
     @contextmanager
     def waiting(self, what: str) -> Generator[None, None, None]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -31,12 +29,6 @@ _STYLES: Final = {
     "alert": "bold red",
     "emergency": "bold red",
 }
-
-_LONGEST_LINE: Final = 65536
-"""Characters that are waited for until a line of a server's stderr is shown."""
-
-_STDERR_END_S: Final = 1.0
-"""Seconds to wait for what a server that has ended wrote to stderr."""
 
 
 class Telling:
@@ -107,30 +99,6 @@ class Telling:
         )
         self._bar.start()
         return self._bar
-
-    @contextmanager
-    def server_stderr(self) -> Generator[int | None, None, None]:
-        """Relay a server's stderr, so that it and a bar do not mix.
-
-        Yields:
-            A file descriptor for the server's process; None for this process's own.
-        """
-        if self._quiet or not self._console.is_terminal:
-            yield None
-            return
-        ours, theirs = os.pipe()
-        reader = threading.Thread(target=self._relay, args=(ours,), daemon=True)
-        reader.start()
-        try:
-            yield theirs
-        finally:
-            os.close(theirs)
-            reader.join(_STDERR_END_S)
-
-    def _relay(self, ours: int) -> None:
-        with os.fdopen(ours, encoding="utf-8", errors="replace") as lines:
-            for line in iter(lambda: lines.readline(_LONGEST_LINE), ""):
-                self._console.print(Text(visible(line).rstrip()), soft_wrap=True)
 
     @contextmanager
     def paused(self) -> Generator[None, None, None]:

@@ -10,8 +10,11 @@ others are made harmless, so that nobody has to think of it.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -32,11 +35,18 @@ __all__ = [
     "on_stderr",
     "on_stdout",
     "prompt",
+    "relayed_stderr",
     "say",
 ]
 
 BAD_NEWS: Final = 1
 FAILED: Final = 2
+
+_LONGEST_LINE: Final = 65536
+"""Characters that are waited for until a line of a server's stderr is shown."""
+
+_STDERR_END_S: Final = 1.0
+"""Seconds to wait for what a server that has ended wrote to stderr."""
 
 _LONGEST_NOTE: Final = 4000
 """Characters of a message; a server's error may have any number."""
@@ -73,6 +83,34 @@ def _console_class() -> type[Console]:
 def is_interactive() -> bool:
     """Return True if stdin and stderr are a terminal, so that a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+@contextmanager
+def relayed_stderr() -> Generator[int | None, None, None]:
+    """Show a server's stderr on the terminal, as harmless as all else, and above a bar.
+
+    Yields:
+        A file descriptor for the server's process; None for this process's own, if that is none.
+    """
+    if not on_stderr().is_terminal:
+        yield None
+        return
+    ours, theirs = os.pipe()
+    reader = threading.Thread(target=_relay, args=(ours,), daemon=True)
+    reader.start()
+    try:
+        yield theirs
+    finally:
+        os.close(theirs)
+        reader.join(_STDERR_END_S)
+
+
+def _relay(ours: int) -> None:
+    from rich.text import Text
+
+    with os.fdopen(ours, encoding="utf-8", errors="replace") as lines:
+        for line in iter(lambda: lines.readline(_LONGEST_LINE), ""):
+            on_stderr().print(Text(visible(line).rstrip()), soft_wrap=True)
 
 
 def say(text: str, *, err: bool = False, colour: str | None = None) -> None:

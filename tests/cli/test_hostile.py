@@ -70,6 +70,9 @@ ANSWERS: Final[dict[str, Any]] = {
 }
 
 
+CALLED: Final = {"tools/call": result(content=[])}
+
+
 def stub(**answers: Any) -> str:
     """The command of a server that answers these methods so."""
     return shlex.join([sys.executable, "-c", STUB, json.dumps({**ANSWERS, **answers})])
@@ -204,6 +207,16 @@ def test_nor_does_json(command: str) -> None:
 def test_nor_does_data_at_a_terminal() -> None:
     answers = {"tools/call": result(content=[{"type": "text", "text": f"漢字 {EVIL}"}])}
     assert f"漢字 {SEEN}" in shown(at_terminal("call", stub(**answers), "t", raw=True))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+@pytest.mark.parametrize("words", [["inspect"], ["call", "--quiet"]], ids=["inspect", "quiet"])
+def test_nor_does_its_stderr_at_a_terminal(words: list[str]) -> None:
+    command, *rest = words
+    loud = f"import sys; print({EVIL!r} + 'loud', file=sys.stderr); " + STUB
+    server = shlex.join([sys.executable, "-c", loud, json.dumps({**ANSWERS, **CALLED})])
+    arguments = [server, *(["t"] if command == "call" else [])]
+    assert f"{SEEN}loud\n" in shown(at_terminal(command, *arguments, *rest))
 
 
 @contextmanager
