@@ -305,6 +305,30 @@ class TestWorkers:
             server.process.wait_for_stderr("a worker has ended by signal 9; another takes its")
             assert int(client.post(call(2, "pid")).text) != first
 
+    @pytest.mark.skipif(sys.platform != "linux", reason="limits of another process")
+    def test_one_that_cannot_be_started_just_now_is_started_later(self, tmp_path: Path) -> None:
+        import resource
+
+        (tmp_path / "server.py").write_text(PID)
+        with serving("server.py", "--http", "--workers", "2", cwd=tmp_path) as server:
+            client, found = server.client(), set[int]()
+
+            def both_serve() -> bool:
+                found.add(int(client.post(call(1, "pid")).text))
+                return len(found) == 2
+
+            until(both_serve)
+            first, second = found
+            parent, kind = server.process.pid, resource.RLIMIT_NOFILE
+            limit = resource.prlimit(parent, kind)
+            resource.prlimit(parent, kind, (3, limit[1]))
+            os.kill(first, signal.SIGKILL)
+            server.process.wait_for_stderr("a worker could not be started: Too many open files;")
+            assert int(client.post(call(2, "pid")).text) == second
+            resource.prlimit(parent, kind, limit)
+            found.clear()
+            until(both_serve)
+
     def test_an_app_that_cannot_start_in_them_ends_with_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "server.py").write_text(FAILING.format(where="True"))
         ended = run(tmp_path, "server.py", "--http", "--port", "0", "--workers", "4")

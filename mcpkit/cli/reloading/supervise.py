@@ -172,8 +172,14 @@ class Supervisor:
                     wanted = count if serving else 1
                     now = time.monotonic()
                     if now >= not_before:
-                        while len(children) < wanted and not self._received:
-                            children.append(self._start())
+                        try:
+                            while len(children) < wanted and not self._received:
+                                children.append(self._start())
+                        except OSError as error:  # too many processes, or descriptors
+                            if not serving:
+                                raise
+                            _say(f"a worker could not be started: {error.strerror}; once more")
+                            not_before = now + _START_PAUSE_S
                     short = len(children) < wanted
                     self._wait(children, max(not_before - now, 0) if short else None)
                     for child in [each for each in children if each.ended]:
@@ -258,9 +264,14 @@ class Supervisor:
         ours, theirs = context.Pipe(duplex=False)
         arguments = (*self._arguments, self._bound, theirs)
         process = context.Process(target=self._target, args=arguments)
-        with _held_back():
-            process.start()
-        theirs.close()
+        try:
+            with _held_back():
+                process.start()
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
         return _Child(process, ours)
 
     def _wait(self, children: Sequence[_Child], timeout: float | None) -> None:
