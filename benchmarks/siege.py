@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -28,7 +29,10 @@ from benchmarks.soak import GARBAGE, JSON_HEADERS, LEGACY, ROOT, Answer, Message
 
 SERVERS: Final = {
     "mcpkit": [sys.executable, "-m", "mcpkit", "run", "tests/transports/http/pressed.py", "--http"],
-    "uvicorn": [sys.executable, "-m", "uvicorn", "tests.transports.http.pressed:app"],
+    "uvicorn": [
+        *(sys.executable, "-m", "uvicorn", "tests.transports.http.pressed:app"),
+        *("--log-level", "warning", "--no-access-log"),
+    ],
 }
 PATIENCE: Final = 30.0
 """Seconds after which the honest client gives up, and the run has failed."""
@@ -258,7 +262,8 @@ async def sends_headers(attack: Attack) -> None:
     rng = attack.rng
     many = {f"X-{number}": "y" for number in range(rng.choice([10, 1000]))}
     long = {"Origin": f"http://{rng.randbytes(8).hex() * rng.choice([1, 1000, 100_000])}"}
-    repeated = b"a: b\r\n" * rng.choice([10, 200_000])
+    # Not more: plain uvicorn reads heads of any length before it calls an application.
+    repeated = b"a: b\r\n" * rng.choice([10, 5_000])
     head = packed("POST", "/mcp", rng.choice([many, long]))[:-2]
     await attack.send(head + repeated + b"\r\n")
 
@@ -446,7 +451,7 @@ async def siege(name: str, minutes: float, seed: int) -> list[str]:
     """Besiege one kind of server; return what was wrong."""
     print(f"{name}:", flush=True)
     # The defaults, but for an end to wait for.
-    settings = {"sse": True, "ask_timeout": 20}
+    settings = {"sse": True, "ask_timeout": 20, "session_idle": 20, "replay_time": 20}
     server = Server([*SERVERS[name]], settings)
     try:
         await besieged(server, min(WARM_UP, minutes * 60), seed)
@@ -462,7 +467,7 @@ async def siege(name: str, minutes: float, seed: int) -> list[str]:
         wrong.append(f"{name}: p99 of the honest client is {p99(waits) * 1000:.0f} ms")
     if end > start * GROWTH:
         wrong.append(f"{name}: memory grew from {start:.1f} to {end:.1f} MiB")
-    if status != 0:
+    if status not in (0, -signal.SIGTERM):  # uvicorn ends by the signal that stops it
         wrong.append(f"{name}: exit status {status}: {server.said()[-2000:]}")
     return wrong
 

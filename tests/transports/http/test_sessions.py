@@ -282,7 +282,7 @@ PICTURE = {"src": f"data:image/png;base64,{NOISE}", "mimeType": "image/png"}
         {"clientInfo": {**CLIENT, "name": NOISE, "title": NOISE}},
         {"capabilities": {"sampling": {}, "experimental": {name: {} for name in NAMES}}},
         {"capabilities": {"sampling": {}, **{name: {} for name in NAMES}}},
-        {"capabilities": {"sampling": {name: {name: [name] * 9} for name in NAMES}}},
+        {"capabilities": {"sampling": {name: {name: [name] * 4} for name in NAMES}}},
         {"capabilities": {"sampling": {NOISE: {}}}},
     ],
     ids=["icons", "names", "experimental", "unknown", "options", "a long option"],
