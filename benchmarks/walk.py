@@ -53,10 +53,10 @@ _FIRST_ID = 1_000_000
 
 def _inside() -> tuple[Any, Any]:
     """What is used of the inside of mcpkit; nothing else here names a module of it."""
-    from mcpkit.engine.loop import open_tasks
+    from mcpkit.engine.loop import open_loop
     from mcpkit.transports.memory import MemoryLink
 
-    return MemoryLink, open_tasks
+    return MemoryLink, open_loop
 
 
 # --- counting -------------------------------------------------------------------------------------
@@ -146,10 +146,10 @@ async def _walk(ask: Ask, call: Call, revision: str) -> Walk:
 
 @asynccontextmanager
 async def _session(call: Call, revision: str) -> AsyncGenerator[Ask, None]:
-    memory_link, open_tasks = _inside()
+    memory_link, open_loop = _inside()
     answers: list[bytes] = []
-    async with make().running() as server, open_tasks() as tasks:
-        session = memory_link(server, tasks, answers.append).session
+    async with make().running() as server, open_loop() as loop:
+        session = memory_link(server, loop, answers.append).session
 
         async def ask(text: bytes) -> bytes:
             session.receive(text)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard, Ty
 import anyio
 from typing_extensions import Self
 
-from mcpkit.engine.loop import Tasks, open_tasks
+from mcpkit.engine.loop import Loop, open_loop
 from mcpkit.errors import (
     ConnectionClosed,
     HeaderMismatch,
@@ -223,7 +223,7 @@ class Client:
         self._pending: dict[Id, _Pending] = {}
         self._link: Link | None = None
         self._http: HttpLink | None = None
-        self._tasks: Tasks | None = None
+        self._loop: Loop | None = None
         self._closed = False
         self._closed_because: ConnectionClosed | None = None
         self._questions = 0
@@ -237,7 +237,7 @@ class Client:
 
     async def __aenter__(self) -> Self:
         try:
-            self._tasks = await self._stack.enter_async_context(open_tasks())
+            self._loop = await self._stack.enter_async_context(open_loop())
             self._link = await self._open()
             self._stack.push_async_callback(self._leave, self._link)
             await self._agree()
@@ -261,15 +261,15 @@ class Client:
     async def _open(self) -> Link:
         from mcpkit.app import MCPKit
 
-        assert self._tasks is not None
+        assert self._loop is not None
         target = self._target
         if isinstance(target, MCPKit):
             server = await self._stack.enter_async_context(target.running())
-            return MemoryLink(server, self._tasks, self._receive, self._note_exception)
+            return MemoryLink(server, self._loop, self._receive, self._note_exception)
         if is_url(target):
             self._http = _http_link(
                 target,
-                self._tasks,
+                self._loop,
                 self._receive,
                 self._lost,
                 self._renew,
@@ -287,7 +287,7 @@ class Client:
             stderr=self._stderr,
         )
         await link.start()
-        self._tasks.start(link.read())
+        self._loop.start(link.read())
         return link
 
     async def _agree(self) -> None:
@@ -433,9 +433,9 @@ class Client:
             if self._questions >= _MOST_QUESTIONS:
                 self._complain("the server asks too much at once; some of it is not answered")
                 return
-            assert self._tasks is not None
+            assert self._loop is not None
             self._questions += 1
-            self._tasks.start(self._answer(event))
+            self._loop.start(self._answer(event))
 
     def _complain(self, what: str, *arguments: object) -> None:
         """Log a warning once, however often a server gives a reason for it."""
@@ -931,8 +931,8 @@ class Client:
                 agreed.set()
                 ended.set()
 
-        assert self._tasks is not None
-        stop = self._tasks.start(hold())
+        assert self._loop is not None
+        stop = self._loop.start(hold())
         try:
             with anyio.fail_after(self._timeout):
                 await agreed.wait()

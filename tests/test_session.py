@@ -18,7 +18,7 @@ import anyio.to_thread
 import pytest
 
 from mcpkit import Context, MCPKit, SyncContext, ToolError
-from mcpkit.engine.loop import open_tasks
+from mcpkit.engine.loop import open_loop
 from mcpkit.engine.server import Settings
 from mcpkit.engine.session import Channel, Session
 from mcpkit.errors import ConnectionClosed, InvalidRequest, MethodNotFound
@@ -80,15 +80,15 @@ INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 @asynccontextmanager
 async def session_of(app: MCPKit[Any]) -> AsyncIterator[tuple[Session, Ears]]:
     ears = Ears()
-    async with open_tasks() as tasks:
-        session = Session(app.server, ears, tasks)
+    async with open_loop() as loop:
+        session = Session(app.server, ears, loop)
         yield session, ears
         await session.aclose()
 
 
-async def turns(tasks: int = 5) -> None:
+async def turns(loop: int = 5) -> None:
     """Let the event loop do what is due."""
-    for _ in range(tasks):
+    for _ in range(loop):
         await anyio.lowlevel.checkpoint()
 
 
@@ -697,8 +697,8 @@ async def test_notifications_are_left_out_for_a_client_that_does_not_keep_up(
             ctx.info(number)
         return "said"
 
-    async with open_tasks() as tasks:
-        session = Session(app.server, deaf, tasks)
+    async with open_loop() as loop:
+        session = Session(app.server, deaf, loop)
         level = {**ENVELOPE, "io.modelcontextprotocol/logLevel": "debug"}
         session.receive(request(1, "tools/call", name="chatter", _meta=level))
         await deaf.wait(1)

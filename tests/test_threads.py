@@ -21,7 +21,7 @@ import pytest
 import sniffio
 
 from mcpkit.engine import threads as module
-from mcpkit.engine.loop import Tasks, open_tasks
+from mcpkit.engine.loop import Loop, open_loop
 from mcpkit.engine.threads import ThreadCall, Threads
 from mcpkit.errors import ConnectionClosed
 from mcpkit.support.budget import Holder
@@ -35,14 +35,14 @@ variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", defau
 
 
 @pytest.fixture
-async def tasks(anyio_backend: str) -> AsyncIterator[Tasks]:
-    async with open_tasks() as opened:
+async def loop(anyio_backend: str) -> AsyncIterator[Loop]:
+    async with open_loop() as opened:
         yield opened
 
 
 @pytest.fixture
-async def threads(tasks: Tasks) -> Threads:
-    return Threads(tasks, 4)
+async def threads(loop: Loop) -> Threads:
+    return Threads(loop, 4)
 
 
 class Gate:
@@ -266,8 +266,8 @@ class TestPlaces:
             gate.open()
         assert done == ["long"]
 
-    async def test_the_result_before_a_long_call_is_not_held_back(self, tasks: Tasks) -> None:
-        threads = Threads(tasks, 1)
+    async def test_the_result_before_a_long_call_is_not_held_back(self, loop: Loop) -> None:
+        threads = Threads(loop, 1)
         first, second = Gate(), Gate()
         found: list[str] = []
 
@@ -283,23 +283,23 @@ class TestPlaces:
             assert not second.ended.is_set()
             second.open()
 
-    async def test_as_many_calls_as_may_run_at_once_do(self, tasks: Tasks) -> None:
+    async def test_as_many_calls_as_may_run_at_once_do(self, loop: Loop) -> None:
         """Each is in the queue behind another that blocks."""
-        threads = Threads(tasks, 16)
+        threads = Threads(loop, 16)
         assert await is_unharmed(threads, 16)
         assert await is_unharmed(threads, 16)
         assert threads.size == 16
 
-    async def test_there_is_at_least_one_place(self, tasks: Tasks) -> None:
+    async def test_there_is_at_least_one_place(self, loop: Loop) -> None:
         with pytest.raises(ValueError, match="max_threads must be at least 1"):
-            Threads(tasks, 0)
+            Threads(loop, 0)
 
 
 class TestOwners:
     """No owner has all workers, however many calls it makes."""
 
-    async def test_a_call_of_another_need_not_wait_for_those_of_one(self, tasks: Tasks) -> None:
-        threads = Threads(tasks, 8)
+    async def test_a_call_of_another_need_not_wait_for_those_of_one(self, loop: Loop) -> None:
+        threads = Threads(loop, 8)
         gates = [Gate() for _ in range(20)]
         async with anyio.create_task_group() as group:
             for gate in gates:
@@ -311,8 +311,8 @@ class TestOwners:
                 gate.open()
         assert all(gate.ended.is_set() for gate in gates)
 
-    async def test_owners_take_turns(self, tasks: Tasks) -> None:
-        threads = Threads(tasks, 1)
+    async def test_owners_take_turns(self, loop: Loop) -> None:
+        threads = Threads(loop, 1)
         gate = Gate()
         order: list[str] = []
         async with anyio.create_task_group() as group:
@@ -324,8 +324,8 @@ class TestOwners:
             gate.open()
         assert order == ["a", "b", "c", "a", "b", "a"]
 
-    async def test_whoever_nobody_knows_may_have_all_workers(self, tasks: Tasks) -> None:
-        threads = Threads(tasks, 8)
+    async def test_whoever_nobody_knows_may_have_all_workers(self, loop: Loop) -> None:
+        threads = Threads(loop, 8)
         gates = [Gate() for _ in range(8)]
         async with anyio.create_task_group() as group:
             for gate in gates:
@@ -335,9 +335,9 @@ class TestOwners:
                 gate.open()
 
     async def test_a_call_that_is_given_up_in_the_queue_leaves_nothing_there(
-        self, tasks: Tasks
+        self, loop: Loop
     ) -> None:
-        threads = Threads(tasks, 1)
+        threads = Threads(loop, 1)
         gate = Gate()
         async with anyio.create_task_group() as group:
             group.start_soon(threads.run, gate)
@@ -351,8 +351,8 @@ class TestOwners:
 
 
 class TestGivingUp:
-    async def test_a_call_that_is_cancelled_in_the_queue_never_runs(self, tasks: Tasks) -> None:
-        threads = Threads(tasks, 1)
+    async def test_a_call_that_is_cancelled_in_the_queue_never_runs(self, loop: Loop) -> None:
+        threads = Threads(loop, 1)
         gate = Gate()
         ran: list[str] = []
         async with anyio.create_task_group() as group:
@@ -367,11 +367,9 @@ class TestGivingUp:
         assert ran == ["next"]
         assert not call.returned
 
-    async def test_a_call_that_is_cancelled_while_it_runs_is_left_at_once(
-        self, tasks: Tasks
-    ) -> None:
+    async def test_a_call_that_is_cancelled_while_it_runs_is_left_at_once(self, loop: Loop) -> None:
         """It keeps its place until it ends, or calls that are given up would pile up threads."""
-        threads = Threads(tasks, 1)
+        threads = Threads(loop, 1)
         gate = Gate()
         assert await give_up(threads, gate, gate)
         assert not gate.ended.is_set()
@@ -396,8 +394,8 @@ class TestGivingUp:
         gate.open()
         await until(lambda: threads.busy == 0)
 
-    async def test_what_follows_a_function_happens_in_its_place(self, tasks: Tasks) -> None:
-        threads = Threads(tasks, 1)
+    async def test_what_follows_a_function_happens_in_its_place(self, loop: Loop) -> None:
+        threads = Threads(loop, 1)
         gate = Gate(threading.get_ident)
         call: ThreadCall[Any] = ThreadCall(gate)
         seen: list[Any] = []
@@ -501,10 +499,8 @@ class TestOnLoop:
 
         assert await threads.run(work) == "of the thread"
 
-    async def test_a_thread_that_waits_for_another_needs_no_second_place(
-        self, tasks: Tasks
-    ) -> None:
-        threads = Threads(tasks, 1)
+    async def test_a_thread_that_waits_for_another_needs_no_second_place(self, loop: Loop) -> None:
+        threads = Threads(loop, 1)
 
         def nested(depth: int) -> int:
             if not depth:
@@ -516,8 +512,8 @@ class TestOnLoop:
         assert threads.busy == 0
         assert await is_unharmed(threads, 1)
 
-    async def test_a_thread_may_wait_for_several_at_once(self, tasks: Tasks) -> None:
-        threads = Threads(tasks, 1)
+    async def test_a_thread_may_wait_for_several_at_once(self, loop: Loop) -> None:
+        threads = Threads(loop, 1)
         barrier = threading.Barrier(3, timeout=PATIENCE)
 
         async def wait_for_all() -> int:
@@ -525,8 +521,8 @@ class TestOnLoop:
 
         assert await threads.run(lambda: threads.run_on_loop(wait_for_all)) == 3
 
-    async def test_a_task_that_outlives_the_wait_needs_a_place(self, tasks: Tasks) -> None:
-        threads = Threads(tasks, 1)
+    async def test_a_task_that_outlives_the_wait_needs_a_place(self, loop: Loop) -> None:
+        threads = Threads(loop, 1)
         go_on, gate = anyio.Event(), Gate()
         ran: list[str] = []
 
@@ -535,7 +531,7 @@ class TestOnLoop:
             await threads.run(lambda: ran.append("later"))
 
         async def leave_behind() -> None:
-            tasks.start(later())
+            loop.start(later())
 
         await threads.run(lambda: threads.run_on_loop(leave_behind))
         async with anyio.create_task_group() as group:
@@ -648,8 +644,8 @@ class TestWorkers:
             await until(lambda: failed)
             gate.open()
 
-    async def test_the_loop_is_woken_for_many_results_at_once(self, tasks: Tasks) -> None:
-        counting = Counting(tasks)
+    async def test_the_loop_is_woken_for_many_results_at_once(self, loop: Loop) -> None:
+        counting = Counting(loop)
         threads = Threads(counting, 4)
         await threads.run(lambda: None)
         counting.woken = counting.summoned = 0
@@ -659,35 +655,35 @@ class TestWorkers:
 
 
 class Counting:
-    """Tasks that count how often a thread wakes the loop, and the loop a thread."""
+    """A loop that counts how often a thread wakes it, and it a thread."""
 
     is_ending = False
     keeps_threads = False
 
-    def __init__(self, tasks: Tasks) -> None:
-        self._tasks = tasks
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
         self.woken = 0
         self.summoned = 0
 
     def soon(self, function: Callable[[], object]) -> bool:
-        self.woken += not self._tasks.on_loop()
-        return self._tasks.soon(function)
+        self.woken += not self._loop.on_loop()
+        return self._loop.soon(function)
 
     def before_waiting(self, function: Callable[[], object]) -> None:
         self.summoned += 1
-        self._tasks.before_waiting(function)
+        self._loop.before_waiting(function)
 
     def start(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
-        return self._tasks.start(work)
+        return self._loop.start(work)
 
     def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
-        return self._tasks.later(delay, function)
+        return self._loop.later(delay, function)
 
     def future(self) -> Any:
-        return self._tasks.future()
+        return self._loop.future()
 
     def on_loop(self) -> bool:
-        return self._tasks.on_loop()
+        return self._loop.on_loop()
 
 
 @pytest.mark.usefixtures("anyio_backend")
@@ -700,8 +696,8 @@ class TestTheEnd:
     async def test_workers_end_with_the_loops_tasks(self) -> None:
         gate = Gate()
         with anyio.fail_after(PATIENCE):
-            async with open_tasks() as tasks:
-                threads = Threads(tasks, 4)
+            async with open_loop() as loop:
+                threads = Threads(loop, 4)
                 assert await is_unharmed(threads, 4)
                 assert await give_up(threads, gate, gate)
             await until(lambda: threads.size == 1)
@@ -723,11 +719,11 @@ class TestTheEnd:
                         await threads.run(lambda: seen.append("cleaned"))
 
         with anyio.fail_after(PATIENCE):
-            async with open_tasks() as tasks:
-                threads = Threads(tasks, 4)
+            async with open_loop() as loop:
+                threads = Threads(loop, 4)
                 if used:
                     await threads.run(lambda: None)
-                tasks.start(work(threads))
+                loop.start(work(threads))
                 await begun.wait()
             assert seen == ["cleaned"] * 3
             await until(lambda: threads.size == 0)
@@ -749,8 +745,8 @@ class TestTheEnd:
                     return
 
         with anyio.fail_after(PATIENCE):
-            async with open_tasks() as tasks:
-                threads = Threads(tasks, 4)
+            async with open_loop() as loop:
+                threads = Threads(loop, 4)
                 async with anyio.create_task_group() as group:
                     group.start_soon(threads.run, partial(work, threads))
                     await begun.wait()
@@ -772,8 +768,8 @@ def test_a_thread_that_outlives_the_loop_is_told(backend: str) -> None:
             except BaseException as error:
                 seen.append(type(error))
 
-        async with open_tasks() as tasks:
-            pool = Threads(tasks, 4)
+        async with open_loop() as loop:
+            pool = Threads(loop, 4)
             assert await give_up(pool, work, gate)
 
     anyio.run(main, backend=backend)
@@ -840,8 +836,8 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_nothing_is_lost_whatever_happens(tasks: Tasks, seed: int) -> None:
-    threads = Threads(tasks, 5)
+async def test_nothing_is_lost_whatever_happens(loop: Loop, seed: int) -> None:
+    threads = Threads(loop, 5)
     storm = Storm(threads, seed)
     async with anyio.create_task_group() as group:
         for _ in range(250):

@@ -19,7 +19,7 @@ from mcpkit.asking.by_result import Replay
 from mcpkit.asking.roots import Roots
 from mcpkit.context import Context
 from mcpkit.engine.encoding import Tagged, encode_result
-from mcpkit.engine.loop import Tasks
+from mcpkit.engine.loop import Loop
 from mcpkit.engine.methods import OPERATIONS, Operation
 from mcpkit.engine.middleware import compose
 from mcpkit.engine.run import GIVEN_UP, Failure, Outcome, Run
@@ -156,7 +156,7 @@ class Session:
     Args:
         server: The server that answers.
         channel: The way out for messages.
-        tasks: Of the event loop that handlers run on.
+        loop: The event loop that handlers run on.
         connection: The protocol state to go on with; a new one by default.
         threads: Shared by the sessions of a server; its own by default.
         attached: True to tell the client of changes from the start; otherwise from the first
@@ -170,13 +170,13 @@ class Session:
         "_dropped",
         "_idle",
         "_log_rank",
+        "_loop",
         "_operations",
         "_passing_on_roots",
         "_root_handlers",
         "_roots_changed",
         "_running",
         "_subscriptions",
-        "_tasks",
         "_waiting",
         "is_closing",
         "on_exception",
@@ -189,7 +189,7 @@ class Session:
         self,
         server: Server,
         channel: Channel,
-        tasks: Tasks,
+        loop: Loop,
         *,
         connection: Connection | None = None,
         threads: Threads | None = None,
@@ -199,9 +199,9 @@ class Session:
         self.on_relief: Callable[[], None] = _do_nothing
         self.on_exception: Callable[[Request, BaseException], None] = _take_no_note
         self._channel = channel
-        self._tasks = tasks
+        self._loop = loop
         self._connection = connection or Connection()
-        self.threads = threads or Threads(tasks, server.settings.max_threads)
+        self.threads = threads or Threads(loop, server.settings.max_threads)
         self._operations = _operations_of(server)
         self._running: dict[Request, Run] = {}
         self._waiting: dict[Request, contextvars.Context] = {}
@@ -275,7 +275,7 @@ class Session:
             self._roots_changed = True
             if self._root_handlers and not self._passing_on_roots:
                 self._passing_on_roots = True
-                self._tasks.start(self._pass_on_roots())
+                self._loop.start(self._pass_on_roots())
 
     def refuse(self, error: ProtocolError) -> None:
         """Tell the client that something it sent could not even be read."""
@@ -296,7 +296,7 @@ class Session:
     def _read_on(self) -> None:
         """Let the transport read on: the answer to a question stands behind other messages."""
         if len(self._waiting) >= _MOST_WAITING:
-            self._tasks.soon(self.on_relief)
+            self._loop.soon(self.on_relief)
 
     def attach(self) -> None:
         """Take an interest in changes."""
@@ -420,7 +420,7 @@ class Session:
             if value is not None:
                 self._answer(run, value)
             return
-        run.cancel = self._tasks.start(run.finish(value, self._answer))
+        run.cancel = self._loop.start(run.finish(value, self._answer))
         if not run.is_over:
             self._running[request] = run
 
@@ -513,7 +513,7 @@ class Session:
         # Most sessions never want to be told of anything.
         if self._subscriptions is None:
             self._subscriptions = Subscriptions(
-                self.server, self._connection, self._tasks, self._tell, self._channel.reserve
+                self.server, self._connection, self._loop, self._tell, self._channel.reserve
             )
         return self._subscriptions
 
@@ -583,12 +583,12 @@ class Session:
         text = self._connection.send_notification(method, params)
         # A page that was asked for is often completed when the request is long over.
         send = self._send_anyway if method == _OUTLASTING else self._send_about
-        if self._tasks.on_loop():
+        if self._loop.on_loop():
             send(request, text)
         elif self._channel.is_congested(request) and method != _OUTLASTING:
             self._leave_out()
         else:
-            self._tasks.soon(lambda: send(request, text))
+            self._loop.soon(lambda: send(request, text))
 
     def _send_anyway(self, request: Request, text: bytes) -> None:
         if not self.is_closing:
@@ -622,10 +622,10 @@ class Session:
         """Close the connection that a request's messages go to. From any thread."""
         if not request.revision.polling:
             return
-        if self._tasks.on_loop():
+        if self._loop.on_loop():
             self._channel.let_go(request, retry)
         else:
-            self._tasks.soon(lambda: self._channel.let_go(request, retry))
+            self._loop.soon(lambda: self._channel.let_go(request, retry))
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from mcpkit.context import ListKind
-from mcpkit.engine.loop import Tasks
+from mcpkit.engine.loop import Loop
 from mcpkit.engine.methods import check_uri, not_found, uri_of
 from mcpkit.engine.registry import Catalog
 from mcpkit.engine.server import Server
@@ -65,7 +65,7 @@ class Subscriptions:
     Args:
         server: Announces changes.
         connection: Of the session.
-        tasks: Of the event loop.
+        loop: The event loop.
         notify: Sends what the client is told.
         reserve: Counts the URIs that it watches.
     """
@@ -79,10 +79,10 @@ class Subscriptions:
         "_ended",
         "_flushing",
         "_listens",
+        "_loop",
         "_notify",
         "_reserve",
         "_server",
-        "_tasks",
         "_watched",
     )
 
@@ -90,13 +90,13 @@ class Subscriptions:
         self,
         server: Server,
         connection: Connection,
-        tasks: Tasks,
+        loop: Loop,
         notify: Notify,
         reserve: Reserve,
     ) -> None:
         self._server = server
         self._connection = connection
-        self._tasks = tasks
+        self._loop = loop
         self._notify = notify
         self._reserve = reserve
         self._watched: set[str] = set()
@@ -242,7 +242,7 @@ class Subscriptions:
             dirty[changed] = None
             begun, self._flushing = self._flushing, True
         if not begun:
-            self._tasks.soon(self.flush)
+            self._loop.soon(self.flush)
 
     def flush(self) -> None:
         """Tell the client of the changes that it has not been told of."""

@@ -28,7 +28,7 @@ from mcpkit.errors import ConnectionClosed
 from mcpkit.support.budget import ANYBODY, Budget, Holder
 
 if TYPE_CHECKING:
-    from mcpkit.engine.loop import Future, Tasks
+    from mcpkit.engine.loop import Future, Loop
 
 __all__ = ["ThreadCall", "Threads", "is_interrupt"]
 
@@ -128,10 +128,10 @@ class ThreadCall(Generic[T]):
         threads = self._threads
         if threads is None:
             return
-        tasks = threads.tasks
-        future = tasks.future()
+        loop = threads.loop
+        future = loop.future()
         with CancelScope(shield=True):
-            if self.then(lambda: tasks.soon(lambda: _settle(future))):
+            if self.then(lambda: loop.soon(lambda: _settle(future))):
                 await future
 
     # --- for `Threads` ----------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class ThreadCall(Generic[T]):
         self._threads = threads
         self._is_nested = wait is not None and wait.is_open
         self._context = contextvars.copy_context()
-        future = self._future = threads.tasks.future()
+        future = self._future = threads.loop.future()
         return future
 
     def perform(self, library: contextvars.ContextVar[Any] | None) -> None:
@@ -310,7 +310,7 @@ class Threads:
     """The worker threads of a server in one event loop.
 
     Args:
-        tasks: The loop.
+        loop: The event loop.
         most: How many functions run at once. A function that nobody waits for any more counts until
             it ends, because calls that are given up could pile up threads without end otherwise.
     """
@@ -329,13 +329,13 @@ class Threads:
         "_workers",
         "busy",
         "lock",
-        "tasks",
+        "loop",
     )
 
-    def __init__(self, tasks: Tasks, most: int) -> None:
+    def __init__(self, loop: Loop, most: int) -> None:
         if most < 1:
             raise ValueError(f"max_threads must be at least 1, not {most}")
-        self.tasks = tasks
+        self.loop = loop
         # Reentrant, because the garbage collector may give up a call wherever it finds one.
         self.lock = threading.RLock()
         self.busy = 0
@@ -384,7 +384,7 @@ class Threads:
             summon = self._summon()
         if summon is not None:
             # Further calls may come until then, and the loop holds the interpreter's lock anyway.
-            self.tasks.before_waiting(summon)
+            self.loop.before_waiting(summon)
         try:
             await future
         except BaseException:
@@ -446,9 +446,9 @@ class Threads:
     # --- the workers, from the loop ---------------------------------------------------------------
 
     def _start(self, workers: list[_Worker]) -> None:
-        self._is_closing |= self.tasks.is_ending
+        self._is_closing |= self.loop.is_ending
         for worker in workers:
-            self._context.run(self.tasks.start, self._host(worker))
+            self._context.run(self.loop.start, self._host(worker))
 
     async def _host(self, worker: _Worker) -> None:
         """Give a worker a thread of anyio's, in which `anyio.from_thread` can be used."""
@@ -465,7 +465,7 @@ class Threads:
             self._close(worker)
             raise
         else:
-            if self.tasks.keeps_threads and not self._is_closing:
+            if self.loop.keeps_threads and not self._is_closing:
                 await sleep(_IDLE)
                 await in_thread(_do_nothing)
 
@@ -536,7 +536,7 @@ class Threads:
             if tell:
                 self._told = True
         if tell:
-            self.tasks.soon(self._collect)
+            self.loop.soon(self._collect)
         return call
 
     def _take(self) -> ThreadCall[Any] | None:
@@ -590,19 +590,19 @@ class Threads:
         Raises:
             ConnectionClosed: The event loop ends, or has ended.
         """
-        if self.tasks.on_loop():
+        if self.loop.on_loop():
             raise RuntimeError("This blocks, and may not be called on the event loop's own thread")
         wait = _Wait(partial(function, *args))
         context = contextvars.copy_context()
         context.run(_wait.set, wait)
-        if not self.tasks.soon(lambda: context.run(self.tasks.start, wait.run())):
+        if not self.loop.soon(lambda: context.run(self.loop.start, wait.run())):
             raise ConnectionClosed("The server has ended")
         result: T = wait.outcome()
         return result
 
     def start_on_loop(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run an async function on the event loop, without waiting. In any thread."""
-        self.tasks.soon(lambda: self.tasks.start(function()))
+        self.loop.soon(lambda: self.loop.start(function()))
 
 
 def _settle(future: Future) -> None:

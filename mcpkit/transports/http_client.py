@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 import httpx2
 
-from mcpkit.engine.loop import Tasks
+from mcpkit.engine.loop import Loop
 from mcpkit.errors import ConnectionClosed, ParseError, ProtocolError
 from mcpkit.protocol import messages
 from mcpkit.protocol.caller import Sent, read
@@ -82,7 +82,7 @@ class HttpLink:
 
     Args:
         url: The endpoint.
-        tasks: Run the reading of streams that belong to no request.
+        loop: Runs the reading of streams that belong to no request.
         on_text: Called with each message of the server.
         on_close: Called when nothing more can come (HTTP+SSE).
         renew: Makes a new handshake, when the server has forgotten the session.
@@ -100,7 +100,7 @@ class HttpLink:
     def __init__(
         self,
         url: str,
-        tasks: Tasks,
+        loop: Loop,
         on_text: Callable[[bytes], None],
         on_close: Callable[[], None],
         renew: Callable[[], Awaitable[None]],
@@ -114,7 +114,7 @@ class HttpLink:
             raise ValueError(f"{url!r} is not a URL: {error}") from None
         if not self._url.host:
             raise ValueError(f"{url!r} is not a URL: it names no host")
-        self._tasks = tasks
+        self._loop = loop
         self._on_text = on_text
         self._on_close = on_close
         self._renew = renew
@@ -466,7 +466,7 @@ class HttpLink:
                 # An HTTP client that is not ours may raise anything.
                 log.exception("a stream of %s failed", self._shown)
 
-        return self._tasks.start(run())
+        return self._loop.start(run())
 
     # --- parameters in headers --------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mcpkit.engine.loop import Tasks
+from mcpkit.engine.loop import Loop
 from mcpkit.engine.server import Server
 from mcpkit.engine.session import Channel, Session
 from mcpkit.protocol.connection import Request
@@ -17,7 +17,7 @@ class MemoryLink(Channel):
 
     Args:
         server: To be served.
-        tasks: Run its handlers.
+        loop: Runs its handlers.
         on_text: Called with each message of the server.
         on_exception: Called with the real exception behind a failed request.
     """
@@ -25,13 +25,13 @@ class MemoryLink(Channel):
     def __init__(
         self,
         server: Server,
-        tasks: Tasks,
+        loop: Loop,
         on_text: Callable[[bytes], None],
         on_exception: Callable[[Request, BaseException], None] | None = None,
     ) -> None:
         self._on_text = on_text
         self._open = True
-        self.session = Session(server, self, tasks)
+        self.session = Session(server, self, loop)
         if on_exception is not None:
             self.session.on_exception = on_exception
 

@@ -37,17 +37,17 @@ class Bodies:
 
     Args:
         settings: The settings of the endpoint.
-        loop: The event loop.
+        token: The event loop, or a token of it.
         accounts: Of whoever sends them.
     """
 
-    def __init__(self, settings: HttpSettings, loop: object, accounts: Accounts) -> None:
+    def __init__(self, settings: HttpSettings, token: object, accounts: Accounts) -> None:
         self.arriving = 0
         """The number of bodies that are being waited for."""
         self._settings = settings
         self._accounts = accounts
         self._begins_early = sys.version_info >= (3, 11) and isinstance(
-            loop, asyncio.AbstractEventLoop
+            token, asyncio.AbstractEventLoop
         )
 
     async def read(self, receive: Receive, http: HttpRequest) -> bytes | None:

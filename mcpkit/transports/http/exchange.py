@@ -275,7 +275,7 @@ class Exchange(Occupant):
     async def wait(self, receive: Receive) -> None:
         """Wait until there is an answer, something streams, or the client has gone away."""
         self._wake = anyio.Event()
-        self._stop_timer = self.flight.tasks.later(_WATCH_AFTER, lambda: self._first_tick(receive))
+        self._stop_timer = self.flight.loop.later(_WATCH_AFTER, lambda: self._first_tick(receive))
         try:
             await self._wake.wait()
         except BaseException:
@@ -288,17 +288,17 @@ class Exchange(Occupant):
 
     def _first_tick(self, receive: Receive) -> None:
         if self._unwatch is None:
-            self._unwatch = self.flight.tasks.start(self._watch(receive))
+            self._unwatch = self.flight.loop.start(self._watch(receive))
         settings = self.flight.settings
         rest = settings.stream_after - _WATCH_AFTER
-        self._stop_timer = self.flight.tasks.later(max(rest, 0), self._second_tick)
+        self._stop_timer = self.flight.loop.later(max(rest, 0), self._second_tick)
         self._limit(_WATCH_AFTER)
 
     def _limit(self, elapsed: float = 0) -> None:
         """Let the request run no longer than it may."""
         limit = self.flight.settings.request_timeout
         if limit is not None and self._stop_deadline is None and not self.done:
-            self._stop_deadline = self.flight.tasks.later(
+            self._stop_deadline = self.flight.loop.later(
                 max(limit - elapsed, 0),
                 lambda: self.expire(f"The request took longer than {limit:g} seconds"),
             )
@@ -341,14 +341,14 @@ class Exchange(Occupant):
         assert self.stream is not None
         response = self._response = StreamResponse(
             self.stream,
-            self.flight.tasks,
+            self.flight.loop,
             keep_alive=self.flight.settings.keep_alive,
             write_timeout=self.flight.settings.write_timeout,
         )
         if self.gone:
             response.let_go()
         if self._unwatch is None:
-            self._unwatch = self.flight.tasks.start(self._watch(receive))
+            self._unwatch = self.flight.loop.start(self._watch(receive))
         self._limit()
         try:
             await response.serve(send, list(self.headers))

@@ -41,14 +41,14 @@ class InFlight:
         self.lifespan = lifespan
         self.settings = settings
         self.server = lifespan.server
-        self.tasks = lifespan.tasks
+        self.loop = lifespan.loop
         self.accounts = Accounts(settings)
         self.exchanges: set[Exchange] = set()
         self.posted: set[Expirable] = set()
         """Messages that are answered on a stream of HTTP+SSE, not where they were posted."""
         self.streams: dict[StreamResponse, Occupant] = {}
         """Responses that clients hold open."""
-        self.bodies = Bodies(settings, lifespan.loop, self.accounts)
+        self.bodies = Bodies(settings, lifespan.token, self.accounts)
 
     @property
     def busy(self) -> bool:
@@ -88,7 +88,7 @@ class InFlight:
         """Return a response that a client holds open; `close_response` ends that."""
         response = StreamResponse(
             stream,
-            self.tasks,
+            self.loop,
             keep_alive=self.settings.keep_alive,
             write_timeout=self.settings.write_timeout,
         )
@@ -163,7 +163,7 @@ class InFlight:
             exchange.session.end_listens(announce=False)
         if self.exchanges:
             log.info("waiting for %d requests", len(self.exchanges))
-        self.tasks.later(self.settings.grace, self.expire_all)
+        self.loop.later(self.settings.grace, self.expire_all)
 
     def expire_all(self) -> None:
         """Stop every request that still runs."""

@@ -62,7 +62,7 @@ class LegacySessions:
     def __init__(self, flight: InFlight, store: SessionStore) -> None:
         server, settings = flight.server, flight.settings
         self.table = SessionTable(
-            server, settings, flight.tasks, flight.lifespan.threads, store, flight.accounts
+            server, settings, flight.loop, flight.lifespan.threads, store, flight.accounts
         )
         self._store = store
         self._ended = store.ended
@@ -124,7 +124,7 @@ class LegacySessions:
         session = Session(
             self._server,
             _CHANNEL,
-            self._flight.tasks,
+            self._flight.loop,
             threads=self._flight.lifespan.threads,
             attached=False,
         )

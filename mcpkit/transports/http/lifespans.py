@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import anyio
 
-from mcpkit.engine.loop import Tasks, open_tasks
+from mcpkit.engine.loop import Loop, open_loop
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.threads import Threads
 
@@ -35,13 +35,13 @@ class Lifespan:
     """An app that is being served, from entering its lifespan until leaving it.
 
     Args:
-        loop: The event loop that it belongs to, or a token of it.
+        token: The event loop that it belongs to, or a token of it.
     """
 
-    def __init__(self, loop: object) -> None:
-        self.loop = loop
+    def __init__(self, token: object) -> None:
+        self.token = token
         self.server: Server
-        self.tasks: Tasks
+        self.loop: Loop
         self.threads: Threads
         self.begun = False
         self.over = False
@@ -63,7 +63,7 @@ class Lifespan:
     def is_here(self) -> bool:
         """True if it has begun, is not over, and belongs to the running event loop."""
         try:
-            return self.begun and not self.over and self.loop is get_running_loop()
+            return self.begun and not self.over and self.token is get_running_loop()
         except RuntimeError:
             return False  # trio's is found the longer way
 
@@ -81,9 +81,9 @@ class Lifespan:
     async def entered(self, running: Running) -> AsyncGenerator[Lifespan, None]:
         """Enter the app's lifespan."""
         try:
-            async with running() as server, open_tasks() as tasks:
-                self.server, self.tasks = server, tasks
-                self.threads = Threads(tasks, server.settings.max_threads)
+            async with running() as server, open_loop() as loop:
+                self.server, self.loop = server, loop
+                self.threads = Threads(loop, server.settings.max_threads)
                 self.begun = True
                 self._settled.set()
                 self._signals.chain()
@@ -149,9 +149,9 @@ class Lifespans:
         """
         loop = _current_loop()
         lifespan = self._last
-        if lifespan is None or lifespan.loop is not loop:
+        if lifespan is None or lifespan.token is not loop:
             lifespan = self._by_loop.get(id(loop))
-            if lifespan is None or lifespan.loop is not loop:
+            if lifespan is None or lifespan.token is not loop:
                 lifespan = self._begin(loop)
             self._last = lifespan
         if not lifespan.begun:
@@ -192,7 +192,7 @@ class Lifespans:
         """Keep the lifespan of this event loop inside the ``async with``, for lifespan events."""
         loop = _current_loop()
         found = self._by_loop.get(id(loop))
-        if found is not None and found.loop is loop:
+        if found is not None and found.token is loop:
             await found.wait()
             yield found
             return
@@ -208,8 +208,8 @@ class Lifespans:
         return lifespan
 
     def _remove(self, lifespan: Lifespan) -> None:
-        if self._by_loop.get(id(lifespan.loop)) is lifespan:
-            del self._by_loop[id(lifespan.loop)]
+        if self._by_loop.get(id(lifespan.token)) is lifespan:
+            del self._by_loop[id(lifespan.token)]
         if self._last is lifespan:
             self._last = None
 
@@ -245,7 +245,7 @@ class _Signals:
                 signal.signal(number, self._heard)
 
     def _heard(self, number: int, frame: Any) -> None:
-        self._lifespan.tasks.soon(self._lifespan.drain)
+        self._lifespan.loop.soon(self._lifespan.drain)
         self._previous[number](number, frame)
 
     def unchain(self) -> None:

@@ -23,7 +23,7 @@ def sessionless(flight: InFlight) -> Session:
     return Session(
         flight.server,
         _CHANNEL,
-        flight.tasks,
+        flight.loop,
         connection=Connection(announced=True),
         threads=flight.lifespan.threads,
         attached=False,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Final
 
-from mcpkit.engine.loop import Tasks
+from mcpkit.engine.loop import Loop
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.session import Session
 from mcpkit.engine.threads import Threads
@@ -165,7 +165,7 @@ class LiveSession(ExchangeChannel):
         patience = self._settings.replay_time
         if not stream.has_more:
             patience = min(_DELIVERED, patience)
-        stop = self._table.tasks.later(patience, lambda: self._drop(stream))
+        stop = self._table.loop.later(patience, lambda: self._drop(stream))
 
         def drop() -> None:
             stop()
@@ -194,7 +194,7 @@ class LiveSession(ExchangeChannel):
             self._drop_standalone(stream)
         else:
             self._stop_waiting()
-            self._stop_waiting = self._table.tasks.later(
+            self._stop_waiting = self._table.loop.later(
                 self._settings.replay_time, lambda: self._drop_standalone(stream)
             )
 
@@ -232,7 +232,7 @@ class SessionTable:
     Args:
         server: The server that answers.
         settings: The settings of the endpoint.
-        tasks: The tasks of the event loop.
+        loop: The event loop.
         threads: The worker threads that all sessions share.
         store: The store of the state of sessions that are put away.
         accounts: What the clients of the endpoint hold.
@@ -242,12 +242,12 @@ class SessionTable:
         self,
         server: Server,
         settings: HttpSettings,
-        tasks: Tasks,
+        loop: Loop,
         threads: Threads,
         store: SessionStore,
         accounts: Accounts,
     ) -> None:
-        self.tasks = tasks
+        self.loop = loop
         self.accounts = accounts
         self.tag = os.urandom(4).hex()
         """A name of this process, in the ids of events and questions."""
@@ -264,7 +264,7 @@ class SessionTable:
         """The tokens of the sessions, by their keys."""
         self._spare: OrderedDict[str, None] = OrderedDict()
         """The tokens of sessions that hold nothing, or have begun to only now."""
-        self._stop_sweeping = tasks.later(_SWEEP, self._sweep)
+        self._stop_sweeping = loop.later(_SWEEP, self._sweep)
         self._ids: Iterator[Id] = (f"{self.tag}.{number}" for number in count(1))
 
     async def close(self, id: SessionId) -> None:
@@ -297,7 +297,7 @@ class SessionTable:
         made.session = Session(
             self._server,
             made,
-            self.tasks,
+            self.loop,
             connection=Connection(id.revision, id.client, ids=self._ids),
             threads=self._threads,
             attached=False,
@@ -367,7 +367,7 @@ class SessionTable:
     def _forget(self, live: LiveSession) -> None:
         log.debug("the state of an idle session is given up")
         live.discard()
-        self.tasks.start(live.session.aclose())
+        self.loop.start(live.session.aclose())
 
     def put_last(self, live: LiveSession) -> None:
         """Put a session behind all others: it was used last."""
@@ -390,7 +390,7 @@ class SessionTable:
             if idle or self._store.ended(each.id.key):
                 self._forget(self._remove(token))
         self._store.drop_expired()
-        self._stop_sweeping = self.tasks.later(_SWEEP, self._sweep)
+        self._stop_sweeping = self.loop.later(_SWEEP, self._sweep)
 
     def pass_on(self, id: SessionId, answer: Id, text: bytes) -> None:
         """Refuse an answer to a question of another process; drop one that came too late."""

@@ -127,7 +127,7 @@ class _Posted(Occupant):
         limit = self._flight.settings.request_timeout
         if limit is not None:
             why = f"The request took longer than {limit:g} seconds"
-            self._stop_deadline = self._flight.tasks.later(limit, lambda: self.expire(why))
+            self._stop_deadline = self._flight.loop.later(limit, lambda: self.expire(why))
 
     def park(self) -> Callable[[], None]:
         """Note that it waits for its client's answer to a question."""
@@ -181,7 +181,7 @@ class SseEndpoints:
         stream = Stream(kind="message", holder=holder_of(http), unread=flight.accounts.unread)
         lifespan = flight.lifespan
         channel = _StreamChannel(stream, Hold(flight.accounts.watched, stream.holder))
-        session = Session(lifespan.server, channel, lifespan.tasks, threads=lifespan.threads)
+        session = Session(lifespan.server, channel, lifespan.loop, threads=lifespan.threads)
         id = secrets.token_urlsafe(24)
         root: str = http.scope.get("root_path", "")
         stream.put_address(f"{quote(root)}{self._messages}?{_PARAMETER}={id}")

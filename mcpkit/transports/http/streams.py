@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import anyio
 
-from mcpkit.engine.loop import Tasks
+from mcpkit.engine.loop import Loop
 from mcpkit.support.budget import ANYBODY, Budget, Hold, Holder
 
 __all__ = ["HEADERS", "ReplayBuffer", "Stream", "StreamResponse", "Unread", "write"]
@@ -329,19 +329,19 @@ class StreamResponse:
 
     Args:
         stream: The stream.
-        tasks: The tasks of the event loop.
+        loop: The event loop.
         keep_alive: Silent seconds after which a comment is written.
         write_timeout: Seconds that the client may take nothing.
     """
 
     def __init__(
-        self, stream: Stream, tasks: Tasks, *, keep_alive: float, write_timeout: float
+        self, stream: Stream, loop: Loop, *, keep_alive: float, write_timeout: float
     ) -> None:
         self.stream = stream
         self.comment = False
         self.lost = False
         """True if the client went away before the stream or our side ended it."""
-        self._tasks = tasks
+        self._loop = loop
         self._keep_alive = keep_alive
         self._write_timeout = write_timeout
         self._leaving = False
@@ -383,7 +383,7 @@ class StreamResponse:
             self.comment = True
             self._event.set()
         self._written = False
-        self._stop_ticking = self._tasks.later(self._keep_alive, self._tick)
+        self._stop_ticking = self._loop.later(self._keep_alive, self._tick)
 
     async def serve(
         self, send: Send, headers: list[tuple[bytes, bytes]], receive: Receive | None = None
@@ -396,8 +396,8 @@ class StreamResponse:
             receive: The receive function, to notice that the client leaves; None if the caller
                 notices that.
         """
-        watching = None if receive is None else self._tasks.start(self._watch(receive))
-        self._stop_ticking = self._tasks.later(self._keep_alive, self._tick)
+        watching = None if receive is None else self._loop.start(self._watch(receive))
+        self._stop_ticking = self._loop.later(self._keep_alive, self._tick)
         try:
             start = {
                 "type": "http.response.start",

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import anyio
 
-from mcpkit.engine.loop import AsyncioTasks, Tasks
+from mcpkit.engine.loop import AsyncioLoop, Loop
 
 __all__ = ["AwaitingReader", "PolledReader", "Reader", "ThreadReader", "is_deserted", "make_reader"]
 
@@ -46,18 +46,18 @@ class Reader(Protocol):
         ...
 
 
-def make_reader(fd: int, tasks: Tasks) -> Reader:
+def make_reader(fd: int, loop: Loop) -> Reader:
     """Return the reader for what a descriptor is: polled, awaited, or in a thread.
 
     Args:
         fd: To read from; a pipe, a socket or a terminal is polled.
-        tasks: Of the loop that is to get the chunks.
+        loop: The event loop that is to get the chunks.
     """
     if sys.platform != "win32" and _can_be_polled(fd):
-        if isinstance(tasks, AsyncioTasks):
+        if isinstance(loop, AsyncioLoop):
             return PolledReader(fd)
-        return AwaitingReader(fd, tasks)
-    return ThreadReader(fd, tasks)
+        return AwaitingReader(fd, loop)
+    return ThreadReader(fd, loop)
 
 
 def _can_be_polled(fd: int) -> bool:
@@ -141,18 +141,18 @@ class PolledReader:
 class AwaitingReader:
     """Reads on trio: a task waits for the descriptor."""
 
-    def __init__(self, fd: int, tasks: Tasks) -> None:
+    def __init__(self, fd: int, loop: Loop) -> None:
         self._fd = fd
-        self._tasks = tasks
+        self._loop = loop
         self._may_read = anyio.Event()
         self._scope = anyio.CancelScope()
 
     def start(self, take: Callable[[bytes], None]) -> None:
         """Begin to read, and pass each chunk on."""
         self._may_read.set()
-        self._tasks.start(self._loop(take))
+        self._loop.start(self._read_on(take))
 
-    async def _loop(self, take: Callable[[bytes], None]) -> None:
+    async def _read_on(self, take: Callable[[bytes], None]) -> None:
         with self._scope:
             while True:
                 await self._may_read.wait()
@@ -184,9 +184,9 @@ class AwaitingReader:
 class ThreadReader:
     """Reads files, devices, and all on Windows: a thread blocks in the read, one chunk ahead."""
 
-    def __init__(self, fd: int, tasks: Tasks) -> None:
+    def __init__(self, fd: int, loop: Loop) -> None:
         self._fd = fd
-        self._tasks = tasks
+        self._loop = loop
         self._wanted = threading.Semaphore(1)
         self._held: deque[bytes] = deque()
         self._paused = False
@@ -206,7 +206,7 @@ class ThreadReader:
             if chunk is None:
                 self._wanted.release()
                 continue
-            self._tasks.soon(functools.partial(self._arrived, chunk))
+            self._loop.soon(functools.partial(self._arrived, chunk))
             if not chunk:
                 return
 

@@ -18,7 +18,7 @@ from typing import Final, NoReturn
 
 import anyio
 
-from mcpkit.engine.loop import open_tasks
+from mcpkit.engine.loop import open_loop
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.session import Session
 from mcpkit.transports import Served
@@ -111,11 +111,11 @@ async def serve(
         The number of handlers that still run in threads.
     """
     ended = anyio.Event()
-    async with open_tasks() as tasks:
-        output = Output(streams.writer, tasks, on_broken=ended.set)
-        session = Session(server, output, tasks)
+    async with open_loop() as loop:
+        output = Output(streams.writer, loop, on_broken=ended.set)
+        session = Session(server, output, loop)
         lines = Lines(session, max_line, lambda: session.saturated or output.congested)
-        reader = make_reader(streams.reader, tasks)
+        reader = make_reader(streams.reader, loop)
         context = contextvars.copy_context()
         stop_watching: Callable[[], object] = _watch_nothing
 
@@ -143,7 +143,7 @@ async def serve(
             if output.written == written and reader.is_deserted():
                 ended.set()
             else:
-                stop_watching = tasks.later(_STALL_S, partial(watch, output.written))
+                stop_watching = loop.later(_STALL_S, partial(watch, output.written))
 
         def take(chunk: bytes) -> None:
             nonlocal stop_watching
@@ -156,11 +156,11 @@ async def serve(
             if lines.blocked():
                 reader.pause()
                 stop_watching()
-                stop_watching = tasks.later(_STALL_S, partial(watch, output.written))
+                stop_watching = loop.later(_STALL_S, partial(watch, output.written))
 
         output.on_relief = session.on_relief = relieved
         reader.start(take)
-        tasks.start(_watch_signals(ended, signals))
+        loop.start(_watch_signals(ended, signals))
         await ended.wait()
         reader.stop()
         stop_watching()

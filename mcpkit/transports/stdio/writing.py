@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import anyio
 import anyio.to_thread
 
-from mcpkit.engine.loop import Tasks
+from mcpkit.engine.loop import Loop
 from mcpkit.engine.server import log
 from mcpkit.engine.session import Channel
 from mcpkit.protocol.connection import Request
@@ -35,7 +35,7 @@ class Output(Channel):
 
     Args:
         fd: To write to.
-        tasks: Of the loop that calls `send`.
+        loop: The event loop that calls `send`.
         on_broken: Called once the client no longer reads.
 
     Attributes:
@@ -48,11 +48,11 @@ class Output(Channel):
     def __init__(
         self,
         fd: int,
-        tasks: Tasks,
+        loop: Loop,
         on_broken: Callable[[], None],
     ) -> None:
         self._sink = make_sink(fd)
-        self._tasks = tasks
+        self._loop = loop
         self._on_broken = on_broken
         self._parts: list[bytes] = []
         self._size = 0
@@ -83,7 +83,7 @@ class Output(Channel):
             self._uncongested = anyio.Event()
         if not self._scheduled and not self._waiting:
             self._scheduled = True
-            self._tasks.soon(self.flush)
+            self._loop.soon(self.flush)
 
     def flush(self) -> None:
         """Write as much as goes without waiting."""
@@ -92,7 +92,7 @@ class Output(Channel):
             rest = self._write(memoryview(self._batch()))
             if rest:
                 self._waiting = True
-                self._tasks.start(self._finish_later(rest))
+                self._loop.start(self._finish_later(rest))
         self._update_congestion()
 
     def _batch(self) -> bytes:

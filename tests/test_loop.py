@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcpkit.engine.loop import AsyncioTasks, Tasks, open_tasks
+from mcpkit.engine.loop import AsyncioLoop, Loop, open_loop
 
 pytestmark = pytest.mark.anyio
 
@@ -25,9 +25,9 @@ variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", defau
 
 
 @pytest.fixture
-async def tasks(anyio_backend: str) -> AsyncIterator[Tasks]:
+async def loop(anyio_backend: str) -> AsyncIterator[Loop]:
     with anyio.fail_after(TIMEOUT):
-        async with open_tasks() as opened:
+        async with open_loop() as opened:
             yield opened
 
 
@@ -64,55 +64,55 @@ async def probe() -> Probe:
 
 
 class TestStart:
-    async def test_runs_to_the_end(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_runs_to_the_end(self, loop: Loop, probe: Probe) -> None:
         async def work() -> None:
             probe.say("begun")
             await anyio.lowlevel.checkpoint()
             probe.say("done")
 
-        tasks.start(work())
+        loop.start(work())
         await probe.has("done")
 
     @only_asyncio
     @pytest.mark.skipif(not EAGER, reason="eager from Python 3.11 on")
-    async def test_takes_the_first_step_at_once(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_takes_the_first_step_at_once(self, loop: Loop, probe: Probe) -> None:
         async def work() -> None:
             probe.say("begun")
             await anyio.lowlevel.checkpoint()
             probe.say("done")
 
-        tasks.start(work())
+        loop.start(work())
         assert probe.said == ["begun"]
 
-    async def test_many_at_once_all_run(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_many_at_once_all_run(self, loop: Loop, probe: Probe) -> None:
         async def work(number: int) -> None:
             for _ in range(number % 4):
                 await anyio.lowlevel.checkpoint()
             probe.say(number)
 
         for number in range(100):
-            tasks.start(work(number))
+            loop.start(work(number))
         await probe.has(*range(100))
 
-    async def test_work_may_start_work(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_work_may_start_work(self, loop: Loop, probe: Probe) -> None:
         """Also in its first step, where it ends as well."""
 
         async def inner() -> None:
             probe.say("inner")
 
         async def outer() -> None:
-            tasks.start(inner())
-            tasks.start(inner())
+            loop.start(inner())
+            loop.start(inner())
             probe.say("outer")
 
         for _ in range(3):
-            tasks.start(outer())
+            loop.start(outer())
         await probe.has("outer", "inner")
         await turns()
         assert sorted(probe.said) == ["inner"] * 6 + ["outer"] * 3
 
     @only_asyncio
-    async def test_a_task_that_waits_is_not_collected(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_a_task_that_waits_is_not_collected(self, loop: Loop, probe: Probe) -> None:
         """The event loop itself refers to tasks only weakly."""
 
         async def work() -> None:
@@ -120,7 +120,7 @@ class TestStart:
 
         gc.freeze()  # what other tests have left would be looked through as well
         try:
-            tasks.start(work())
+            loop.start(work())
             await turns()
             gc.collect()
         finally:
@@ -133,26 +133,26 @@ class TestCurrentTask:
 
     pytestmark = only_asyncio
 
-    async def test_it_stays_the_same_over_a_wait(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_it_stays_the_same_over_a_wait(self, loop: Loop, probe: Probe) -> None:
         async def work() -> None:
             before = asyncio.current_task()
             await asyncio.sleep(0)
             probe.say(before is asyncio.current_task() is not None)
 
-        tasks.start(work())
+        loop.start(work())
         await probe.has(True)
 
-    async def test_it_is_not_the_one_that_started(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_it_is_not_the_one_that_started(self, loop: Loop, probe: Probe) -> None:
         outside = asyncio.current_task()
 
         async def work() -> None:
             probe.say(asyncio.current_task() is not outside)
 
-        tasks.start(work())
+        loop.start(work())
         await probe.has(True)
         assert asyncio.current_task() is outside
 
-    async def test_two_that_wait_have_different_ones(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_two_that_wait_have_different_ones(self, loop: Loop, probe: Probe) -> None:
         found: set[int] = set()
 
         async def work() -> None:
@@ -160,14 +160,14 @@ class TestCurrentTask:
             await asyncio.sleep(0.01)
             probe.say(len(found))
 
-        tasks.start(work())
-        tasks.start(work())
+        loop.start(work())
+        loop.start(work())
         await probe.has(2)
 
     if sys.version_info >= (3, 11):
 
         @pytest.mark.parametrize("delay", [-1, 0, 0.01])
-        async def test_a_timeout_of_asyncio(self, tasks: Tasks, probe: Probe, delay: float) -> None:
+        async def test_a_timeout_of_asyncio(self, loop: Loop, probe: Probe, delay: float) -> None:
             async def work() -> None:
                 try:
                     async with asyncio.timeout(delay):
@@ -175,10 +175,10 @@ class TestCurrentTask:
                 except TimeoutError:
                     probe.say("timed out")
 
-            tasks.start(work())
+            loop.start(work())
             await probe.has("timed out")
 
-        async def test_a_task_group_of_asyncio(self, tasks: Tasks, probe: Probe) -> None:
+        async def test_a_task_group_of_asyncio(self, loop: Loop, probe: Probe) -> None:
             async def fail() -> None:
                 raise ValueError
 
@@ -190,21 +190,21 @@ class TestCurrentTask:
                 except BaseException as error:
                     probe.say(type(error).__name__)
 
-            tasks.start(work())
+            loop.start(work())
             await probe.has("ExceptionGroup")
 
-    async def test_wait_for(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_wait_for(self, loop: Loop, probe: Probe) -> None:
         async def work() -> None:
             try:
                 await asyncio.wait_for(asyncio.sleep(TIMEOUT), 0.01)
             except asyncio.TimeoutError:
                 probe.say("timed out")
 
-        tasks.start(work())
+        loop.start(work())
         await probe.has("timed out")
 
     @pytest.mark.parametrize("waits", [True, False])
-    async def test_work_that_cancels_itself(self, tasks: Tasks, probe: Probe, waits: bool) -> None:
+    async def test_work_that_cancels_itself(self, loop: Loop, probe: Probe, waits: bool) -> None:
         """The next work is not touched by it, wherever it runs."""
 
         async def suicidal() -> None:
@@ -218,26 +218,26 @@ class TestCurrentTask:
             await asyncio.sleep(0)
             probe.say("done")
 
-        tasks.start(suicidal())
-        tasks.start(work())
+        loop.start(suicidal())
+        loop.start(work())
         await probe.has("done")
 
 
 class TestInside:
     """What anyio offers works inside, from the first step on."""
 
-    async def test_a_cancel_scope_with_a_deadline(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_a_cancel_scope_with_a_deadline(self, loop: Loop, probe: Probe) -> None:
         async def work() -> None:
             with anyio.move_on_after(0.01):
                 await anyio.sleep(TIMEOUT)
             await anyio.lowlevel.checkpoint()
             probe.say("moved on")
 
-        tasks.start(work())
+        loop.start(work())
         await probe.has("moved on")
 
     async def test_a_cancel_scope_that_is_cancelled_before_the_first_wait(
-        self, tasks: Tasks, probe: Probe
+        self, loop: Loop, probe: Probe
     ) -> None:
         async def work() -> None:
             with anyio.CancelScope() as scope:
@@ -246,10 +246,10 @@ class TestInside:
             await anyio.lowlevel.checkpoint()
             probe.say("left")
 
-        tasks.start(work())
+        loop.start(work())
         await probe.has("left")
 
-    async def test_a_task_group(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_a_task_group(self, loop: Loop, probe: Probe) -> None:
         async def work() -> None:
             async with anyio.create_task_group() as group:
                 group.start_soon(anyio.sleep, 0)
@@ -258,21 +258,21 @@ class TestInside:
                 group.cancel_scope.cancel()
             probe.say("left")
 
-        tasks.start(work())
+        loop.start(work())
         await probe.has("left")
 
-    async def test_a_thread(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_a_thread(self, loop: Loop, probe: Probe) -> None:
         async def work() -> None:
             probe.say(await anyio.to_thread.run_sync(threading.get_ident))
 
-        tasks.start(work())
+        loop.start(work())
         await turns()
         while not probe.said:
             await anyio.sleep(0.01)
         assert probe.said != [threading.get_ident()]
 
     async def test_scopes_of_work_that_ended_do_not_reach_the_next(
-        self, tasks: Tasks, probe: Probe
+        self, loop: Loop, probe: Probe
     ) -> None:
         async def first() -> None:
             with anyio.CancelScope() as scope:
@@ -282,8 +282,8 @@ class TestInside:
             await anyio.sleep(0.01)
             probe.say("undisturbed")
 
-        tasks.start(first())
-        tasks.start(second())
+        loop.start(first())
+        loop.start(second())
         await probe.has("undisturbed")
 
 
@@ -299,14 +299,14 @@ class TestContextVariables:
 
     @pytest.mark.parametrize("waits", [0, 1])
     async def test_one_that_is_set_does_not_reach_the_next(
-        self, tasks: Tasks, probe: Probe, waits: int
+        self, loop: Loop, probe: Probe, waits: int
     ) -> None:
         for value in "abc":
-            tasks.start(self.exchange(probe, value, waits))
+            loop.start(self.exchange(probe, value, waits))
         await probe.has(("a", "unset"), ("b", "unset"), ("c", "unset"))
         assert variable.get() == "unset"
 
-    async def test_one_of_the_caller_is_seen(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_one_of_the_caller_is_seen(self, loop: Loop, probe: Probe) -> None:
         """Each work sees those of the place it was started from, also after others ran."""
 
         async def look() -> None:
@@ -314,17 +314,17 @@ class TestContextVariables:
             await anyio.lowlevel.checkpoint()
             probe.say(variable.get() + ", still")
 
-        tasks.start(look())
-        contextvars.copy_context().run(lambda: (variable.set("A"), tasks.start(look())))
-        contextvars.copy_context().run(lambda: (variable.set("B"), tasks.start(look())))
-        tasks.start(look())
+        loop.start(look())
+        contextvars.copy_context().run(lambda: (variable.set("A"), loop.start(look())))
+        contextvars.copy_context().run(lambda: (variable.set("B"), loop.start(look())))
+        loop.start(look())
         await probe.has("A, still", "B, still")
         await turns()
         assert sorted(probe.said) == sorted(
             ["A", "A, still", "B", "B, still", *["unset", "unset, still"] * 2]
         )
 
-    async def test_one_whose_values_cannot_be_compared(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_one_whose_values_cannot_be_compared(self, loop: Loop, probe: Probe) -> None:
         class Array:
             def __eq__(self, other: object) -> Any:
                 raise ValueError("ambiguous")
@@ -338,8 +338,8 @@ class TestContextVariables:
             holder.set(Array())
             probe.say("set")
 
-        tasks.start(work())
-        tasks.start(work())
+        loop.start(work())
+        loop.start(work())
         await probe.has("set")
 
 
@@ -354,67 +354,65 @@ class TestCancel:
             probe.say("cleaned up")
             raise
 
-    async def test_at_once(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_at_once(self, loop: Loop, probe: Probe) -> None:
         """It begins all the same, and is cancelled where it first waits."""
-        tasks.start(self.wait(probe))()
+        loop.start(self.wait(probe))()
         await probe.has("cleaned up")
 
-    async def test_at_once_when_others_have_run(self, tasks: Tasks, probe: Probe) -> None:
-        tasks.start(anyio.lowlevel.checkpoint())
+    async def test_at_once_when_others_have_run(self, loop: Loop, probe: Probe) -> None:
+        loop.start(anyio.lowlevel.checkpoint())
         await turns()
-        tasks.start(self.wait(probe))()
+        loop.start(self.wait(probe))()
         await probe.has("cleaned up")
 
-    async def test_later(self, tasks: Tasks, probe: Probe) -> None:
-        cancel = tasks.start(self.wait(probe))
+    async def test_later(self, loop: Loop, probe: Probe) -> None:
+        cancel = loop.start(self.wait(probe))
         await turns()
         cancel()
         await probe.has("cleaned up")
 
     @only_asyncio
     @pytest.mark.parametrize("later", [False, True])
-    async def test_reaches_what_is_awaited(self, tasks: Tasks, probe: Probe, later: bool) -> None:
+    async def test_reaches_what_is_awaited(self, loop: Loop, probe: Probe, later: bool) -> None:
         """As `asyncio.Task.cancel` does: a task that is awaited is cancelled itself."""
 
         async def work() -> None:
             await asyncio.ensure_future(self.wait(probe))
 
-        cancel = tasks.start(work())
+        cancel = loop.start(work())
         await turns(5 if later else 2)
         cancel()
         await probe.has("cleaned up")
 
     @only_asyncio
-    async def test_reaches_what_is_awaited_in_the_same_turn(
-        self, tasks: Tasks, probe: Probe
-    ) -> None:
+    async def test_reaches_what_is_awaited_in_the_same_turn(self, loop: Loop, probe: Probe) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def work() -> None:
             await future
 
-        tasks.start(work())()
+        loop.start(work())()
         await turns()
         assert future.cancelled()
 
-    async def test_what_has_ended(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_what_has_ended(self, loop: Loop, probe: Probe) -> None:
         async def work() -> None:
             probe.say("done")
 
-        cancel = tasks.start(work())
+        cancel = loop.start(work())
         await probe.has("done")
         cancel()
-        tasks.start(work())
+        loop.start(work())
         await turns()
         assert probe.said == ["done", "done"]
 
-    async def test_one_of_several(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_one_of_several(self, loop: Loop, probe: Probe) -> None:
         async def work(number: int, event: anyio.Event) -> None:
             await event.wait()
             probe.say(number)
 
         event = anyio.Event()
-        cancels = [tasks.start(work(number, event)) for number in range(3)]
+        cancels = [loop.start(work(number, event)) for number in range(3)]
         await turns()
         cancels[1]()
         event.set()
@@ -425,90 +423,90 @@ class TestCancel:
 class TestEnd:
     async def test_what_still_runs_is_cancelled_and_awaited(self, anyio_backend: str) -> None:
         probe = Probe()
-        async with open_tasks() as tasks:
-            tasks.start(TestCancel.wait(probe))
+        async with open_loop() as loop:
+            loop.start(TestCancel.wait(probe))
             await turns()
         assert probe.said == ["cleaned up"]
 
     async def test_what_was_started_last(self, anyio_backend: str) -> None:
         probe = Probe()
-        async with open_tasks() as tasks:
-            tasks.start(TestCancel.wait(probe))
+        async with open_loop() as loop:
+            loop.start(TestCancel.wait(probe))
         assert probe.said == ["cleaned up"]
 
     @only_asyncio
     async def test_nothing_is_left_behind(self, anyio_backend: str) -> None:
         before = asyncio.all_tasks()
-        async with open_tasks() as tasks:
-            tasks.start(asyncio.sleep(0))
-            tasks.start(anyio.lowlevel.checkpoint())
+        async with open_loop() as loop:
+            loop.start(asyncio.sleep(0))
+            loop.start(anyio.lowlevel.checkpoint())
             await turns()
         assert asyncio.all_tasks() == before
 
 
 class TestSoon:
-    async def test_in_the_next_turn(self, tasks: Tasks, probe: Probe) -> None:
-        tasks.soon(lambda: probe.say("called"))
+    async def test_in_the_next_turn(self, loop: Loop, probe: Probe) -> None:
+        loop.soon(lambda: probe.say("called"))
         assert probe.said == []
         await probe.has("called")
 
-    async def test_from_a_thread(self, tasks: Tasks, probe: Probe) -> None:
-        loop = threading.get_ident()
+    async def test_from_a_thread(self, loop: Loop, probe: Probe) -> None:
+        thread = threading.get_ident()
 
         def work() -> None:
-            assert not tasks.on_loop()
-            tasks.soon(lambda: probe.say(threading.get_ident() == loop))
+            assert not loop.on_loop()
+            loop.soon(lambda: probe.say(threading.get_ident() == thread))
 
         threading.Thread(target=work).start()
         await probe.has(True)
 
-    async def test_in_order(self, tasks: Tasks, probe: Probe) -> None:
+    async def test_in_order(self, loop: Loop, probe: Probe) -> None:
         def work() -> None:
             for number in range(100):
-                tasks.soon(lambda number=number: probe.say(number))  # type: ignore[misc]
+                loop.soon(lambda number=number: probe.say(number))  # type: ignore[misc]
 
         await anyio.to_thread.run_sync(work)
         await probe.has(*range(100))
         assert probe.said == list(range(100))
 
-    async def test_this_thread_is_the_loop(self, tasks: Tasks) -> None:
-        assert tasks.on_loop()
+    async def test_this_thread_is_the_loop(self, loop: Loop) -> None:
+        assert loop.on_loop()
 
-    async def test_it_will_be_called(self, tasks: Tasks, probe: Probe) -> None:
-        assert tasks.soon(lambda: probe.say("on the loop"))
-        assert await anyio.to_thread.run_sync(tasks.soon, lambda: probe.say("in a thread"))
+    async def test_it_will_be_called(self, loop: Loop, probe: Probe) -> None:
+        assert loop.soon(lambda: probe.say("on the loop"))
+        assert await anyio.to_thread.run_sync(loop.soon, lambda: probe.say("in a thread"))
         await probe.has("on the loop", "in a thread")
 
     def test_after_the_loop_has_ended_it_will_not(self) -> None:
-        async def main() -> Tasks:
-            async with open_tasks() as tasks:
-                return tasks
+        async def main() -> Loop:
+            async with open_loop() as loop:
+                return loop
 
         for backend in ("asyncio", "trio"):
-            tasks = anyio.run(main, backend=backend)
+            loop = anyio.run(main, backend=backend)
             told: list[bool] = []
-            thread = threading.Thread(target=lambda: told.append(tasks.soon(lambda: None)))  # noqa: B023
+            thread = threading.Thread(target=lambda: told.append(loop.soon(lambda: None)))  # noqa: B023
             thread.start()
             thread.join(TIMEOUT)
             assert told == [False]
 
 
 class TestBeforeWaiting:
-    async def test_it_is_called_before_the_loop_waits(self, tasks: Tasks, probe: Probe) -> None:
-        tasks.before_waiting(lambda: probe.say("called"))
+    async def test_it_is_called_before_the_loop_waits(self, loop: Loop, probe: Probe) -> None:
+        loop.before_waiting(lambda: probe.say("called"))
         await turns(1)
         assert probe.said == ["called"]
 
 
 class TestFuture:
-    async def test_a_task_waits_for_it(self, tasks: Tasks, probe: Probe) -> None:
-        future = tasks.future()
+    async def test_a_task_waits_for_it(self, loop: Loop, probe: Probe) -> None:
+        future = loop.future()
 
         async def work() -> None:
             await future
             probe.say("done")
 
-        tasks.start(work())
+        loop.start(work())
         await turns()
         assert not future.done()
         assert probe.said == []
@@ -521,15 +519,15 @@ class TestFuture:
 async def test_the_end_is_told(anyio_backend: str) -> None:
     seen: list[bool] = []
 
-    async def work(tasks: Tasks) -> None:
+    async def work(loop: Loop) -> None:
         try:
-            seen.append(tasks.is_ending)
+            seen.append(loop.is_ending)
             await anyio.sleep_forever()
         finally:
-            seen.append(tasks.is_ending)
+            seen.append(loop.is_ending)
 
-    async with open_tasks() as tasks:
-        tasks.start(work(tasks))
+    async with open_loop() as loop:
+        loop.start(work(loop))
         await turns()
     assert seen == [False, True]
 
@@ -545,12 +543,12 @@ def test_an_event_loop_in_debug_mode(eager: bool) -> None:
         done.append(asyncio.current_task)
 
     async def main() -> None:
-        tasks = AsyncioTasks(asyncio.get_running_loop())
+        loop = AsyncioLoop(asyncio.get_running_loop())
         for _ in range(3):
-            tasks.start(work())
+            loop.start(work())
         await turns()
         assert all(map(repr, asyncio.all_tasks()))
-        await tasks.aclose()
+        await loop.aclose()
 
     asyncio.run(main(), debug=True)
     assert len(done) == 3

@@ -1,0 +1,174 @@
+"""Tasks on Python 3.10 and 3.11, which have no ``eager_start``.
+
+Nothing else needs this file: it goes when Python 3.11 does, in October 2027.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import sys
+from collections.abc import Coroutine, Generator
+from typing import Any, Final
+
+__all__ = ["SpareTask", "Steps"]
+
+
+class Steps(Coroutine[Any, Any, None]):
+    """Work, as the task sees it that carries it on: from its start, or from its first step on.
+
+    A bare coroutine that is cancelled before its first step never begins, and so neither answers
+    nor cleans up. This one begins, and is cancelled where it first waits, as on trio.
+    """
+
+    __slots__ = ("_first", "_parked", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, None] | None = None) -> None:
+        self._work = work
+        self._first: Any = _NOT_TAKEN
+        self._parked: asyncio.Future[None] | None = None
+
+    def carry_on(self, work: Coroutine[Any, Any, None], first: Any) -> None:
+        """Go on with work that has taken its first step, and now waits for something."""
+        self._work = work
+        self._first = first
+        self.leave()
+
+    def leave(self) -> None:
+        """Be parked no longer: carry on, or end if there is no work."""
+        if self._parked is None:
+            self._parked = _NEVER_PARKED
+        elif not self._parked.done():
+            self._parked.set_result(None)
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether the task may stay parked: nobody has cancelled it."""
+        return self._parked is None or not self._parked.done()
+
+    def send(self, value: Any) -> Any:
+        """Take the next step."""
+        work = self._work
+        if work is None:
+            return self._park()
+        if self._first is _TAKEN:
+            return work.send(value)
+        first, self._first = self._first, _TAKEN
+        return work.send(None) if first is _NOT_TAKEN else first
+
+    def _park(self) -> Any:
+        if self._parked is not None:
+            raise StopIteration
+        self._parked = asyncio.get_running_loop().create_future()
+        return next(self._parked.__await__())
+
+    def throw(self, error: Any, value: Any = None, traceback: Any = None, /) -> Any:
+        """Be cancelled."""
+        del value, traceback
+        work = self._work
+        if work is None:
+            raise error
+        if self._first is _TAKEN:
+            return work.throw(error)
+        first, self._first = self._first, _TAKEN
+        if first is _NOT_TAKEN:
+            first = work.send(None)
+        # Task.cancel() cancels what a task waits for; of this wait the task does not know yet.
+        if first is not None and first.cancel(*error.args[:1]):
+            return first
+        return work.throw(error)
+
+    def close(self) -> None:
+        """Give up."""
+        if self._work is not None:
+            self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        raise TypeError("driven by a task")
+
+
+_NOT_TAKEN: Final = object()
+_TAKEN: Final = object()
+_NEVER_PARKED: Final[Any] = object()
+
+
+_current_task = asyncio.current_task
+_enter_task = asyncio.tasks._enter_task
+_leave_task = asyncio.tasks._leave_task
+
+
+class SpareTask:
+    """A parked task, in whose name the first steps of coroutines run (Python 3.11 only).
+
+    It does what ``eager_start`` does from Python 3.12 on, by the means that asyncio documents for
+    extending it. A coroutine that ends in its first step leaves the task parked for the next one;
+    one that waits is carried on by the task, with which it has been all along: the same current
+    task, the same context.
+    """
+
+    __slots__ = ("_context", "_loop", "_steps", "_untouched", "task")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._context = contextvars.copy_context()
+        self._untouched = self._context.copy()
+        self._steps = Steps()
+        self.task = self._make()
+
+    if sys.version_info >= (3, 11):
+
+        def _make(self) -> asyncio.Task[None]:
+            return self._loop.create_task(self._steps, context=self._context)
+
+        def _may_stay(self) -> bool:
+            # What was set or cancelled must not reach the next request.
+            return (
+                not self.task.cancelling()
+                and _same(self._context, self._untouched)
+                and self._steps.can_wait
+            )
+
+    else:
+
+        def _make(self) -> asyncio.Task[None]:
+            raise RuntimeError("needs Python 3.11")
+
+        def _may_stay(self) -> bool:
+            return False
+
+    def fits(self) -> bool:
+        """Whether a task that is made here and now would start with the same context variables."""
+        return _same(contextvars.copy_context(), self._untouched)
+
+    def take_first_step(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Run a coroutine until it first waits; whether the task stays parked."""
+        loop, task = self._loop, self.task
+        outer = _current_task(loop)
+        if outer is not None:
+            _leave_task(loop, outer)
+        _enter_task(loop, task)
+        try:
+            first = self._context.run(work.send, None)
+        except StopIteration:
+            if self._may_stay():
+                return True
+            self._steps.leave()
+        else:
+            self._steps.carry_on(work, first)
+        finally:
+            _leave_task(loop, task)
+            if outer is not None:
+                _enter_task(loop, outer)
+        return False
+
+
+def _same(one: contextvars.Context, other: contextvars.Context) -> bool:
+    """Whether two contexts hold the same objects; equal ones are not enough."""
+    if len(one) != len(other):
+        return False
+    if not one:
+        return True
+    for variable in one:  # noqa: SIM110 - for every call, and a generator costs as much as the rest
+        if other.get(variable, _NOT_TAKEN) is not one[variable]:
+            return False
+    return True
