@@ -148,7 +148,7 @@ def test_while_there_is_plenty_everybody_is_within_its_share(total: int, share: 
     """The quick answer must be the right one, however what is used is spread."""
     budget = Budget(total, share)
     holder = Holder("alice", "one")
-    while budget.is_plentiful:
+    while budget.used < budget.plenty:
         budget.add(holder)
         free = total - budget.used
         if share < 1:

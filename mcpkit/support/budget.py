@@ -52,7 +52,7 @@ class Budget:
             have everything. A part of a user gets this share of the user's.
     """
 
-    __slots__ = ("_held", "_parts", "_plenty", "_ratio", "_share", "total", "used")
+    __slots__ = ("_held", "_parts", "_ratio", "_share", "plenty", "total", "used")
 
     def __init__(self, total: int, share: float = 0.5) -> None:
         self.total = total
@@ -60,18 +60,13 @@ class Budget:
         """The amount that all holders have together."""
         self._share = share
         self._ratio = math.inf if share >= 1 else share / (1 - share)
-        # Up to here every holder is within its share, whoever has what.
-        self._plenty = total if share >= 1 else int(share * share * total)
+        self.plenty = total if share >= 1 else int(share * share * total)
+        """The amount up to which every holder is within its share, whoever has what."""
         self._held: dict[str, int] = {}
         self._parts: dict[Holder, int] = {}
 
     def __repr__(self) -> str:
         return f"<Budget {self.used} of {self.total} by {len(self._held)}>"
-
-    @property
-    def is_plentiful(self) -> bool:
-        """True if anybody may take one more, without looking who it is."""
-        return self.used < self._plenty
 
     def held(self, owner: str) -> int:
         """Return what an owner has."""
@@ -85,7 +80,7 @@ class Budget:
         Raises:
             Exhausted: It may not.
         """
-        if self.used + amount <= self._plenty:
+        if self.used + amount <= self.plenty:
             return
         free = self.total - self.used
         if amount > free:
@@ -105,7 +100,7 @@ class Budget:
 
     def exceeds(self, holder: Holder) -> bool:
         """Return True if an owner has more than it may have."""
-        if self.used <= self._plenty:
+        if self.used <= self.plenty:
             return False
         free = self.total - self.used
         return free < 0 or self._held.get(holder.owner, 0) > self._ratio * free

@@ -177,7 +177,7 @@ def _names_loopback(name: str) -> bool:
 def _is_loopback_server(server: Sequence[object] | None) -> bool:
     if not server or not isinstance(server[0], str):
         return False
-    return _is_loopback_name(server[0])
+    return _names_loopback(server[0])
 
 
 def identify(http: HttpRequest, find: FindPrincipal) -> None:

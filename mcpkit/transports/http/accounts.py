@@ -120,8 +120,7 @@ class Accounts:
         Raises:
             HttpError: There is no room for it.
         """
-        if not self.requests.is_plentiful:
-            self._check(self.requests, "requests are being served", "max_requests", http)
+        self._check(self.requests, "requests are being served", "max_requests", http)
 
     def check_stream(self, http: HttpRequest, id: Id | Unset = UNSET) -> None:
         """Refuse one more stream that a client would hold open, if there are enough.

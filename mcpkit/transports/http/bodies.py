@@ -181,7 +181,8 @@ def parse_body(body: bytes, most: int) -> Any:
     Raises:
         HttpError: The body is no JSON, or has more values.
     """
-    if has_more_values(body, most):
+    # A value takes at least two bytes, with what parts it from the next one.
+    if len(body) >= 2 * most and has_more_values(body, most):
         raise HttpError(413, _TOO_MANY % most)
     # A million new objects would set off the garbage collector again and again, for nothing: it
     # takes four times as long as parsing, and meanwhile nobody is served.

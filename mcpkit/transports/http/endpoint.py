@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from anyio.lowlevel import checkpoint
@@ -164,7 +165,8 @@ class EndpointState:
         self.modern = ModernRequests(self.flight)
         self.legacy = LegacySessions(self.flight, LocalStore(settings))
         self._max_body = settings.max_body
-        self._max_values = settings.max_values
+        self.parse = partial(parse_body, most=settings.max_values)
+        """Returns the JSON value in a body."""
         lifespan.busy.append(lambda: self.flight.busy)
         lifespan.on_drain.append(self.flight.drain)
         lifespan.on_end.append(self.aclose)
@@ -199,14 +201,6 @@ class EndpointState:
         finally:
             hold.release()
 
-    def parse(self, body: bytes) -> Any:
-        """Return the JSON value in a body.
-
-        Raises:
-            HttpError: It is none, or has too many values.
-        """
-        return parse_body(body, self._max_values)
-
     def begin(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
         """Begin to serve a POST, and go on with it until it has to wait.
 
@@ -222,6 +216,10 @@ class EndpointState:
 
     async def finish(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         """Answer a POST that has been begun."""
+        if exchange.is_ready:
+            await exchange.write_json(send)
+            exchange.close()
+            return
         self.flight.add(exchange)
         try:
             if exchange.stream is None and not exchange.done:

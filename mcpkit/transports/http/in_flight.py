@@ -61,7 +61,9 @@ class InFlight:
         """Refuse one more request, if there are enough."""
         if self.lifespan.draining:
             raise HttpError(503, "The server is about to stop", headers=retry_after(1))
-        self.accounts.check_request(http)
+        requests = self.accounts.requests
+        if requests.used >= requests.plenty:
+            self.accounts.check_request(http)
 
     def check_batch(self, message: Any) -> None:
         """Refuse a batch that is too long."""
