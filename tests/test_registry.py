@@ -590,7 +590,7 @@ class TestWire:
     def test_a_tool_has_no_more_than_it_says(self) -> None:
         assert make_tool(nothing).to_wire(LATEST) == {
             "name": "nothing",
-            "inputSchema": {"type": "object", "additionalProperties": False},
+            "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
         }
 
     def test_a_prompt_describes_its_arguments(self) -> None:

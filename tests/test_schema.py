@@ -248,7 +248,12 @@ def test_defaults(annotation: Any, default: Any, schema: dict[str, Any]) -> None
 
 class TestRoot:
     def test_no_parameters(self) -> None:
-        assert schema_of(lambda: None) == {"type": "object", "additionalProperties": False}
+        """With members all the same, since some clients look for them."""
+        assert schema_of(lambda: None) == {
+            "type": "object",
+            "properties": {},
+            "additionalProperties": False,
+        }
 
     def test_required_parameters(self) -> None:
         def fn(a: int, b: int = 1, c: int = Field(2), *, d: int, e: int | None) -> None: ...

@@ -252,9 +252,8 @@ class Arguments:
                 optional_instead_of_null(schema)
             has_models = has_models or not field.form.is_built_in
             properties[field.wire_name] = schema
-        root: JsonSchema = {"type": "object"}
-        if properties:
-            root["properties"] = properties
+        # Empty or not: some clients cannot do without it.
+        root: JsonSchema = {"type": "object", "properties": properties}
         if required:
             root["required"] = required
         root["additionalProperties"] = False
