@@ -300,6 +300,9 @@ class MCPKit(Generic[StateT]):
                 - annotations: An `Annotations`; or audience, priority by themselves.
                 - icons, meta, tags: Passed on; tags are not sent.
                 - ttl, cache_scope: For this resource, instead of the app's (2026-07-28).
+                - unchecked: Names of variables whose values are handed over as they are. All others
+                  name nothing if they have a part ``..``, begin as an absolute path does, or have
+                  control characters, because many a handler makes a path of them.
                 - inline: Run a plain ``def`` on the event loop, not in a thread.
 
         Raises:

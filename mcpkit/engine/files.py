@@ -187,6 +187,7 @@ class Directory:
             plan=self._plan,
             accepts=Arguments(self._signature),
             uses_context=False,
+            unchecked=frozenset({"path"}),  # this directory has checks of its own
         )
 
     # --- one file ---------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from mcpkit.functions.arguments import Arguments
 from mcpkit.functions.hints import unalias
 from mcpkit.functions.output import Output, Rendered, is_structured
 from mcpkit.functions.signature import Parameter, Signature, function_name, inspect_function
-from mcpkit.functions.uri_template import UriTemplate
+from mcpkit.functions.uri_template import UriTemplate, misleads
 from mcpkit.protocol.headers import declared_in
 from mcpkit.protocol.messages import encode
 from mcpkit.support.json_schema import JsonSchema, every_schema
@@ -113,6 +113,8 @@ class FunctionTemplate(ResourceTemplate):
     plan: CallPlan
     accepts: Arguments
     completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
+    unchecked: frozenset[str] = frozenset()
+    """The variables whose values may be what leads out of a directory."""
 
     async def read(
         self, uri: str, variables: Mapping[str, Any], context: Context[Any]
@@ -120,8 +122,14 @@ class FunctionTemplate(ResourceTemplate):
         """Call the function with the variables of the URI.
 
         Raises:
-            ResourceNotFound: The variables do not fit the signature, so the URI names nothing.
+            ResourceNotFound: The variables do not fit the signature, or have what a path had better
+                not have, so the URI names nothing (SEC-11).
         """
+        for name, value in variables.items():
+            if name not in self.unchecked:
+                why = misleads(value)
+                if why:
+                    raise ResourceNotFound(uri, f"Resource not found: {cut(uri)} ({name}: {why})")
         try:
             values = self.accepts.validate(variables)
         except InvalidArguments as error:
@@ -263,6 +271,7 @@ class ResourceOptions(CommonOptions):
     priority: NotRequired[float | None]
     ttl: NotRequired[float | None]
     cache_scope: NotRequired[CacheScope | None]
+    unchecked: NotRequired[Sequence[str]]
 
 
 class PromptOptions(CommonOptions):
@@ -399,11 +408,19 @@ def make_resource(
             )
         return FunctionResource(**shared, uri=uri, size=options.get("size"))
     _check_variables(template, arguments, at)
+    unchecked = options.get("unchecked") or ()
+    variables = [each.name for each in template.variables]
+    if isinstance(unchecked, str) or not set(unchecked) <= set(variables):
+        raise RegistrationError(
+            f"{at}: unchecked must be a list of variables of {uri!r}, such as {variables[:1]}, "
+            f"not {unchecked!r}"
+        )
     return FunctionTemplate(
         **shared,
         template=template,
         accepts=arguments,
         completers=_completers(arguments, signature),
+        unchecked=frozenset(unchecked),
     )
 
 

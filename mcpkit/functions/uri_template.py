@@ -38,7 +38,7 @@ from collections.abc import Mapping, Sequence
 from keyword import iskeyword
 from typing import Final, NamedTuple, NoReturn, cast
 
-__all__ = ["UriTemplate", "Variable"]
+__all__ = ["UriTemplate", "Variable", "misleads"]
 
 
 class Variable(NamedTuple):
@@ -587,3 +587,23 @@ def _encode(value: str, operator: _Operator) -> str:
     kept = _TRIPLET.findall(value)
     others = [quote(text, safe=_RESERVED) for text in _TRIPLET.split(value)]
     return "".join(text for pair in zip(others, [*kept, ""], strict=True) for text in pair)
+
+
+_ABSOLUTE: Final = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def misleads(value: str | Sequence[str]) -> str | None:
+    """Return why a value had better not be made a path of; None if it may be.
+
+    Args:
+        value: The value, or all of a variable with ``multiple``.
+    """
+    parts = [value] if isinstance(value, str) else list(value)
+    if any(_CONTROL.search(each) for each in parts):
+        return "it has a control character"
+    if any(_ABSOLUTE.match(each) for each in parts[:1]):
+        return "it is an absolute path"
+    if any(each == ".." for part in parts for each in re.split(r"[/\\]", part)):
+        return "it leads out of a directory"
+    return None
