@@ -103,11 +103,13 @@ class AsyncioLoop:
             if task.done():
                 return _nothing_to_cancel
         elif sys.version_info >= (3, 11):
-            spare, self._spare = self._spare or SpareTask(self._loop), None
-            if not spare.fits():
-                self._spare = spare
-                task = self._loop.create_task(Steps(work))
-            elif not spare.take_first_step(work):
+            spare, self._spare = self._spare, None
+            if spare is not None and not spare.fits():
+                # It was made for others than those who come now, and would be in their way.
+                spare.leave()
+                spare = None
+            spare = spare or SpareTask(self._loop)
+            if not spare.take_first_step(work):
                 task = spare.task
             elif self._spare is None:
                 self._spare = spare

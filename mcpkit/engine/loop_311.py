@@ -140,6 +140,10 @@ class SpareTask:
         """Whether a task that is made here and now would start with the same context variables."""
         return _same(contextvars.copy_context(), self._untouched)
 
+    def leave(self) -> None:
+        """End the task, which nobody needs."""
+        self._steps.leave()
+
     def take_first_step(self, work: Coroutine[Any, Any, None]) -> bool:
         """Run a coroutine until it first waits; whether the task stays parked."""
         loop, task = self._loop, self.task

@@ -10,7 +10,7 @@ from mcpkit.types import LogLevel
 __all__ = ["NO_STATE", "SessionState"]
 
 
-_OVERHEAD: Final = 128
+_OVERHEAD: Final = 512
 """Bytes that a URI takes beside its characters."""
 
 

@@ -179,6 +179,7 @@ class Hold:
 
     def set(self, amount: int) -> None:
         """Have an amount from now on, whether it may be had or not."""
+        amount = max(0, amount)
         change = amount - self.amount
         self.amount = amount
         if change > 0:

@@ -14,7 +14,7 @@ from typing import Final
 
 from mcpkit.errors import InternalError
 from mcpkit.protocol.messages import Id
-from mcpkit.support.budget import Budget, Exhausted, Holder
+from mcpkit.support.budget import Budget, Exhausted, Hold, Holder
 from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.types import UNSET, Unset
 from mcpkit.web import HttpRequest, HttpSettings
@@ -64,10 +64,25 @@ class Occupant:
     """True if its client has gone, and may come back for the answer."""
     lasts = False
     """True for a stream that stays open until its client ends it."""
+    places = 1
+    """The number of places that it takes: one for each request of a batch."""
     _holder: Holder | None = None
+    _holds: tuple[Hold, ...] = ()
 
     def __init__(self, http: HttpRequest) -> None:
         self.http = http
+
+    def keep(self, budget: Budget, size: int) -> None:
+        """Count bytes that it keeps until it is over, without asking for room."""
+        made = Hold(budget, self.holder)
+        made.set(size)
+        self._holds = (*self._holds, made)
+
+    def release(self) -> None:
+        """Give back the bytes that it keeps."""
+        for each in self._holds:
+            each.release()
+        self._holds = ()
 
     @property
     def holder(self) -> Holder:
@@ -82,10 +97,10 @@ class Occupant:
         if had is budget:
             return
         if had is not None:
-            had.give_back(self.holder)
+            had.give_back(self.holder, self.places)
         self.budget = budget
         if budget is not None:
-            budget.add(self.holder)
+            budget.add(self.holder, self.places)
 
 
 class Accounts:
@@ -114,13 +129,13 @@ class Accounts:
         self.replay = Budget(settings.replay_buffer, share)
         """Bytes that are kept of what clients have missed."""
 
-    def check_request(self, http: HttpRequest) -> None:
-        """Refuse one more request, if there are enough.
+    def check_request(self, http: HttpRequest, amount: int = 1) -> None:
+        """Refuse one more request, or as many as a batch has, if there are enough.
 
         Raises:
             HttpError: There is no room for it.
         """
-        self._check(self.requests, "requests are being served", "max_requests", http)
+        self._check(self.requests, "requests are being served", "max_requests", http, amount=amount)
 
     def check_stream(self, http: HttpRequest, id: Id | Unset = UNSET) -> None:
         """Refuse one more stream that a client would hold open, if there are enough.
@@ -139,10 +154,11 @@ class Accounts:
         id: Id | Unset = UNSET,
         *,
         wait: float = 1,
+        amount: int = 1,
     ) -> None:
         holder = holder_of(http)
         try:
-            budget.check(holder)
+            budget.check(holder, amount)
         except Exhausted as full:
             if full.own:
                 status, count = 429, f"{budget.held(holder.owner)} of your"

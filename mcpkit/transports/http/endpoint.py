@@ -195,8 +195,7 @@ class EndpointState:
             message = self.parse(body)
             await checkpoint()
             exchange = self.begin(message, http)
-            if not exchange.lasts:
-                exchange.hold_body(len(body))
+            exchange.keep(self.flight.accounts.bodies, len(body))
             return exchange
         finally:
             hold.release()
@@ -217,8 +216,9 @@ class EndpointState:
     async def finish(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         """Answer a POST that has been begun."""
         if exchange.is_ready:
+            # It may have been counted: it has begun where it arrived, and was not ready there.
+            self.flight.end(exchange)
             await exchange.write_json(send)
-            exchange.close()
             return
         self.flight.add(exchange)
         try:

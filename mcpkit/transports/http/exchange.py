@@ -130,8 +130,6 @@ class Exchange(Occupant):
     gone = False
     outlasts = False
     """True if it goes on when its client leaves, who may come back for the answer."""
-    _body: Hold | None = None
-    """The bytes of the message, if they are so many that they are counted."""
     _watched: Hold | None = None
     """The bytes of the URIs that its client watches."""
     headers: Sequence[tuple[bytes, bytes]] = ()
@@ -169,11 +167,6 @@ class Exchange(Occupant):
     def principal(self) -> Principal | None:
         """The principal of the request; None if it has none."""
         return self.http.principal
-
-    def hold_body(self, size: int) -> None:
-        """Count the bytes of a large message for as long as it is served."""
-        self._body = Hold(self.flight.accounts.bodies, self.holder)
-        self._body.set(size)
 
     def reserve(self, size: int) -> None:
         """Count bytes that are kept of it for as long as it goes on.
@@ -399,9 +392,9 @@ class Exchange(Occupant):
 
     def close(self) -> None:
         """Give back what it holds: the client has the answer, or has left."""
-        for hold in (self._body, self._watched):
-            if hold is not None:
-                hold.release()
+        self.release()
+        if self._watched is not None:
+            self._watched.release()
         if self.stream is not None and not self.outlasts:
             self.stream.discard()
         if self.on_close is not None:

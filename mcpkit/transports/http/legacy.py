@@ -93,6 +93,7 @@ class LegacySessions:
         id, live = self._session_of(http, token, message)
         if isinstance(message, list):
             count = self._check_batch(message, id, raw)
+            self._flight.accounts.check_request(http, max(1, count))
         else:
             count = 1 if "method" in message and "id" in message else 0
             if count == 0 and self._is_taken(message, id, live):
@@ -107,6 +108,7 @@ class LegacySessions:
             http, live.session, self._flight, count, live.open_stream, modern=False
         )
         exchange.live = live
+        exchange.places = max(1, count)
         live.session.take(message, exchange)
         return exchange
 

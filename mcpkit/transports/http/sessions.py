@@ -10,12 +10,14 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Final
 
 from mcpkit.engine.loop import Loop
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.session import Session
+from mcpkit.engine.session_state import SessionState
 from mcpkit.engine.threads import Threads
 from mcpkit.protocol.connection import Connection, Request
 from mcpkit.protocol.messages import Id
@@ -105,6 +107,17 @@ class LiveSession(ExchangeChannel):
         """Count bytes that are kept for the client."""
         try:
             self._watched.grow(size)
+        except Exhausted:
+            raise TooMuchWatched from None
+
+    def reserve_for(self, state: SessionState) -> None:
+        """Count the bytes of a state that was put away.
+
+        Raises:
+            TooMuchWatched: There is no room for them.
+        """
+        try:
+            self._watched.grow(state.size)
         except Exhausted:
             raise TooMuchWatched from None
 
@@ -302,7 +315,12 @@ class SessionTable:
             threads=self._threads,
             attached=False,
         )
-        made.session.take_up(self._store.take(id.key))
+        state = self._store.take(id.key)
+        try:
+            made.reserve_for(state)
+        except TooMuchWatched:
+            state = replace(state, watched=frozenset())
+        made.session.take_up(state)
         self._known[token] = made
         self._tokens[id.key] = token
         self._keep_at_hand(token)

@@ -20,7 +20,7 @@ from mcpkit.support.budget import Exhausted, Hold
 from mcpkit.transports import Served
 from mcpkit.transports.http.access import principal_id
 from mcpkit.transports.http.accounts import Occupant, TooMuchWatched, holder_of
-from mcpkit.transports.http.bodies import parse_body
+from mcpkit.transports.http.bodies import LARGE_BODY, parse_body
 from mcpkit.transports.http.endpoint import Endpoint
 from mcpkit.transports.http.http_error import HttpError, send_error
 from mcpkit.transports.http.in_flight import InFlight
@@ -112,6 +112,8 @@ class _Posted(Occupant):
         self._flight = flight
         self._session = session
         self._stop_deadline: Callable[[], object] | None = None
+        self._left = 0
+        """The number of its requests that are not answered, once it has begun."""
 
     @property
     def principal(self) -> Principal | None:
@@ -120,7 +122,9 @@ class _Posted(Occupant):
 
     def begin(self) -> None:
         """Count the POST, unless all of its requests are answered already."""
-        if not self._session.requests_in(self):
+        self._left = len(self._session.requests_in(self))
+        if not self._left:
+            self.release()
             return
         self._flight.posted.add(self)
         self._flight.place(self)
@@ -135,9 +139,11 @@ class _Posted(Occupant):
 
     def settle(self) -> None:
         """Count the POST no more, if none of its requests is left."""
-        if not self._session.requests_in(self):
+        self._left -= 1
+        if self._left == 0:
             self._flight.posted.discard(self)
             self.occupy(None)
+            self.release()
             if self._stop_deadline is not None:
                 self._stop_deadline()
 
@@ -218,6 +224,8 @@ class SseEndpoints:
             message = parse_body(body, flight.settings.max_values)
             flight.check_batch(message)
             posted = _Posted(http, flight, old.session)
+            if len(body) > LARGE_BODY:
+                posted.keep(flight.accounts.bodies, len(body))
             old.session.take(message, posted)
             posted.begin()
             await _accept(send)

@@ -32,6 +32,9 @@ HEADERS: Final = (
 _HIGH_WATER: Final = 256 * 1024
 """Bytes that may wait to be written before log messages and progress are left out."""
 
+_PART: Final = 256 * 1024
+"""Bytes that are given to the server at once."""
+
 _LOW_WATER: Final = _HIGH_WATER // 4
 _MOST_WAITING: Final = 64 * _HIGH_WATER
 """Bytes of events that may wait for a client that does not read; it has to come back then."""
@@ -260,7 +263,8 @@ class Stream:
             self._events.clear()
         else:
             self._buffer.trim(self)
-            self._count(len(text))
+            if self._unread is not None:
+                self._unread.set(len(text))  # what another response has taken, it has given up
         return text
 
     def written(self) -> None:
@@ -350,13 +354,20 @@ class StreamResponse:
         self._event = anyio.Event()
         self._written = False
         if stream.response is not None:
-            stream.response.let_go()  # HTTPL-22: the client has come back, whatever became of it
+            stream.response.replace()  # HTTPL-22: the client has come back, whatever became of it
         stream.response = self
         stream.expected = False
 
     def wake(self) -> None:
         """Look for something to write, or for the end."""
         self._event.set()
+
+    def replace(self) -> None:
+        """Leave the stream to another response, at once if the client does not read this one."""
+        if self._writing is None:
+            self.let_go()
+        else:
+            self.give_up()
 
     def let_go(self) -> None:
         """Write what there is, and leave the rest of the stream to another response."""
@@ -438,7 +449,11 @@ class StreamResponse:
             if not text or self.lost:
                 return
             self._written = True
-            await self._write(send, {"type": "http.response.body", "body": text, "more_body": True})
+            # In parts, since a server keeps the whole of one until the client has read it.
+            for start in range(0, len(text), _PART):
+                part = text[start : start + _PART]
+                body = {"type": "http.response.body", "body": part, "more_body": True}
+                await self._write(send, body)
             self.stream.written()
             self.stream.relieve()
 

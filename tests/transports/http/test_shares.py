@@ -7,6 +7,7 @@ Alice asks for a little of the same. Both come from one address, and differ in t
 from __future__ import annotations
 
 import json
+import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from mcpkit import MCPKit
+from mcpkit import Context, MCPKit, SyncContext
 from mcpkit.support.budget import Budget
 from mcpkit.transports.http import streams
 from mcpkit.transports.http.in_flight import InFlight
 from mcpkit.web import HttpRequest
-from tests.messages import announced, called, initialize, request
+from tests.messages import BATCHES, announced, called, initialize, request
 from tests.transports.http.attack import connect, eventually, post_head
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, JSON, Exchange, Headers, Host, Site, Talk
@@ -277,7 +278,7 @@ def test_large_bodies_of_one_client_leave_room_for_those_of_another(
     assert eventually(lambda: budget(site, "bodies").used == 0)
 
 
-def test_a_stream_that_was_asked_for_at_length_holds_only_what_it_watches(
+def test_a_stream_that_was_asked_for_at_length_holds_that_as_long_as_it_lasts(
     shared: Callable[..., Site],
 ) -> None:
     site = shared()
@@ -285,7 +286,10 @@ def test_a_stream_that_was_asked_for_at_length_holds_only_what_it_watches(
     wanted = {"resourceSubscriptions": unknown}
     listening = site.ask("subscriptions/listen", MALLORY, notifications=wanted)
     assert listening.message()["params"]["notifications"] == {}
-    assert (budget(site, "bodies").used, budget(site, "watched").used) == (0, 0)
+    assert budget(site, "watched").used == 0
+    assert budget(site, "bodies").used > 900_000, "its id and the facts of its client may be long"
+    listening.drop()
+    assert eventually(lambda: budget(site, "bodies").used == 0)
 
 
 # --- subscriptions --------------------------------------------------------------------------------
@@ -451,6 +455,111 @@ def test_streams_that_are_kept_for_whoever_comes_back_are_bounded_in_number(
     assert kept["mallory"] <= FEW
     assert kept["alice"] == 1
     assert alice.get(last, ALICE).status == 200
+
+
+def test_whoever_resumes_a_stream_again_and_again_and_reads_nothing_holds_one_answer(
+    host: Host,
+) -> None:
+    """HTTPL-13: each connection takes the stream over from the one before."""
+    app = MCPKit("resumed")
+
+    @app.tool
+    async def large(ctx: Context) -> str:
+        await ctx.info("begun")
+        return "x" * 4_000_000
+
+    site = host.serve(app, principal=by_header)
+    talk = begin(site, ALICE)
+    answer = say(talk, ALICE, "large")
+    last = answer.event().id
+    answer.drop()
+    head = {"Accept": EVENTS, "Last-Event-ID": last, **talk.headers, **ALICE}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+    with ExitStack() as stack:
+        for _ in range(10):
+            raw = stack.enter_context(connect(host.port, receive_buffer=4096))
+            raw.send(f"GET {site.path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}\r\n".encode())
+            raw.until(b"\r\n\r\n")
+        assert eventually(lambda: len(flight_of(site).streams) == 1)
+        assert budget(site, "unread").used < 5_000_000
+    assert eventually(lambda: budget(site, "unread").used == 0)
+
+
+def test_messages_over_http_sse_are_held_until_they_are_answered(
+    shared: Callable[..., Site],
+) -> None:
+    site = shared(sse=True)
+    base = site.path.removesuffix("/mcp")
+    stream = site.get(MALLORY, path=f"{base}/sse")
+    where = stream.event().fields["data"]
+    assert site.post(initialize("2024-11-05"), MALLORY, path=where).status == 202
+    large = {**called("hold", {"name": "old"}), "_meta": {"more": "x" * 200_000}}
+    assert site.post(request(2, "tools/call", large), MALLORY, path=where).status == 202
+    site.stage.expect("begun", "old")
+    assert budget(site, "bodies").used > 200_000
+    site.stage.release("old")
+    assert eventually(lambda: budget(site, "bodies").used == 0)
+    assert eventually(lambda: budget(site, "requests").used == 0)
+
+
+def test_a_batch_takes_a_place_for_each_of_its_requests(shared: Callable[..., Site]) -> None:
+    site = shared(max_requests=4 * FEW)
+    talk = begin(site, ALICE, version=BATCHES)
+    calls = [
+        request(f"b{number}", "tools/call", called("hold", {"name": "batch"}))
+        for number in range(FEW)
+    ]
+    talk.post(calls, ALICE)
+    site.stage.expect("begun", "batch")
+    assert budget(site, "requests").used == FEW
+    assert talk.post([{**each, "id": f"again {each['id']}"} for each in calls], ALICE).status == 429
+    site.stage.release("batch")
+    assert eventually(lambda: budget(site, "requests").used == 0)
+
+
+def test_a_session_that_comes_back_takes_room_for_what_it_watched(
+    watched: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """State that was put away counts again for whoever takes it up."""
+    talk = begin(watched, ALICE)
+    answer = talk.post(request(1, "resources/subscribe", {"uri": uri_of(1)}), ALICE)
+    assert "result" in answer.json
+    table = watched.host.application(watched)._endpoint._state.legacy.table
+    [live] = [each for each in table.sessions() if each.token == talk.token]
+    table._store.put(live.id.key, live.session.state, time.time() + 60)
+    table._forget(table._remove(talk.token))
+    assert eventually(lambda: budget(watched, "watched").used == 0)
+    assert say(talk, ALICE, "none").status == 200
+    assert budget(watched, "watched").used > 60_000
+    ends = talk.post(request(9, "resources/unsubscribe", {"uri": uri_of(1)}), ALICE)
+    assert ends.status == 200
+    assert budget(watched, "watched").used == 0
+
+
+def test_every_call_gives_its_place_back_whatever_it_did(host: Host) -> None:
+    """Also one whose work began in a thread, and those that come after it."""
+    app = MCPKit("mixed")
+
+    @app.resource("mixed://one")
+    async def one() -> str:
+        return "one"
+
+    @app.tool
+    def reads(ctx: SyncContext) -> str:
+        return str(ctx.read_resource("mixed://one"))
+
+    @app.tool
+    async def quick() -> str:
+        return "quick"
+
+    site = host.serve(app, principal=by_header)
+    assert call(site, ALICE, "quick").status == 200
+    for _ in range(3):
+        assert call(site, ALICE, "reads").status == 200
+        for _ in range(20):
+            assert call(site, ALICE, "quick").status == 200
+    assert eventually(lambda: budget(site, "requests").used == 0)
+    assert flight_of(site).exchanges == set()
 
 
 # --- what is no request ---------------------------------------------------------------------------
