@@ -502,9 +502,10 @@ class Client:
                 )
         except ProtocolError as error:
             sent = self._caller.send_error(event.id, error)
-        except Exception as error:
+        except Exception:
+            # What went wrong may hold secrets, and is for this side to read.
             log.exception("the handler for %s failed", event.method)
-            sent = self._caller.send_error(event.id, InternalError(f"The client failed: {error}"))
+            sent = self._caller.send_error(event.id, InternalError("The client failed"))
         try:
             await self._carry(sent)
         except ConnectionClosed:

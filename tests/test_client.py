@@ -654,11 +654,12 @@ async def test_what_was_not_declared_is_refused(fake: Fake) -> None:
 
 async def test_a_handler_that_fails_is_an_error(fake: Fake) -> None:
     def handler(params: Any) -> Any:
-        raise LookupError("no such model")
+        raise LookupError("no model for the key sk-secret")
 
     async with Client(fake(ASKS), revision=HANDSHAKE[-1], sampling=handler) as client:
         answer = await ask(client, "sampling/createMessage", {})
     assert answer["error"]["code"] == InternalError.CODE
+    assert "secret" not in str(answer), "which is for this side to read"
 
 
 async def test_a_handler_may_refuse(fake: Fake) -> None:

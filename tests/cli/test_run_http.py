@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -328,6 +329,24 @@ class TestWorkers:
             resource.prlimit(parent, kind, limit)
             found.clear()
             until(both_serve)
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+    def test_all_that_die_at_once_and_again_are_replaced(self, tmp_path: Path) -> None:
+        """Whoever has served before will do so again, whatever has killed them."""
+        (tmp_path / "server.py").write_text(PID)
+        with serving("server.py", "--http", "--workers", "2", cwd=tmp_path) as server:
+            client = server.client()
+            assert client.post(call(1, "pid")).text
+            parent = server.process.pid
+
+            def killed_while_starting() -> bool:
+                for each in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+                    with suppress(ProcessLookupError):
+                        os.kill(int(each), signal.SIGKILL)
+                return "a worker could not be started" in server.process.stderr
+
+            until(killed_while_starting)
+            assert int(server.client().post(call(2, "pid")).text)
 
     def test_an_app_that_cannot_start_in_them_ends_with_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "server.py").write_text(FAILING.format(where="True"))

@@ -160,15 +160,17 @@ class Supervisor:
             count: Of the processes, at least 1.
 
         Returns:
-            The exit code: 130 after SIGINT, 0 after SIGTERM, that of a process if it could not be
-            started while no other one served.
+            The exit code: 130 after SIGINT, 0 after SIGTERM, that of the first process if it could
+            not be started.
         """
         children: list[_Child] = []
         not_before = 0.0
+        has_served = False
         with self._catching_signals():
             try:
                 while not self._received:
                     serving = any(child.serving for child in children)
+                    has_served = has_served or serving
                     wanted = count if serving else 1
                     now = time.monotonic()
                     if now >= not_before:
@@ -176,7 +178,7 @@ class Supervisor:
                             while len(children) < wanted and not self._received:
                                 children.append(self._start())
                         except OSError as error:  # too many processes, or descriptors
-                            if not serving:
+                            if not has_served:
                                 raise
                             _say(f"a worker could not be started: {error.strerror}; once more")
                             not_before = now + _START_PAUSE_S
@@ -188,7 +190,7 @@ class Supervisor:
                             continue
                         if child.serving:
                             _say(f"a worker has ended {child.how}; another takes its place")
-                        elif any(each.serving for each in children):
+                        elif has_served:
                             _say(f"a worker could not be started, and ended {child.how}; once more")
                             not_before = time.monotonic() + _START_PAUSE_S
                         else:
