@@ -29,7 +29,7 @@ _PIECE: Final = re.compile(
     | [A-Z]{1,4}
     | [0-9]{1,3}
     | [!-/:-@\[-`{-~]{1,4}      # brackets, quotes and colons of JSON stick together
-    | [^\S\n]*\n\s*
+    | [^\S\n]{0,64}\n\s*        # bounded, or blanks without a line break take quadratic time
     | (?<=[ \t])[ \t]+          # a single space belongs to the word after it
     | [\u3040-\u9fff\uac00-\ud7af\uf900-\ufaff]
     | (?:(?![\u3040-\u9fff\uac00-\ud7af\uf900-\ufaff])[^\W\d_a-zA-Z]){1,3}

@@ -84,3 +84,10 @@ def test_no_text_has_more_tokens_than_characters(text: str) -> None:
 @given(st.text(), st.text())
 def test_more_text_never_costs_less(text: str, more: str) -> None:
     assert estimate(text + "\n\n" + more) + 1 >= estimate(text)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("blank", ["\u00a0", "\u3000", " ", "\t", "\n"])
+def test_blanks_without_end_take_linear_time(blank: str) -> None:
+    """A server writes the description; in quadratic time this would take minutes."""
+    assert estimate(blank * 300_000) <= 300_000
