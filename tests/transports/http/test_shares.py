@@ -526,8 +526,12 @@ def test_a_session_that_comes_back_takes_room_for_what_it_watched(
     assert "result" in answer.json
     table = watched.host.application(watched)._endpoint._state.legacy.table
     [live] = [each for each in table.sessions() if each.token == talk.token]
-    table._store.put(live.id.key, live.session.state, time.time() + 60)
-    table._forget(table._remove(talk.token))
+
+    def put_away() -> None:
+        table._store.put(live.id.key, live.session.state, time.time() + 60)
+        table._forget(table._remove(talk.token))
+
+    table.loop.soon(put_away)
     assert eventually(lambda: budget(watched, "watched").used == 0)
     assert say(talk, ALICE, "none").status == 200
     assert budget(watched, "watched").used > 60_000
