@@ -25,6 +25,7 @@ __all__ = [
     "Accounts",
     "Occupant",
     "TooMuchWatched",
+    "Watched",
     "holder_of",
     "owner_of",
 ]
@@ -47,6 +48,23 @@ class TooMuchWatched(InternalError):
 
     def __init__(self) -> None:
         super().__init__("Too many resources are watched; end a subscription first")
+
+
+class Watched(Hold):
+    """The bytes of the URIs that one client watches."""
+
+    __slots__ = ()
+
+    def grow(self, amount: int) -> None:
+        """Take an amount, or give it back if it is less than nothing.
+
+        Raises:
+            TooMuchWatched: The client may not have so much; nothing has changed.
+        """
+        try:
+            super().grow(amount)
+        except Exhausted:
+            raise TooMuchWatched from None
 
 
 class Occupant:

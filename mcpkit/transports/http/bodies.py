@@ -13,7 +13,7 @@ import anyio
 
 from mcpkit.errors import ParseError
 from mcpkit.protocol.messages import parse
-from mcpkit.support.budget import Exhausted
+from mcpkit.support.budget import Exhausted, Hold
 from mcpkit.support.collector import pause
 from mcpkit.support.json_text import has_more_values
 from mcpkit.transports.http.accounts import Accounts, Occupant
@@ -124,7 +124,7 @@ class Bodies:
             if size > limit:
                 raise HttpError(413, TOO_LONG % limit)
             if size > LARGE_BODY:
-                arriving.hold(size)
+                arriving.grow(size)
             if not message.get("more_body"):
                 return b"".join(parts)
             message, following = None, receive()
@@ -141,34 +141,30 @@ class Arriving(Occupant):
         accounts: Of whoever sends it.
     """
 
-    _size = 0
-
     def __init__(self, http: HttpRequest, accounts: Accounts) -> None:
         super().__init__(http)
-        self._accounts = accounts
+        self._bytes = Hold(accounts.bodies, self.holder)
         self.occupy(accounts.requests)
 
-    def hold(self, size: int) -> None:
+    def grow(self, size: int) -> None:
         """Count the bytes that have arrived.
 
         Raises:
             HttpError: There is no room for them.
         """
         try:
-            self._accounts.bodies.take(self.holder, size - self._size)
+            self._bytes.grow(size - self._bytes.amount)
         except Exhausted as full:
             raise HttpError(
                 429 if full.own else 503,
                 "Too much is being sent at once (the server's settings are max_body and max_share)",
                 headers=retry_after(1),
             ) from None
-        self._size = size
 
     def end(self) -> None:
         """Count it no more: it has arrived, or never will."""
         self.occupy(None)
-        if self._size:
-            self._accounts.bodies.give_back(self.holder, self._size)
+        self._bytes.release()
 
 
 def parse_body(body: bytes, most: int) -> Any:

@@ -16,7 +16,7 @@ from mcpkit.errors import InternalError, ProtocolError
 from mcpkit.protocol.connection import Dropped, Origin, Refused, Request
 from mcpkit.protocol.messages import error_text
 from mcpkit.support.budget import Exhausted, Hold, Holder
-from mcpkit.transports.http.accounts import Occupant, TooMuchWatched
+from mcpkit.transports.http.accounts import Occupant, Watched
 from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.streams import Receive, Send, Stream, StreamResponse, write
 from mcpkit.types import UNSET, Principal
@@ -89,10 +89,7 @@ class ExchangeChannel(Channel):
 
     def reserve(self, size: int, about: Request) -> None:
         """Count bytes that are kept for the client of a request."""
-        try:
-            _exchange(about.origin).reserve(size)
-        except Exhausted:
-            raise TooMuchWatched from None
+        _exchange(about.origin).reserve(size)
 
     def park(self, about: Request) -> Callable[[], None]:
         """Note that a request waits for its client's answer."""
@@ -130,7 +127,7 @@ class Exchange(Occupant):
     gone = False
     outlasts = False
     """True if it goes on when its client leaves, who may come back for the answer."""
-    _watched: Hold | None = None
+    _watched: Watched | None = None
     """The bytes of the URIs that its client watches."""
     headers: Sequence[tuple[bytes, bytes]] = ()
     """Headers of the response, in addition."""
@@ -172,10 +169,10 @@ class Exchange(Occupant):
         """Count bytes that are kept of it for as long as it goes on.
 
         Raises:
-            Exhausted: There is no room for them.
+            TooMuchWatched: There is no room for them.
         """
         if self._watched is None:
-            self._watched = Hold(self.flight.accounts.watched, self.holder)
+            self._watched = Watched(self.flight.accounts.watched, self.holder)
         self._watched.grow(size)
 
     # --- what the session says --------------------------------------------------------------------

@@ -17,13 +17,12 @@ from typing import Final
 from mcpkit.engine.loop import Loop
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.session import Session
-from mcpkit.engine.session_state import SessionState
 from mcpkit.engine.threads import Threads
 from mcpkit.protocol.connection import Connection, Request
 from mcpkit.protocol.messages import Id
-from mcpkit.support.budget import Exhausted, Hold, Holder
+from mcpkit.support.budget import Holder
 from mcpkit.support.text import quoted
-from mcpkit.transports.http.accounts import Accounts, TooMuchWatched
+from mcpkit.transports.http.accounts import Accounts, TooMuchWatched, Watched
 from mcpkit.transports.http.exchange import ExchangeChannel
 from mcpkit.transports.http.session_ids import SessionId
 from mcpkit.transports.http.session_store import SessionStore
@@ -65,7 +64,7 @@ class LiveSession(ExchangeChannel):
     ) -> None:
         self.id = id
         self.holder = holder
-        self._watched = Hold(table.accounts.watched, holder)
+        self.watched = Watched(table.accounts.watched, holder)
         self.token = token
         self.session: Session
         self.standalone: Stream | None = None
@@ -105,21 +104,7 @@ class LiveSession(ExchangeChannel):
 
     def reserve(self, size: int, about: Request) -> None:
         """Count bytes that are kept for the client."""
-        try:
-            self._watched.grow(size)
-        except Exhausted:
-            raise TooMuchWatched from None
-
-    def reserve_for(self, state: SessionState) -> None:
-        """Count the bytes of a state that was put away.
-
-        Raises:
-            TooMuchWatched: There is no room for them.
-        """
-        try:
-            self._watched.grow(state.size)
-        except Exhausted:
-            raise TooMuchWatched from None
+        self.watched.grow(size)
 
     def _new_stream(self, name: str) -> Stream:
         table = self._table
@@ -226,7 +211,7 @@ class LiveSession(ExchangeChannel):
 
     def discard(self) -> None:
         """End all streams, and keep nothing of the session."""
-        self._watched.release()
+        self.watched.release()
         for stream in [*self._streams.values(), self.standalone]:
             if stream is not None:
                 stream.end()
@@ -317,7 +302,7 @@ class SessionTable:
         )
         state = self._store.take(id.key)
         try:
-            made.reserve_for(state)
+            made.watched.grow(state.size)
         except TooMuchWatched:
             state = replace(state, watched=frozenset())
         made.session.take_up(state)

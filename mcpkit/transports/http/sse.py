@@ -16,10 +16,9 @@ from mcpkit.engine.server import log
 from mcpkit.engine.session import Channel, Session
 from mcpkit.errors import InternalError, ProtocolError
 from mcpkit.protocol.connection import Request
-from mcpkit.support.budget import Exhausted, Hold
 from mcpkit.transports import Served
 from mcpkit.transports.http.access import principal_id
-from mcpkit.transports.http.accounts import Occupant, TooMuchWatched, holder_of
+from mcpkit.transports.http.accounts import Occupant, Watched, holder_of
 from mcpkit.transports.http.bodies import LARGE_BODY, parse_body
 from mcpkit.transports.http.endpoint import Endpoint
 from mcpkit.transports.http.http_error import HttpError, send_error
@@ -51,7 +50,7 @@ def run(
 class _StreamChannel(Channel):
     """A channel that puts all messages of a session on its one stream."""
 
-    def __init__(self, stream: Stream, watched: Hold) -> None:
+    def __init__(self, stream: Stream, watched: Watched) -> None:
         self._stream = stream
         self._watched = watched
 
@@ -72,10 +71,7 @@ class _StreamChannel(Channel):
 
     def reserve(self, size: int, about: Request) -> None:
         """Count bytes that are kept for the client."""
-        try:
-            self._watched.grow(size)
-        except Exhausted:
-            raise TooMuchWatched from None
+        self._watched.grow(size)
 
     def park(self, about: Request) -> Callable[[], None]:
         """Note that a request waits for its client's answer."""
@@ -186,7 +182,7 @@ class SseEndpoints:
     ) -> None:
         stream = Stream(kind="message", holder=holder_of(http), unread=flight.accounts.unread)
         lifespan = flight.lifespan
-        channel = _StreamChannel(stream, Hold(flight.accounts.watched, stream.holder))
+        channel = _StreamChannel(stream, Watched(flight.accounts.watched, stream.holder))
         session = Session(lifespan.server, channel, lifespan.loop, threads=lifespan.threads)
         id = secrets.token_urlsafe(24)
         root: str = http.scope.get("root_path", "")
