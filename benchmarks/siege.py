@@ -25,7 +25,16 @@ from typing import Any, Final
 
 import anyio
 
-from benchmarks.soak import GARBAGE, JSON_HEADERS, LEGACY, ROOT, Answer, Message, Server, announced
+from benchmarks.soak import (
+    GARBAGE,
+    JSON_HEADERS,
+    LEGACY,
+    ROOT,
+    Message,
+    Server,
+    announced,
+    answer_from,
+)
 
 SERVERS: Final = {
     "mcpkit": [sys.executable, "-m", "mcpkit", "run", "tests/transports/http/pressed.py", "--http"],
@@ -93,16 +102,6 @@ def call(tool: str, **arguments: Any) -> bytes:
     return modern("tools/call", name=tool, arguments=arguments)
 
 
-async def answer(reader: asyncio.StreamReader) -> Answer:
-    """The head of an answer, and what follows as it comes."""
-    status = int((await reader.readline()).split()[1])
-    found: dict[str, str] = {}
-    while line := (await reader.readline()).strip():
-        name, _, value = line.decode("latin-1").partition(":")
-        found[name.lower()] = value.strip()
-    return Answer(reader, status, found)
-
-
 async def begin(port: int, source: str, **capabilities: Any) -> dict[str, str]:
     """Begin a session; return its headers."""
     version = LEGACY[-1]
@@ -113,7 +112,7 @@ async def begin(port: int, source: str, **capabilities: Any) -> dict[str, str]:
     }
     async with connected(port, source) as (reader, writer):
         writer.write(posted(request("initialize", params)))
-        found = await answer(reader)
+        found = await answer_from(reader)
         if found.status != 200:
             raise ConnectionError(f"{found.status} to initialize")
         headers = {
@@ -123,7 +122,7 @@ async def begin(port: int, source: str, **capabilities: Any) -> dict[str, str]:
         await found.last()
         ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         writer.write(posted(ready, headers))
-        await answer(reader)
+        await answer_from(reader)
         return headers
 
 
@@ -333,7 +332,7 @@ class Honest:
     async def get(self, data: bytes) -> Message:
         async with connected(self.port, HONEST) as (reader, writer):
             writer.write(data)
-            found = await answer(reader)
+            found = await answer_from(reader)
             last = await found.last()
             if found.status != 200 or "error" in last:
                 raise ConnectionError(f"{found.status} {str(last)[:200]}")

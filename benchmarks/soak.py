@@ -108,6 +108,16 @@ class Answer:
         return found
 
 
+async def answer_from(reader: asyncio.StreamReader) -> Answer:
+    """Read the head of an answer."""
+    status = int((await reader.readline()).split()[1])
+    found: dict[str, str] = {}
+    while line := (await reader.readline()).strip():
+        name, _, value = line.decode("latin-1").partition(":")
+        found[name.lower()] = value.strip()
+    return Answer(reader, status, found)
+
+
 @asynccontextmanager
 async def exchange(
     port: int,
@@ -141,12 +151,7 @@ async def exchange(
         writer.write(data)
         await writer.drain()
         with anyio.fail_after(PATIENCE):
-            status = int((await reader.readline()).split()[1])
-            found: dict[str, str] = {}
-            while line := (await reader.readline()).strip():
-                name, _, value = line.decode("latin-1").partition(":")
-                found[name.lower()] = value.strip()
-            yield Answer(reader, status, found)
+            yield await answer_from(reader)
         vanish = False
     except TimeoutError:
         raise TimeoutError(f"no end of the answer to {method} {headers} {body[:200]!r}") from None

@@ -187,6 +187,19 @@ def swap(path: Path, target: Path) -> None:
 
 
 @pytest.mark.usefixtures("platform")
+def directories_scanned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The directories that are read from now on, in a list that grows."""
+    scanned: list[str] = []
+    scan = Folder.scan
+
+    def counted(self: Folder, parts: Any) -> Any:
+        scanned.append("/".join(parts))
+        return scan(self, parts)
+
+    monkeypatch.setattr(Folder, "scan", counted)
+    return scanned
+
+
 class TestTraversal:
     """RES-9"""
 
@@ -364,14 +377,7 @@ class TestTraversal:
         for number in range(10, 60):
             (root / f"{number}").mkdir()
             (root / f"{number}" / "f").write_text("")
-        scanned: list[str] = []
-        scan = Folder.scan
-
-        def counted(self: Folder, parts: Any) -> Any:
-            scanned.append("/".join(parts))
-            return scan(self, parts)
-
-        monkeypatch.setattr(Folder, "scan", counted)
+        scanned = directories_scanned(monkeypatch)
         page = Directory(root, "d://x").files("d://x/30/f", 2)
         assert [each.name for each in page] == ["31/f", "32/f"]
         assert scanned == ["", "30", "31", "32"]
@@ -379,14 +385,7 @@ class TestTraversal:
     def test_a_pattern_needs_no_other_directory(
         self, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        scanned: list[str] = []
-        scan = Folder.scan
-
-        def counted(self: Folder, parts: Any) -> Any:
-            scanned.append("/".join(parts))
-            return scan(self, parts)
-
-        monkeypatch.setattr(Folder, "scan", counted)
+        scanned = directories_scanned(monkeypatch)
         (root / "other" / "er").mkdir(parents=True)
         assert listed(Directory(root, pattern="deep/*/b.*")) == ["files://docs/deep/er/b.json"]
         assert scanned == ["", "deep", "deep/er"]
