@@ -404,7 +404,7 @@ class Threads:
                 self._queue_of(call).remove(call)
 
     def _can_take(self) -> bool:
-        return bool(self._nested) or (len(self._queue) > 0 and self._queue.first() is not None)
+        return bool(self._nested) or self._queue.first() is not None
 
     def _summon(self) -> Callable[[], object] | None:
         """Return the function that makes another worker come; None if none is needed."""
@@ -545,7 +545,7 @@ class Threads:
             call._state = "running"
             self._nested.popleft()
         else:
-            first = self._queue.first() if len(self._queue) else None
+            first = self._queue.first()
             if first is None:
                 return None
             call = first

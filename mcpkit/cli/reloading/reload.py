@@ -343,7 +343,7 @@ class Reloader:
         """
         self._relay.hold()
         self._held_until = time.monotonic() + _HOLD_S
-        _say(f"{what} changed: starting anew")
+        note(f"{what} changed: starting anew")
         self._start(f"{what} changed")
 
     def _start(self, because: str) -> None:
@@ -420,7 +420,7 @@ class Reloader:
         if child is self._next:
             self._next = None
         if missing := self._relay.missing:
-            _say(
+            note(
                 f"the server has {' and '.join(missing)} now, which its host was not told of; "
                 f"the host has to connect anew for that"
             )
@@ -440,14 +440,14 @@ class Reloader:
             if leaving:
                 return
             if self._current is None:
-                _say(f"the server has ended {child.how}; it starts anew when a file changes")
+                note(f"the server has ended {child.how}; it starts anew when a file changes")
             else:
-                _say(f"this version has ended {child.how}; the one before it goes on")
+                note(f"this version has ended {child.how}; the one before it goes on")
                 self._release()
         elif child is self._current:
             self._current = None
             if not leaving:
-                _say(
+                note(
                     f"the server has ended {child.how}; "
                     f"it starts anew with the next request, or when a file changes"
                 )
@@ -677,10 +677,6 @@ def _read(fd: int) -> bytes:
             select.select([fd], [], [])
         except OSError:
             return b""
-
-
-def _say(message: str) -> None:
-    note(message)
 
 
 def _do_nothing() -> None:

@@ -180,7 +180,7 @@ class Supervisor:
                         except OSError as error:  # too many processes, or descriptors
                             if not has_served:
                                 raise
-                            _say(f"a worker could not be started: {error.strerror}; once more")
+                            note(f"a worker could not be started: {error.strerror}; once more")
                             not_before = now + _START_PAUSE_S
                     short = len(children) < wanted
                     self._wait(children, max(not_before - now, 0) if short else None)
@@ -189,9 +189,9 @@ class Supervisor:
                         if self._received:
                             continue
                         if child.serving:
-                            _say(f"a worker has ended {child.how}; another takes its place")
+                            note(f"a worker has ended {child.how}; another takes its place")
                         elif has_served:
-                            _say(f"a worker could not be started, and ended {child.how}; once more")
+                            note(f"a worker could not be started, and ended {child.how}; once more")
                             not_before = time.monotonic() + _START_PAUSE_S
                         else:
                             return child.process.exitcode or 1
@@ -216,7 +216,7 @@ class Supervisor:
                     self._wait([] if child is None else [child], watched.pause)
                     if child is not None and child.ended:
                         if not self._received:
-                            _say(
+                            note(
                                 f"the server has ended {child.how}; "
                                 f"it starts anew when a file changes"
                             )
@@ -229,7 +229,7 @@ class Supervisor:
                         child = None
                     if not self._received:
                         # Not earlier: clients that connect from now on reach the new one.
-                        _say(f"{watched.described(changes)} changed: starting anew")
+                        note(f"{watched.described(changes)} changed: starting anew")
                         child = self._start()
             finally:
                 self._bound.close()
@@ -328,7 +328,3 @@ def _held_back() -> Generator[None, None, None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, of_terminals)
-
-
-def _say(message: str) -> None:
-    note(message)
