@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Final, Literal
+from uuid import UUID
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Json
 
 from benchmarks.soak import JSON_HEADERS, announced
 from mcpkit import MCPKit
@@ -22,6 +25,9 @@ from mcpkit.web import HttpSettings
 
 LONGEST: Final = 0.1
 """Seconds for which a message may hold up the event loop."""
+
+COLLIDING: Final = 2**61 - 1
+"""Integers whose difference is a multiple of it have the same hash."""
 
 BODY: Final = HttpSettings().max_body - 4096
 VALUES: Final = HttpSettings().max_values - 1000
@@ -47,6 +53,27 @@ class Square(BaseModel):
 
     kind: Literal["square"]
     side: float
+
+
+class Branch(BaseModel):
+    """One of a union inside of itself."""
+
+    inner: Branch | Leaf | None = None
+
+
+class Leaf(BaseModel):
+    """The other, which nothing tells apart."""
+
+    inner: Branch | Leaf | None = None
+    end: int = 0
+
+
+class Closed(BaseModel):
+    """A model that takes nothing else."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    x: int = 0
 
 
 app = MCPKit("blocking")
@@ -83,6 +110,46 @@ async def text(value: str) -> int:
 
 
 @app.tool
+async def distinct(value: set[int]) -> int:
+    return len(value)
+
+
+@app.tool
+async def groups(value: list[set[UUID]]) -> int:
+    return len(value)
+
+
+@app.tool
+async def by_number(value: dict[int, int]) -> int:
+    return len(value)
+
+
+@app.tool
+async def branches(value: Branch | Leaf | list[Branch | Leaf]) -> int:
+    return 0
+
+
+@app.tool
+async def closed(value: Closed | list[Closed]) -> int:
+    return 0
+
+
+@app.tool
+async def pattern(value: re.Pattern[str]) -> int:
+    return len(value.pattern)
+
+
+@app.tool
+async def inner_json(value: Json[list[int]]) -> int:
+    return len(value)
+
+
+@app.tool
+async def decimals(value: Decimal | list[Decimal]) -> int:
+    return 0
+
+
+@app.tool
 def in_thread(value: list[Point]) -> int:
     return len(value)
 
@@ -93,11 +160,46 @@ def filled(part: str, values: int) -> str:
     return "[" + ",".join([part] * count) + "]"
 
 
+def listed(part: Callable[[int], str], most: int = VALUES) -> str:
+    """An array of parts that differ, as many as fit."""
+    length = len(part(most)) + 1
+    return "[" + ",".join(map(part, range(min(BODY // length, most)))) + "]"
+
+
+def keyed_by(name: Callable[[int], str]) -> str:
+    """An object of as many members as fit, with names that were chosen."""
+    count = min(BODY // (len(name(VALUES)) + 6), VALUES)
+    return "{" + ",".join(f'"{name(number)}":1' for number in range(count)) + "}"
+
+
+def nested(levels: int) -> str:
+    """An object in an object, and so on; the innermost is wrong."""
+    return '{"inner":' * levels + '{"end":"x"}' + "}" * levels
+
+
 def keyed(value: str, values: int = 1) -> str:
     """An object of as many members as fit, no two of one name."""
     count = VALUES // values
     return "{" + ",".join(f'"k{number}":{value}' for number in range(count)) + "}"
 
+
+TOOLS: Final = (
+    "anything",
+    "points",
+    "numbers",
+    "table",
+    "either",
+    "text",
+    "distinct",
+    "groups",
+    "by_number",
+    "branches",
+    "closed",
+    "pattern",
+    "inner_json",
+    "decimals",
+    "in_thread",
+)
 
 VALUES_BY_NAME: Final[Mapping[str, Callable[[], str]]] = {
     "empty objects": lambda: filled("{}", 1),
@@ -115,6 +217,22 @@ VALUES_BY_NAME: Final[Mapping[str, Callable[[], str]]] = {
     "one text of escapes": lambda: '"' + "\\u00e9" * (BODY // 6) + '"',
     "one text of commas": lambda: '"' + "," * BODY + '"',
     "one text of quotes": lambda: '"' + '\\"' * (BODY // 2) + '"',
+    "long names": lambda: keyed_by(lambda number: f"{number:0150}"),
+    "colliding names": lambda: keyed_by(lambda number: str(number * COLLIDING)),
+    "colliding numbers": lambda: listed(lambda number: str(number * COLLIDING)),
+    "colliding ids": lambda: listed(lambda number: f'["{UUID(int=number * COLLIDING)}"]'),
+    "groups of colliding ids": lambda: listed(
+        lambda number: json.dumps(
+            [str(UUID(int=(1500 * number + each) * COLLIDING)) for each in range(1500)]
+        ),
+        VALUES // 1501,
+    ),
+    "long numbers": lambda: listed(lambda number: "7" * 4200, BODY // 4201),
+    "one text of digits": lambda: '"' + "7" * BODY + '"',
+    "one text of numbers": lambda: '"[' + "1," * (BODY // 2 - 3) + '1]"',
+    "one text of long numbers": lambda: '"[' + ",".join(["7" * 4200] * (BODY // 4201)) + ']"',
+    "objects in each other": lambda: nested(100),
+    "many objects in each other": lambda: listed(lambda number: nested(9), VALUES // 12),
     "nested": lambda: "[" * 150 + "]" * 150,
     "too many values": lambda: "[" + "1," * (BODY // 2 - 1) + "1]",
 }
@@ -163,7 +281,7 @@ async def main() -> int:
     """Serve each body to each tool, and print what took longest."""
     asgi = app.asgi(loopback=True)
     found: list[tuple[float, str]] = []
-    for tool in ("anything", "points", "numbers", "table", "either", "text", "in_thread"):
+    for tool in TOOLS:
         for name, made in VALUES_BY_NAME.items():
             call = {"name": tool, "arguments": {"value": "@"}}
             message, headers = announced(

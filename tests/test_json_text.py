@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.support.json_text import has_more_values
+from mcpkit.support.json_text import count_values, excess_of, has_long_number, has_more_values
 
 TEXTS = st.text(alphabet=' ,:"\\[]{}aé', max_size=8)
 JSON = st.recursive(
@@ -32,6 +32,8 @@ def test_the_number_is_right(value: Any, compact: bool) -> None:
     number = count(value)
     assert not has_more_values(text, number)
     assert has_more_values(text, number - 1)
+    assert count_values(text, number) == number
+    assert count_values(text, number - 1) > number - 1
 
 
 @pytest.mark.parametrize("blanks", [0, 1, 2])
@@ -72,3 +74,30 @@ def test_what_stands_in_strings_does_not_count(text: bytes) -> None:
 )
 def test_what_stands_before_a_mistake_counts(text: bytes) -> None:
     assert has_more_values(text, 100)
+
+
+LARGE = b" " * 64 * 1024
+
+
+@pytest.mark.parametrize("number", [b"7" * 401, b"-" + b"7" * 401, b"1." + b"7" * 401])
+@pytest.mark.parametrize("around", [(b"", b""), (b'["a",', b"]"), (b'{"a\\"b":', b"}")])
+def test_a_long_number_is_found_in_a_large_text(number: bytes, around: tuple[bytes, bytes]) -> None:
+    text = LARGE + number.join(around)
+    assert has_long_number(text)
+    assert excess_of(text, 10) == "a number of more than 400 digits"
+    assert not has_long_number(number.join(around))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" + b"7" * 400 + b"," + b"7" * 400 + b"]",
+        b'"' + b"7" * 1000 + b'"',
+        b'["\\"' + b"7" * 1000 + b'"]',
+        b'{"' + b"7" * 1000 + b'": 1}',
+    ],
+)
+def test_digits_that_are_no_long_number(text: bytes) -> None:
+    json.loads(text)
+    assert not has_long_number(LARGE + text)
+    assert excess_of(LARGE + text, 10) == ""

@@ -22,7 +22,7 @@ from mcpkit.engine.loop import open_loop
 from mcpkit.engine.server import Settings
 from mcpkit.engine.session import Channel, Session
 from mcpkit.errors import ConnectionClosed, InvalidRequest, MethodNotFound
-from mcpkit.protocol.connection import Request
+from mcpkit.protocol.connection import Connection, Request
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, TappedClient
 
@@ -516,6 +516,41 @@ async def test_relief_is_reported_once_fewer_wait(monkeypatch: pytest.MonkeyPatc
         assert not session.saturated
 
 
+async def test_relief_is_reported_once_less_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few requests may be as large as many others."""
+    monkeypatch.setattr("mcpkit.engine.session._BYTES_WAITING", 2000)
+    monkeypatch.setattr("mcpkit.engine.session._BYTES_HELD", 4000)
+    app: MCPKit[Any] = MCPKit("limited", max_in_flight=1)
+    gate = Gate()
+
+    @app.tool
+    async def passing(text: str) -> str:
+        await gate.pass_through()
+        return text
+
+    async with session_of(app) as (session, ears):
+        relieved = anyio.Event()
+        session.on_relief = relieved.set
+        session.receive(initialize())
+        for id in (1, 2):
+            arguments = {"text": "x" * 1500}
+            session.receive(request(id, "tools/call", name="passing", arguments=arguments))
+        assert not session.saturated
+        for id in (3, 4, 5):
+            session.receive(request(id, "tools/call", name="passing", arguments=arguments))
+        assert session.saturated
+        assert ears.messages[1]["id"] == 5
+        assert "waiting" in ears.messages[1]["error"]["message"]
+        cancelled = {"method": "notifications/cancelled", "params": {"requestId": 4}}
+        session.receive(json.dumps({"jsonrpc": "2.0", **cancelled}).encode())
+        gate.opened.set()
+        await ears.wait(5)
+        with anyio.fail_after(PATIENCE):
+            await relieved.wait()
+        assert not session.saturated
+        assert session._bytes_waiting == 0
+
+
 # --- exceptions -----------------------------------------------------------------------------------
 
 
@@ -705,6 +740,35 @@ async def test_notifications_are_left_out_for_a_client_that_does_not_keep_up(
         await session.aclose()
     assert [each.get("id") for each in deaf.messages] == [1]
     assert len([each for each in caplog.records if "keep up" in each.getMessage()]) == 1
+
+
+async def test_what_is_left_out_is_not_written_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = bare()
+    deaf = Ears()
+    written: list[str] = []
+    write = Connection.send_notification
+
+    def count(self: Connection, method: str, params: Any = None) -> bytes:
+        written.append(method)
+        return write(self, method, params)
+
+    monkeypatch.setattr(Connection, "send_notification", count)
+
+    @app.tool
+    async def chatter(ctx: Context) -> str:
+        ctx.info("heard")
+        deaf.congested = True
+        for number in range(10):
+            ctx.info(number)
+        return "said"
+
+    async with open_loop() as loop:
+        session = Session(app.server, deaf, loop)
+        level = {**ENVELOPE, "io.modelcontextprotocol/logLevel": "debug"}
+        session.receive(request(1, "tools/call", name="chatter", _meta=level))
+        await deaf.wait(2)
+        await session.aclose()
+    assert written == ["notifications/message"]
 
 
 def test_an_app_and_its_settings_have_the_same_defaults() -> None:

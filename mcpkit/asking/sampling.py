@@ -14,13 +14,14 @@ from typing_extensions import TypedDict
 from mcpkit.asking.ask import Ask
 from mcpkit.errors import ElicitationError, InvalidAnswer
 from mcpkit.functions.arguments import explain
+from mcpkit.functions.bounds import MOST_VALUES
 from mcpkit.functions.output import block_of
-from mcpkit.functions.schema import MOST_VALUES, form_of, settle_references
+from mcpkit.functions.schema import form_of, settle_references
 from mcpkit.protocol import wire
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
 from mcpkit.support.json_schema import copy_schema
-from mcpkit.support.json_text import has_more_values
+from mcpkit.support.json_text import excess_of
 from mcpkit.support.text import quoted
 from mcpkit.types import (
     AudioContent,
@@ -305,8 +306,8 @@ def read_json(text: str, wanted: Any) -> Any:
         InvalidAnswer: It does not fit the type; says where, for the model to mend.
     """
     form = form_of(wanted)
-    if has_more_values(text.encode(), MOST_VALUES):
-        raise InvalidAnswer(f"the answer has more than {MOST_VALUES:,} values")
+    if excess := excess_of(text.encode(), MOST_VALUES):
+        raise InvalidAnswer(f"the answer has {excess}")
     fenced = _FENCE.search(text)
     candidate = fenced[1] if fenced else text
     try:

@@ -149,6 +149,10 @@ _MOST_WAITING: Final = 1000
 _MOST_HELD: Final = 10 * _MOST_WAITING
 """Requests that may wait while a question is open, since its answer has to be read."""
 
+_BYTES_WAITING: Final = 64 * 1024 * 1024
+_BYTES_HELD: Final = 4 * _BYTES_WAITING
+"""The bytes that those requests arrived in, and may have together."""
+
 
 class Session:
     """One client's conversation with a server.
@@ -165,6 +169,7 @@ class Session:
 
     __slots__ = (
         "_asked",
+        "_bytes_waiting",
         "_channel",
         "_connection",
         "_dropped",
@@ -176,6 +181,7 @@ class Session:
         "_root_handlers",
         "_roots_changed",
         "_running",
+        "_size",
         "_subscriptions",
         "_waiting",
         "is_closing",
@@ -204,7 +210,9 @@ class Session:
         self.threads = threads or Threads(loop, server.settings.max_threads)
         self._operations = _operations_of(server)
         self._running: dict[Request, Run] = {}
-        self._waiting: dict[Request, contextvars.Context] = {}
+        self._waiting: dict[Request, tuple[contextvars.Context, int]] = {}
+        self._bytes_waiting = 0
+        self._size = 0
         self._log_rank = LOG_RANK[server.settings.log_level]
         self._subscriptions: Subscriptions | None = None
         self._dropped = 0
@@ -226,7 +234,9 @@ class Session:
         except ProtocolError:
             self._handle(self._connection.receive(text))
             return
+        self._size = len(text)
         self.take(message)
+        self._size = 0
 
     def take(self, message: Any, origin: Origin | None = None) -> None:
         """Take one message that was parsed already, and what it arrived in; see `receive`."""
@@ -291,11 +301,15 @@ class Session:
         `on_relief` is called when it may read on.
         """
         # While a question is open, its answer must be read, whatever stands before it.
-        return len(self._waiting) >= _MOST_WAITING and not self._is_asking
+        return self._many_wait and not self._is_asking
+
+    @property
+    def _many_wait(self) -> bool:
+        return len(self._waiting) >= _MOST_WAITING or self._bytes_waiting >= _BYTES_WAITING
 
     def _read_on(self) -> None:
         """Let the transport read on: the answer to a question stands behind other messages."""
-        if len(self._waiting) >= _MOST_WAITING:
+        if self._many_wait:
             self._loop.soon(self.on_relief)
 
     def attach(self) -> None:
@@ -374,8 +388,9 @@ class Session:
         capability = known.capability
         if capability is None or self._has_room() or known.operation in _ACTS:
             self._begin(request)
-        elif len(self._waiting) < _MOST_HELD:
-            self._waiting[request] = contextvars.copy_context()
+        elif len(self._waiting) < _MOST_HELD and self._bytes_waiting < _BYTES_HELD:
+            self._waiting[request] = contextvars.copy_context(), self._size
+            self._bytes_waiting += self._size
         else:
             self._fail(request, InternalError("Too many requests are waiting; ask again later"))
 
@@ -392,11 +407,16 @@ class Session:
         was_saturated = self.saturated
         while self._waiting and self._has_room():
             request = next(iter(self._waiting))
-            self._waiting.pop(request).run(self._begin, request)
+            self._waits_no_more(request).run(self._begin, request)
         if was_saturated and not self.saturated:
             self.on_relief()
         if not self.busy and self._idle is not None:
             self._idle.set()
+
+    def _waits_no_more(self, request: Request) -> contextvars.Context:
+        context, size = self._waiting.pop(request)
+        self._bytes_waiting -= size
+        return context
 
     def _begin(self, request: Request) -> None:
         known = request.known
@@ -465,7 +485,7 @@ class Session:
         if run is not None:
             run.stop()
         elif request in self._waiting:
-            del self._waiting[request]
+            self._waits_no_more(request)
 
     # --- what is answered -------------------------------------------------------------------------
 
@@ -580,13 +600,18 @@ class Session:
 
     def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification that belongs to a request, unless that is over. From any thread."""
-        text = self._connection.send_notification(method, params)
         # A page that was asked for is often completed when the request is long over.
-        send = self._send_anyway if method == _OUTLASTING else self._send_about
+        outlasts = method == _OUTLASTING
+        if not outlasts:
+            if not self._connection.is_in_flight(request):
+                return  # PROG-3, CANC-4
+            if self._channel.is_congested(request):
+                self._leave_out()
+                return
+        text = self._connection.send_notification(method, params)
+        send = self._send_anyway if outlasts else self._send_about
         if self._loop.on_loop():
             send(request, text)
-        elif self._channel.is_congested(request) and method != _OUTLASTING:
-            self._leave_out()
         else:
             self._loop.soon(lambda: send(request, text))
 
@@ -644,6 +669,7 @@ class Session:
         for request in self._waiting:
             self._give_up(request)
         self._waiting.clear()
+        self._bytes_waiting = 0
         for run in list(self._running.values()):
             run.stop()
         await self.wait_idle()

@@ -17,20 +17,24 @@ import pydantic
 from pydantic_core import ValidationError, from_json, to_json
 
 from mcpkit.errors import InvalidArguments, RegistrationError
-from mcpkit.functions.schema import (
+from mcpkit.functions.bounds import (
+    LONGEST_JSON,
     MOST_VALUES,
+    first_problems,
+    is_checked_in_haste,
+    too_deep,
+)
+from mcpkit.functions.schema import (
     PydanticForm,
     first_line,
-    first_problems,
     form_of,
-    is_checked_in_haste,
     optional_instead_of_null,
     schema_generator,
     settle_references,
 )
 from mcpkit.functions.signature import Parameter, Signature
 from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema
-from mcpkit.support.json_text import has_more_values
+from mcpkit.support.json_text import count_values, has_long_number
 from mcpkit.support.text import cut, shorten
 from mcpkit.types import UNSET, is_array, is_object
 
@@ -103,28 +107,19 @@ class Field:
             if self.factory is None and type(self.default) not in _ORDINARY:
                 self.factory = _copies_of(self.default)
 
-    def accept(self, raw: Any) -> Any:
+    def check(self, raw: Any) -> Any:
         """Return the value of an argument.
 
         Raises:
-            pydantic_core.ValidationError: It does not fit; of the value as it was sent.
+            pydantic_core.ValidationError: It does not fit.
         """
         check = self._check
         if check is None:
             check = self._check = self.form.checker()
         try:
             return check(raw)
-        except ValidationError:
-            # Models often send an array or object as text. Only what has failed is tried again,
-            # so a string that is wanted as a string stays one. The arguments of prompts and the
-            # variables of templates are always text, also those of ``Literal[1, 2]``.
-            if not isinstance(raw, str) or not _may_be_json(raw):
-                raise
-            try:
-                return check(from_json(raw, allow_inf_nan=False))
-            except ValueError:
-                pass
-            raise
+        except RecursionError:
+            raise too_deep(raw, "nested too deeply") from None
 
     def show_default(self, schema: JsonSchema) -> None:
         """Add the default to a schema, unless JSON cannot show it."""
@@ -136,12 +131,37 @@ class Field:
             pass  # it is still the default
 
 
-def _may_be_json(text: str) -> bool:
-    """Return True if a text begins like an array, an object or a number, and is worth reading."""
-    first = text[:_MOST_BLANKS].lstrip()[:1]
-    if first in _CONTAINER_STARTS:
-        return not has_more_values(text.encode(), MOST_VALUES)
-    return first in _NUMBER_STARTS and len(text) <= _LONGEST_NUMBER
+class _Texts:
+    """The strings of one call that may be JSON.
+
+    Models often send an array or object as text. Only what does not fit is read so, and a string
+    that is wanted as a string stays one. The arguments of prompts and the variables of templates
+    are always text, also those of ``Literal[1, 2]``.
+    """
+
+    def __init__(self) -> None:
+        self._values = MOST_VALUES
+
+    def check(self, field: Field, raw: Any) -> Any:
+        """Return the value of an argument that is JSON inside of a string.
+
+        Raises:
+            ValueError: It is not, or does not fit.
+        """
+        if not isinstance(raw, str) or not self._is_worth_reading(raw):
+            raise ValueError("no JSON")
+        return field.check(from_json(raw, allow_inf_nan=False))
+
+    def _is_worth_reading(self, text: str) -> bool:
+        """Return True if a text begins like an array, an object or a number, and may be read."""
+        first = text[:_MOST_BLANKS].lstrip()[:1]
+        if first not in _CONTAINER_STARTS:
+            return first in _NUMBER_STARTS and len(text) <= _LONGEST_NUMBER
+        if self._values <= 0 or len(text) > LONGEST_JSON:
+            return False
+        written = text.encode()
+        self._values -= count_values(written, self._values)
+        return self._values >= 0 and not has_long_number(written)
 
 
 _CONTAINER_STARTS: Final = frozenset("[{")
@@ -205,16 +225,21 @@ class Arguments:
         """
         values: dict[str, Any] = {}
         problems: _Problems | None = None
+        texts: _Texts | None = None
         known = 0
         for field in self.fields:
             wire_name = field.wire_name
             if wire_name in raw:
                 known += 1
                 try:
-                    values[field.name] = field.accept(raw[wire_name])
+                    values[field.name] = field.check(raw[wire_name])
                 except ValidationError as error:
-                    problems = problems or _Problems()
-                    problems.explain(error, raw[wire_name], wire_name)
+                    texts = texts or _Texts()
+                    try:
+                        values[field.name] = texts.check(field, raw[wire_name])
+                    except ValueError:
+                        problems = problems or _Problems()
+                        problems.explain(error, raw[wire_name], wire_name)
             elif field.required:
                 problems = problems or _Problems()
                 problems.add(wire_name, "required, but missing")

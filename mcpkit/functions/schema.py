@@ -24,21 +24,24 @@ from pydantic_core import (
     to_json,
 )
 
+from mcpkit.functions.bounds import (
+    Ambiguity,
+    find_ambiguity,
+    is_checked_in_haste,
+    make_validator,
+    types_of,
+)
 from mcpkit.functions.built_in import BuiltIn, is_plain, read_built_in
 from mcpkit.support.collector import pause
 from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema, subschemas
-from mcpkit.support.json_text import has_more_values
 from mcpkit.types import UNSET, is_array, is_object
 
 __all__ = [
-    "MOST_VALUES",
     "Mode",
     "PydanticForm",
     "TypeForm",
     "first_line",
-    "first_problems",
     "form_of",
-    "is_checked_in_haste",
     "is_finite",
     "optional_instead_of_null",
     "schema_generator",
@@ -76,6 +79,7 @@ class TypeForm(ABC):
     _checker: Callable[[Any], Any] | None = None
     _dumper: Callable[[Any], bytes] | None = None
     _hasty_validator: SchemaValidator | None = None
+    _told_apart: SchemaValidator | None = None
     _config: CoreConfig | None = _CORE_CONFIG
 
     def __init__(self, core: CoreSchema) -> None:
@@ -121,10 +125,13 @@ class TypeForm(ABC):
     def _text_checker(self) -> Callable[[Any], Any]:
         validator = self.validator
         if self._has_models_with_floats():
-            validator = _make_validator(self._core, self._config, hasty=False) or validator
+            validator = make_validator(self._core, self._config) or validator
         validate_json = validator.validate_json
+        ambiguity = None if self.is_built_in else find_ambiguity(self._core)
 
         def check(value: Any) -> Any:
+            if ambiguity is not None and ambiguity.is_too_deep(value):
+                return self._check_told_apart(value, ambiguity)
             text = to_json(value)
             if _INFINITY in text:
                 _check_finite(value, text)
@@ -143,13 +150,22 @@ class TypeForm(ABC):
 
     def _hasty(self) -> SchemaValidator:
         if self._hasty_validator is None:
-            made = _make_validator(self._core, self._config, hasty=True)
+            made = make_validator(self._core, self._config, hasty=True)
             self._hasty_validator = made or self.validator
         return self._hasty_validator
 
+    def _check_told_apart(self, value: Any, ambiguity: Ambiguity) -> Any:
+        if self._told_apart is None:
+            told_apart = ambiguity.resolved()
+            made = told_apart and make_validator(told_apart, self._config, hasty=True)
+            if not made:
+                raise ambiguity.refusal(value)
+            self._told_apart = made
+        return self._told_apart.validate_json(to_json(value))
+
     def _has_models_with_floats(self) -> bool:
         """Return True if the configuration of a model may let text such as "inf" be a number."""
-        return not self.is_built_in and "float" in _types_of(self._core)
+        return not self.is_built_in and "float" in types_of(self._core)
 
     def dumper(self) -> Callable[[Any], bytes]:
         """Return a function from a value to its JSON text, checked against the type.
@@ -269,98 +285,7 @@ class BuiltInForm(TypeForm):
         return value if is_plain(value, self._core) else super().shown(value)
 
 
-# --- values of any size ---------------------------------------------------------------------------
-
-MOST_VALUES: Final = 50_000
-"""The values that a JSON text inside of a string may have."""
-
-_MOST_BYTES: Final = 8 * 1024
-_MOST_IN_FULL: Final = 500
-"""Bytes and values of a text of which all problems are found, however many each value has."""
-
-_MOST_PROBLEMS: Final = 1000
-"""The problems that are made objects of Python's."""
-
-_CONTAINERS: Final = frozenset({"dict", "frozenset", "list", "set", "tuple"})
-
-
-def is_checked_in_haste(text: bytes) -> bool:
-    """Return True if a list in a JSON text is checked up to its first problem only.
-
-    Collecting all of them takes time in proportion to the values, times the members of a model,
-    times the choices of a union; and memory times the length of the path.
-    """
-    return len(text) > _MOST_BYTES or has_more_values(text, _MOST_IN_FULL)
-
-
-def _types_of(core: Any) -> set[str]:
-    """Return the types of all core schemas inside one."""
-    if core.__class__ in _SEQUENCES:
-        return set[str]().union(*map(_types_of, core))
-    if not is_object(core):
-        return set()
-    kind = core.get("type")  # or the schema of a member of this name
-    inner = set[str]().union(*map(_types_of, core.values()))
-    return {*inner, kind} if isinstance(kind, str) else inner
-
-
-def _adapted(core: Any, *, hasty: bool) -> Any:
-    """Return a core schema for what arrives: models have no infinities unless they say so.
-
-    Args:
-        core: The core schema.
-        hasty: Check lists and dicts up to the first problem only.
-    """
-    if core.__class__ in _SEQUENCES:
-        return core.__class__([_adapted(each, hasty=hasty) for each in core])
-    if not is_object(core):
-        return core
-    made = {
-        key: value if key in _NO_SCHEMAS else _adapted(value, hasty=hasty)
-        for key, value in core.items()
-    }
-    kind = made.get("type")  # or the schema of a member of this name
-    if hasty and isinstance(kind, str) and kind in _CONTAINERS:
-        made["fail_fast"] = True
-    if isinstance(kind, str) and is_object(made.get("config")):
-        made["config"] = {**_FINITE_CONFIG, **made["config"]}
-    return made
-
-
-_SEQUENCES: Final = frozenset({list, tuple})
-_NO_SCHEMAS: Final = frozenset({"config", "default", "expected", "metadata", "serialization"})
-"""The members of a core schema in which no validator is described."""
-
-
-def _make_validator(
-    core: CoreSchema, config: CoreConfig | None, *, hasty: bool
-) -> SchemaValidator | None:
-    """Make a validator for what arrives; None if the schema is not at hand."""
-    if type(core) is not dict:
-        return None
-    adapted = _adapted(core, hasty=hasty)
-    make: Any = SchemaValidator
-    made: SchemaValidator
-    try:
-        # Models have validators already, which pydantic-core would take instead of the schema.
-        made = make(adapted, config, _use_prebuilt=False)
-    except TypeError:  # of a version that has no such parameter
-        made = make(adapted, config)
-    return made
-
-
-def first_problems(error: ValidationError) -> list[Any]:
-    """Return the first problems of a validation, at most 1,000 of them."""
-    if error.error_count() <= _MOST_PROBLEMS:
-        return [*error.errors(include_url=False)]
-    # The text of all of them is made much faster than an object for each.
-    text = error.json(include_url=False, include_context=False, include_input=False)
-    found: list[Any] = from_json(text[: _MOST_PROBLEMS * 100], allow_partial=True)
-    return [{**each, "loc": tuple(each["loc"])} for each in found if each.keys() >= _PROBLEM]
-
-
-_PROBLEM: Final = frozenset({"type", "loc", "msg"})
-
+# --- numbers without end --------------------------------------------------------------------------
 
 _INFINITY: Final = b"Infinity"
 

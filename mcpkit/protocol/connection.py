@@ -361,7 +361,7 @@ class Connection:
             raise InvalidParams('The member "_meta" must be an object')
         token = meta.get("progressToken")
         if token is not None and not messages.is_id(token):
-            raise InvalidParams('"progressToken" must be a string or an integer')
+            raise InvalidParams('"progressToken" must be a string or an integer, and short')
         if (
             self._announced_only
             or VERSION_KEY in meta

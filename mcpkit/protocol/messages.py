@@ -16,7 +16,13 @@ __all__ = ["Id", "encode", "encode_id", "error_text", "parse", "readable_id", "r
 Id: TypeAlias = str | int
 """A request id: a string or an integer, never null (JSON-RPC 2.0, section 4)."""
 
-_ID_TYPES: Final = frozenset({int, str})
+_LONGEST_ID: Final = 1024
+_LARGEST_ID: Final = 2**64
+"""Characters of an id that is a string, and the largest that is an integer.
+
+An id is repeated in every message about its request, and it is a key: of much larger integers,
+which have the same hash for each multiple of 2**61 - 1, many could be chosen that collide.
+"""
 
 encode: Final = partial(to_json, inf_nan_mode="null")
 """Any JSON value → its text in UTF-8, compact, without a newline; NaN and infinity become null."""
@@ -37,8 +43,10 @@ def parse(text: bytes | bytearray) -> Any:
 
 
 def is_id(value: object) -> TypeGuard[Id]:
-    """Return True if a JSON value can be a request id."""
-    return type(value) is int or type(value) is str
+    """Return True if a JSON value can be a request id or a progress token."""
+    if type(value) is int:
+        return -_LARGEST_ID <= value <= _LARGEST_ID
+    return type(value) is str and len(value) <= _LONGEST_ID
 
 
 def readable_id(message: object) -> Id | Unset:
@@ -61,7 +69,7 @@ def check_envelope(message: Mapping[str, Any]) -> None:
     method = message.get("method")
     if (
         type(method) is str
-        and type(message.get("id")) in _ID_TYPES
+        and is_id(message.get("id"))
         and message.get("jsonrpc") == "2.0"
         and (len(message) == 3 or (len(message) == 4 and "params" in message))
     ):
@@ -72,14 +80,22 @@ def check_envelope(message: Mapping[str, Any]) -> None:
         if not isinstance(method, str):
             raise InvalidRequest('The member "method" must be a string')
         if "id" in message and not is_id(message["id"]):
-            raise InvalidRequest('The member "id" must be a string or an integer')
+            raise _wrong_id(message["id"])
         if "result" in message or "error" in message:
             raise InvalidRequest("A request cannot have a result or an error")
         return
     if ("result" in message) == ("error" in message):
         raise InvalidRequest("A message needs a method, a result or an error")
     if "id" in message and not is_id(message["id"]):
-        raise InvalidRequest('The member "id" must be a string or an integer')
+        raise _wrong_id(message["id"])
+
+
+def _wrong_id(id: object) -> InvalidRequest:
+    if type(id) is int or type(id) is str:
+        return InvalidRequest(
+            f'The member "id" is longer than {_LONGEST_ID} characters, or than 64 bits'
+        )
+    return InvalidRequest('The member "id" must be a string or an integer')
 
 
 def encode_id(id: Id) -> bytes:

@@ -1,10 +1,10 @@
-"""JSON text: how many values it has, found out without parsing it."""
+"""JSON text: how much is in it, found out without parsing it."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["has_more_values"]
+__all__ = ["MOST_DIGITS", "count_values", "excess_of", "has_long_number", "has_more_values"]
 
 _AT_ONCE: Final = 256 * 1024
 """Bytes that are counted before it is seen whether they are enough."""
@@ -12,33 +12,76 @@ _AT_ONCE: Final = 256 * 1024
 _NO_SEPARATORS: Final = bytes(each for each in range(256) if each not in b",[{")
 """The bytes that no value begins with, nor follows upon."""
 
+MOST_DIGITS: Final = 400
+"""The digits of a number in a large text. Reading an integer takes the square of its digits."""
 
-def has_more_values(text: bytes, most: int) -> bool:
-    """Return True if a JSON text has more than `most` values.
+_DIGITS: Final = bytes(b"0"[0] if chr(each).isdecimal() else b" "[0] for each in range(256))
+_LARGE: Final = 64 * 1024
+
+
+def count_values(text: bytes, most: int) -> int:
+    """Return the number of values in a JSON text, or a larger one than `most` if it has more.
 
     Members of arrays and objects are values, and so is the text as a whole; names of members are
     none. Of a text that is no JSON, what stands before its first mistake is counted as a parser
     would find it.
     """
-    # A value takes at least two bytes, with what parts it from the next one.
-    if len(text) < 2 * most or not _exceeds(text, most, is_plain=False):
-        return False
-    # Backslashes stand in strings only. Without them, each quote begins or ends a string.
-    plain = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    plain = _without_escapes(text)
     quotes = plain.count(b'"')
     if quotes > 4 * most:
-        return True  # each value has at most two strings: its name and itself
+        return most + 1  # each value has at most two strings: its name and itself
     plain = b"0".join(plain.split(b'"')[::2]).translate(None, b" \t\r\n")
-    return _exceeds(plain, most, is_plain=True)
+    return _separated(plain, most, is_plain=True)
 
 
-def _exceeds(text: bytes, most: int, *, is_plain: bool) -> bool:
-    """Return True if a text may have more than `most` values, by its separators.
+def has_more_values(text: bytes, most: int) -> bool:
+    """Return True if a JSON text has more than `most` values; see `count_values`."""
+    # A value takes at least two bytes, with what parts it from the next one.
+    if len(text) < 2 * most or _separated(text, most, is_plain=False) <= most:
+        return False
+    return count_values(text, most) > most
+
+
+def excess_of(text: bytes, most: int) -> str:
+    """Return what a JSON text has too much of, in words; an empty string if there is no such thing.
 
     Args:
         text: The text.
         most: The values that it may have.
-        is_plain: True if it has neither strings nor blanks; then the answer is exact.
+    """
+    if has_more_values(text, most):
+        return f"more than {most:,} values"
+    return f"a number of more than {MOST_DIGITS} digits" if has_long_number(text) else ""
+
+
+def has_long_number(text: bytes) -> bool:
+    """Return True if a text of more than 64 KiB has a number of more than 400 digits.
+
+    Below, the longest numbers that are read, of 4,300 digits, take no more than a millisecond or
+    two.
+    """
+    if len(text) < _LARGE or not _has_digits(text):
+        return False
+    return _has_digits(b" ".join(_without_escapes(text).split(b'"')[::2]))
+
+
+def _has_digits(text: bytes) -> bool:
+    return b"0" * (MOST_DIGITS + 1) in text.translate(_DIGITS)
+
+
+def _without_escapes(text: bytes) -> bytes:
+    # Backslashes stand in strings only. Without them, each quote begins or ends a string.
+    return text.replace(b"\\\\", b"").replace(b'\\"', b"")
+
+
+def _separated(text: bytes, most: int, *, is_plain: bool) -> int:
+    """Return the number of values by their separators, or a larger one than `most`.
+
+    Args:
+        text: The text.
+        most: The values up to which they are counted.
+        is_plain: True if it has neither strings nor blanks; then the number is exact, else it may
+            be smaller.
     """
     count = 1
     for start in range(0, len(text), _AT_ONCE):
@@ -48,5 +91,5 @@ def _exceeds(text: bytes, most: int, *, is_plain: bool) -> bool:
         if is_plain:
             count -= text.count(b"[]", start, end + 1) + text.count(b"{}", start, end + 1)
         if count > most:
-            return True
-    return False
+            break
+    return count

@@ -122,7 +122,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "the id zero": request(0, "m"),
     "an empty id": request("", "m"),
     "a negative id": request(-1, "m"),
-    "a large id": request(2**70, "m"),
+    "a large id": request(2**64, "m"),
+    "a long id": request("x" * 1024, "m"),
 }
 
 
@@ -141,6 +142,9 @@ BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "a bool id (MSG-2)": ("id", request(True, "m")),
     "a list id (MSG-2)": ("id", request([1], "m")),
     "an object id (MSG-2)": ("id", request({}, "m")),
+    "a longer id": ("1024 characters", request("x" * 1025, "m")),
+    "a larger id": ("64 bits", request(2**64 + 1, "m")),
+    "a large negative id": ("64 bits", request(-(2**70), "m")),
     "a number as method": ("method", {"jsonrpc": "2.0", "id": 1, "method": 1}),
     "a null method": ("method", {"jsonrpc": "2.0", "id": 1, "method": None}),
     "a request with a result": ("result", request(1, "m") | {"result": {}}),
@@ -161,7 +165,7 @@ def test_a_broken_envelope_is_refused_with_the_member_that_is_wrong(
         messages.check_envelope(message)
 
 
-@pytest.mark.parametrize("id", [1, 0, -1, 2**70, "1", "", "ü"])
+@pytest.mark.parametrize("id", [1, 0, -1, 2**64, "1", "", "ü", "x" * 1024])
 def test_an_id_can_be_read_from_a_broken_message(id: object) -> None:
     """ERR-5."""
     found = messages.readable_id({"id": id})
@@ -169,7 +173,7 @@ def test_an_id_can_be_read_from_a_broken_message(id: object) -> None:
     assert type(found) is type(id)
 
 
-NO_IDS: list[object] = [None, True, 1.0, [], {}]
+NO_IDS: list[object] = [None, True, 1.0, [], {}, "x" * 1025, 2**70, -(2**70)]
 
 
 @pytest.mark.parametrize(

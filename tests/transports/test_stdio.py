@@ -150,6 +150,15 @@ class TestLines:
             server.send(line)
             assert server.receive()["id"] == 1
 
+    def test_a_line_of_too_many_values_is_refused(self, backend: str) -> None:
+        """Each takes many times the bytes that it was written in."""
+        with served(backend) as server:
+            server.send(call(1, "length", text="x", more=[0] * 1_000_001), echo(2))
+            refusal, answer = server.receive(), server.receive()
+            assert (refusal["error"]["code"], "id" in refusal) == (-32600, False)
+            assert "more than 1,000,000 values" in refusal["error"]["message"]
+            assert answer["id"] == 2
+
     @needs_proc
     def test_a_line_without_end_takes_no_memory(self, backend: str) -> None:
         with served(backend, env={"MAX_LINE": "100000"}, cold=True) as server:

@@ -11,14 +11,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from mcpkit.errors import InvalidRequest
+from mcpkit.support.json_text import excess_of
 
 if TYPE_CHECKING:
     from mcpkit.engine.session import Session
 
-__all__ = ["MAX_LINE", "LineSplitter", "Lines"]
+__all__ = ["MAX_LINE", "MAX_VALUES", "LineSplitter", "Lines"]
 
 MAX_LINE: Final = 64 * 1024 * 1024
 """Bytes a line may have by default."""
+
+MAX_VALUES: Final = 1_000_000
+"""JSON values a line may have: each takes many times the bytes that it was written in."""
+
+_LONG: Final = 64 * 1024
 
 
 class LineSplitter:
@@ -132,6 +138,8 @@ class Lines:
     def _give(self, line: bytes) -> None:
         if len(line) > self._max:
             self._refuse()
+        elif len(line) > _LONG and (excess := excess_of(line, MAX_VALUES)):
+            self._session.refuse(InvalidRequest(f"A line has {excess}"))
         elif line and not line.isspace():
             self._session.receive(line)
 

@@ -200,6 +200,15 @@ def test_the_number_of_values_is_limited_by_default(site: Site) -> None:
     assert site.post(listing(50_000), HEADERS).status == 413
 
 
+@pytest.mark.parametrize("long", [True, False])
+def test_a_large_message_has_no_long_numbers(site: Site, long: bool) -> None:
+    """Reading one takes the square of its digits. SEC-17."""
+    message = {**announced(1, "server/discover"), "more": [10 ** (400 if long else 399)] * 200}
+    answer = site.post(json.dumps(message).encode(), HEADERS)
+    assert answer.status == (413 if long else 200)
+    assert not long or error(answer) == "The body has a number of more than 400 digits"
+
+
 def test_a_long_text_is_one_value(serve: Serve) -> None:
     message = announced(1, "server/discover")
     message["params"]["more"] = '1,[2],{"a"},\\' * 1000
@@ -727,8 +736,11 @@ def test_an_error_repeats_a_part_only_of_what_is_announced(
 
 def test_an_error_repeats_a_part_only_of_an_id(site: Site) -> None:
     talk = site.begin()
-    answer = talk.post({"jsonrpc": "2.0", "id": LONG, "result": {}})
+    answer = talk.post({"jsonrpc": "2.0", "id": "é" * 1024, "result": {}})
     assert answer.status == 409
+    assert len(answer.body) < 2000
+    answer = talk.post({"jsonrpc": "2.0", "id": LONG, "method": "ping"})
+    assert answer.refusal == (400, -32600)
     assert len(answer.body) < 2000
     assert len(talk.get("x" * 50_000).body) < 2000
 

@@ -1,0 +1,330 @@
+"""Checking a value takes time in proportion to its size, whatever the value is.
+
+Without their bounds, most of these would take seconds, or for ever, and are stopped then.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, cast
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Json, RootModel, model_validator
+from pydantic import Field as Described
+from typing_extensions import TypedDict
+
+from mcpkit.errors import InvalidArguments
+from mcpkit.functions.bounds import MOST_VALUES
+from tests.authoring import accepted, arguments_of, handler
+
+COLLIDING = 2**61 - 1
+"""Multiples of it have the same hash."""
+
+
+def problem(annotation: Any, raw: Any) -> str:
+    """The only problem of a value of the argument ``x``, as a model reads it."""
+    with pytest.raises(InvalidArguments) as caught:
+        arguments_of(handler(annotation)).validate({"x": raw})
+    lines = [each for each in caught.value.problems if not each.startswith("there may be more")]
+    assert len(lines) == 1
+    return lines[0]
+
+
+# --- hashes that collide --------------------------------------------------------------------------
+
+
+class Point(BaseModel):
+    """Something that cannot be in one."""
+
+    x: int
+
+
+class Frozen(BaseModel):
+    """Something that can be in a set."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+
+
+@pytest.mark.parametrize(
+    ("annotation", "raw"),
+    [
+        (set[int], [each * COLLIDING for each in range(20_000)]),
+        (frozenset[int], [each * COLLIDING for each in range(20_000)]),
+        (dict[int, int], {str(each * COLLIDING): 1 for each in range(20_000)}),
+        (list[set[int]], [[each * COLLIDING for each in range(20_000)]]),
+        (set[uuid.UUID], [str(uuid.UUID(int=each * COLLIDING)) for each in range(20_000)]),
+        (set[uuid.UUID], [str(uuid.UUID(int=each * COLLIDING)) for each in range(1000)]),
+        (dict[uuid.UUID, int], {str(uuid.UUID(int=each * COLLIDING)): 1 for each in range(1001)}),
+        (set[Any], [each * COLLIDING for each in range(1500)]),
+        (cast("Any", set), [each * COLLIDING for each in range(1500)]),
+        (set[Frozen], [{"number": each * COLLIDING} for each in range(1500)]),
+        (set[tuple[int, int]], [[each * COLLIDING, 0] for each in range(1500)]),
+    ],
+    ids=lambda each: str(each)[:30],
+)
+def test_values_that_were_chosen_to_collide_are_refused(annotation: Any, raw: Any) -> None:
+    assert problem(annotation, raw).startswith("x")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "raw"),
+    [
+        (set[int], [*range(20_000)]),
+        (set[int], [10**18 + each for each in range(5000)]),
+        (dict[int, str], {str(each): "" for each in range(20_000)}),
+        (dict[str, int], {str(each * COLLIDING): 1 for each in range(20_000)}),
+        (dict[Any, int], {str(each): 1 for each in range(20_000)}),
+        (cast('Any', dict), {str(each): 1 for each in range(20_000)}),
+        (set[str], [str(each) for each in range(20_000)]),
+        (set[float], [each / 7 for each in range(20_000)]),
+        (set[uuid.UUID], [str(uuid.UUID(int=each)) for each in range(5000)]),
+        (dict[uuid.UUID, int], {str(uuid.UUID(int=each)): 1 for each in range(900)}),
+        (set[Frozen], [{"number": each} for each in range(5000)]),
+        (Annotated[set[int], Described(min_length=5000)], [*range(5000)]),
+        (frozenset[int], [2**61 * (each + 1) for each in range(500)]),
+    ],
+    ids=lambda each: str(each)[:30],
+)  # fmt: skip
+def test_others_are_as_many_as_one_likes(annotation: Any, raw: Any) -> None:
+    assert len(accepted(annotation, raw)) == len(raw)
+
+
+def test_the_same_value_may_come_often() -> None:
+    assert accepted(set[int], [COLLIDING, 0] * 10_000) == {0, COLLIDING}
+    assert accepted(set[Frozen], [{"number": 1}] * 5000) == {Frozen(number=1)}
+
+
+def test_a_long_set_is_refused_for_the_same_reasons_as_a_short_one() -> None:
+    assert problem(set[int], ["a"] * 5000) == 'x[0]: expected an integer, got "a"'
+    assert "hash" in problem(set[Point], [{"x": 1}] * 5000)
+    assert "at most 10 items" in problem(
+        Annotated[set[int], Described(max_length=10)], [*range(5000)]
+    )
+
+
+# --- texts that are expensive to read -------------------------------------------------------------
+
+
+def test_a_regular_expression_is_short() -> None:
+    assert accepted(re.Pattern, "a" * 9000).pattern == "a" * 9000
+    assert "at most 10,000 characters" in problem(re.Pattern, "a" * 1_000_000)
+    assert "at most 10,000 characters" in problem(list[re.Pattern[str]], ["a" * 1_000_000])
+
+
+def test_a_regular_expression_that_is_nested_too_deeply_is_refused() -> None:
+    nested = "(" * 3000 + ")" * 3000
+    assert problem(re.Pattern, nested) == "x: nested too deeply"
+
+
+def test_json_in_a_string_is_as_short_as_any() -> None:
+    assert len(accepted(Json[list[int]], json.dumps([1] * 40_000))) == 40_000
+    too_much = json.dumps([1] * (MOST_VALUES + 1))
+    assert "expected JSON without more than 50,000 values" in problem(Json[list[int]], too_much)
+    assert "expected JSON without more than 50,000 values" in problem(Json, too_much)
+
+
+def test_the_strings_of_one_call_have_together_what_one_may_have() -> None:
+    def fn(a: list[int], b: list[int], c: list[int]) -> None: ...
+
+    text = json.dumps([1] * 20_000)
+    arguments = arguments_of(fn)
+    assert arguments.validate({"a": text, "b": text, "c": [1]})["b"] == [1] * 20_000
+    with pytest.raises(InvalidArguments) as caught:
+        arguments.validate({"a": text, "b": text, "c": text})
+    assert [each[:20] for each in caught.value.problems] == ["c: expected an array"]
+
+
+def test_a_string_with_a_long_number_is_not_read() -> None:
+    assert accepted(list[int], "[" + "7" * 4000 + "]") == [int("7" * 4000)]
+    assert "expected an array" in problem(list[int], f"[{','.join(['7' * 4000] * 100)}]")
+
+
+# --- unions whose choices look alike --------------------------------------------------------------
+
+
+class Left(BaseModel):
+    """One of two that only differ at the innermost level."""
+
+    inner: Left | Right | None = None
+
+
+class Right(BaseModel):
+    """The other."""
+
+    inner: Left | Right | None = None
+    end: int = 0
+
+
+class Typed(TypedDict, total=False):
+    """One of two that are plain objects."""
+
+    inner: Typed | Other
+
+
+class Other(TypedDict, total=False):
+    """The other."""
+
+    inner: Typed | Other
+    end: int
+
+
+@dataclass
+class Branch:
+    """One of two that look like the other, with a list between the levels."""
+
+    inner: list[Branch | Twig]
+
+
+@dataclass
+class Twig:
+    """The other."""
+
+    inner: list[Branch | Twig]
+
+
+class Changed(BaseModel):
+    """One whose members may be others before they are checked."""
+
+    inner: Changed | Left | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def keep(cls, value: Any) -> Any:
+        return value
+
+
+class Many(RootModel[list["Many | Few | int"]]):
+    """A list of lists."""
+
+
+class Few(RootModel[list["Many | Few | int"]]):
+    """Another one."""
+
+
+def nested(levels: int, innermost: Any, **members: Any) -> Any:
+    """An object in an object, and so on."""
+    value = innermost
+    for _ in range(levels):
+        value = {"inner": value, **members}
+    return value
+
+
+def listed(levels: int, *, in_objects: bool) -> Any:
+    """A list in a list, and so on."""
+    value: Any = {"inner": []} if in_objects else []
+    for _ in range(levels):
+        value = {"inner": [value]} if in_objects else [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("annotation", "raw"),
+    [
+        (Left | Right, nested(100, None)),
+        (Left | Right, nested(100, {"end": "no number"})),
+        (list[Left | Right], [nested(8, {"end": 1})] * 50),
+        (Typed | Other, nested(100, {})),
+        (Branch | Twig, listed(90, in_objects=True)),
+        (Changed | Left, nested(100, None)),
+        (Many | Few, listed(100, in_objects=False)),
+    ],
+    ids=lambda each: str(each)[:30],
+)
+def test_a_value_of_many_levels_is_refused(annotation: Any, raw: Any) -> None:
+    assert problem(annotation, raw) == (
+        "x: nested too deeply to find out which of the types fits at each level"
+    )
+
+
+@pytest.mark.parametrize(
+    ("annotation", "raw"),
+    [
+        (Left | Right, nested(8, None)),
+        (list[Left | Right], [nested(2, None)] * 300),
+        (Typed | Other, nested(8, {})),
+        (Branch | Twig, listed(5, in_objects=True)),
+        (Changed | Left, nested(8, None)),
+        (Many | Few, listed(8, in_objects=False)),
+    ],
+    ids=lambda each: str(each)[:30],
+)
+def test_a_value_of_a_few_levels_is_accepted(annotation: Any, raw: Any) -> None:
+    assert accepted(annotation, raw)
+
+
+class And(BaseModel):
+    """One of several that say what they are, if they are asked to or not."""
+
+    kind: Literal["and"]
+    inner: And | Or | Not | str
+
+
+class Or(BaseModel):
+    """Another."""
+
+    kind: Literal["or"] = "or"
+    inner: And | Or | Not | str
+
+
+class Not(BaseModel):
+    """A third, with two spellings."""
+
+    kind: Literal["not", "!"] = "not"
+    inner: And | Or | Not | str
+
+
+@pytest.mark.parametrize("kind", ["and", "or", "not", "!"])
+def test_choices_that_say_what_they_are_may_have_all_levels(kind: str) -> None:
+    value = accepted(And | Or | Not, nested(100, "end", kind=kind))
+    for _ in range(100):
+        assert type(value) is {"and": And, "or": Or}.get(kind, Not)
+        value = value.inner
+    assert value == "end"
+
+
+def test_of_many_levels_each_has_to_say_what_it_is() -> None:
+    raw = nested(50, nested(50, "end", kind="or"))
+    assert problem(And | Or | Not, raw) == "x.kind: required, but missing"
+    assert accepted(And | Or | Not, nested(3, "end")).inner.inner.inner == "end"
+
+
+class Tagged(BaseModel):
+    """One that is told apart by a discriminator."""
+
+    kind: Literal["tagged"]
+    inner: Annotated[Tagged | Marked, Described(discriminator="kind")] | None = None
+
+
+class Marked(BaseModel):
+    """The other."""
+
+    kind: Literal["marked"]
+    inner: Annotated[Tagged | Marked, Described(discriminator="kind")] | None = None
+
+
+class Tree(BaseModel):
+    """One that has no choice."""
+
+    inner: Tree | None = None
+
+
+class Value(RootModel["dict[str, Value] | list[Value] | str | None"]):
+    """Choices that do not look alike."""
+
+
+@pytest.mark.parametrize(
+    ("annotation", "raw"),
+    [
+        (Tagged, nested(100, None, kind="tagged")),
+        (Tree, nested(100, None)),
+        (Value, nested(60, listed(60, in_objects=False))),
+    ],
+    ids=lambda each: str(each)[:30],
+)
+def test_where_nothing_is_ambiguous_all_levels_are_accepted(annotation: Any, raw: Any) -> None:
+    assert accepted(annotation, raw)
