@@ -3,7 +3,7 @@
 It knows who may say what and when: the handshake, the two eras and how a request tells them apart,
 batches, ids in flight, and what may no longer be answered. It does not run anything.
 
-    NEW ──initialize──▶ OPENING ──notifications/initialized──▶ OPEN
+    NEW ──initialize──▶ OPENING ──notifications/initialized──▶ OPEN ──initialize──▶ OPENING …
 
 Requests that announce themselves (2026-07-28) are served in every state, beside the handshake.
 """
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mcpkit.web import HttpRequest
 
 __all__ = [
+    "INITIALIZE_IN_BATCH",
     "Answer",
     "Cancelled",
     "ClientFacts",
@@ -46,6 +47,7 @@ __all__ = [
     "Request",
     "State",
     "announces_itself",
+    "holds_initialize",
     "wants_answer",
 ]
 
@@ -248,7 +250,15 @@ class Connection:
         ids: For the requests to the client; 1, 2, 3 … by default.
     """
 
-    __slots__ = ("_announced_only", "_ids", "_in_flight", "client", "revision", "state")
+    __slots__ = (
+        "_announced_only",
+        "_ids",
+        "_in_flight",
+        "_taken_up",
+        "client",
+        "revision",
+        "state",
+    )
 
     def __init__(
         self,
@@ -263,6 +273,7 @@ class Connection:
         self.state = State.NEW if revision is None else State.OPEN
         self._in_flight: dict[Id, Request] = {}
         self._announced_only = announced
+        self._taken_up = revision is not None
         self._ids = ids
 
     # --- what arrives -----------------------------------------------------------------------------
@@ -296,9 +307,9 @@ class Connection:
     def _batch(self, parts: list[Any], origin: Origin | None) -> Sequence[Event]:
         if not parts:
             return (self._refuse(InvalidRequest("A batch cannot be empty"), UNSET, None),)
-        if any(is_object(part) and part.get("method") == "initialize" for part in parts):
+        if holds_initialize(parts):
             # MSG-10. Each request is refused by itself: without its id there is no shape (MSG-8).
-            error = InvalidRequest("initialize cannot be in a batch")
+            error = InvalidRequest(INITIALIZE_IN_BATCH)
             parts = [part for part in parts if wants_answer(part)]
             batch = Batch(len(parts))
             return [self._refuse(error, messages.readable_id(part), batch) for part in parts]
@@ -385,8 +396,10 @@ class Connection:
         return Request(id, method, known, params, meta, revision, self.client)
 
     def _initialize(self, id: Id, params: dict[str, Any], meta: dict[str, Any]) -> Request:
-        if self.state is not State.NEW:
+        if self._taken_up:
             raise InvalidRequest("This session is already initialized")  # LIFE-11
+        # A channel without an id begins anew: bridges put one client after the other behind the
+        # streams of one server. What those before have asked for goes on.
         wanted = params.get("protocolVersion")
         capabilities = params.get("capabilities")
         info = params.get("clientInfo")
@@ -556,6 +569,16 @@ class Connection:
 def announces_itself(method: object, meta: Mapping[str, Any]) -> bool:
     """Return True if a request by itself belongs to a revision without handshake."""
     return VERSION_KEY in meta or CAPABILITIES_KEY in meta or method in _MODERN_ONLY
+
+
+def holds_initialize(message: object) -> bool:
+    """Return True if a message is a batch with ``initialize`` in it."""
+    return is_array(message) and any(
+        is_object(part) and part.get("method") == "initialize" for part in message
+    )
+
+
+INITIALIZE_IN_BATCH: Final = "initialize cannot be in a batch"
 
 
 def _useless(reason: str, answers: Id | None = None) -> Dropped:

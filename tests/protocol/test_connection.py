@@ -112,7 +112,7 @@ REFUSED["a request with a result"] = BAD["a request with a result"][1]
 @pytest.mark.parametrize("version", HAS_SHAPE)
 def test_a_broken_envelope_is_an_invalid_request(version: str, message: dict[str, Any]) -> None:
     """MSG-1, MSG-2, ERR-5; -32600 with the id if it is one."""
-    id = message["id"] if type(message["id"]) is int else None
+    id = message["id"] if type(message["id"]) is int and abs(message["id"]) <= 2**64 else None
     assert refusal(opened(version), message) == (-32600, id)
 
 
@@ -299,19 +299,48 @@ def test_ping_is_served_during_and_after_the_handshake(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", LEGACY)
-def test_a_second_initialize_is_an_invalid_request(version: str) -> None:
+def test_a_session_that_was_taken_up_is_initialized_already(version: str) -> None:
     """LIFE-11; -32600."""
-    connection = opened(version)
+    connection = Connection(revision(version))
     assert refusal(connection, initialize("2024-11-05", "again")) == (-32600, "again")
     assert connection.revision is revision(version)
     assert connection.state is State.OPEN
 
 
-def test_a_second_initialize_is_refused_while_the_first_runs() -> None:
-    """LIFE-11; -32600."""
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_second_initialize_begins_anew(version: str) -> None:
+    """Bridges put several clients behind one server's streams."""
+    connection = opened(NEWEST)
+    before = one(connection, request(1, "tools/list"), Request)
+    again = one(connection, initialize(version, "again", capabilities={"roots": {}}), Request)
+    assert connection.state.name == "OPENING"
+    assert again.revision is revision(version)
+    assert connection.send_result(again, b"")
+    connection.receive(text(notification("notifications/initialized")))
+    assert connection.state.name == "OPEN"
+    after = one(connection, request(2, "tools/list"), Request)
+    assert after.revision is revision(version)
+    assert after.client.capabilities == {"roots": {}}
+    assert before.revision is revision(NEWEST)
+    assert connection.send_result(before, b"")
+
+
+def test_a_second_initialize_may_come_while_the_first_runs() -> None:
     connection = Connection()
-    one(connection, initialize(NEWEST, 1), Request)
-    assert refusal(connection, initialize(NEWEST, 2)) == (-32600, 2)
+    first = one(connection, initialize(NEWEST, 1), Request)
+    second = one(connection, initialize(NEWEST, 2), Request)
+    assert connection.send_result(second, b"")
+    assert connection.send_result(first, b"")
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_handshake_may_follow_upon_a_probe(version: str) -> None:
+    """ERA-1: the client has asked which versions there are, and takes one with a handshake."""
+    connection = Connection()
+    probe = one(connection, announced(1, "server/discover"), Request)
+    assert connection.send_result(probe, b"")
+    hello = one(connection, initialize(version, 2), Request)
+    assert hello.revision is revision(version)
 
 
 MALFORMED_HELLO: dict[str, dict[str, Any]] = {

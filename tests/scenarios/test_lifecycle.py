@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from mcpkit.testing import REVISIONS
@@ -84,11 +86,15 @@ async def test_an_unknown_version_is_answered_with_the_newest_that_has_a_handsha
 
 @handshake
 @pytest.mark.not_over("http")  # without a session id it begins another session
-async def test_a_second_initialize_is_refused(client: TappedClient, revision: str) -> None:
-    """LIFE-11."""
-    params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {}}
-    message = {"jsonrpc": "2.0", "id": "again", "method": "initialize", "params": params}
-    assert (await client.exchange(message))["error"]["code"] == -32600
+async def test_a_second_initialize_begins_anew(client: TappedClient, revision: str) -> None:
+    """Bridges put several clients behind one server's streams."""
+    for name in ("another", "mcpkit"):
+        info = {"name": name, "version": "0"}
+        params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": info}
+        message = {"jsonrpc": "2.0", "id": "again", "method": "initialize", "params": params}
+        assert (await client.exchange(message))["result"]["protocolVersion"] == revision
+        facts = json.loads((await client.call_tool("facts")).text)
+        assert facts["client"] == name
 
 
 @handshake
@@ -188,8 +194,6 @@ async def test_the_lifespan_is_entered_once(client: TappedClient) -> None:
 
 
 async def test_handlers_know_their_request(client: TappedClient, revision: str) -> None:
-    import json
-
     result = await client.call_tool("facts", meta={"example.com/x": 1})
     facts = json.loads(result.text)
     assert facts["revision"] == revision

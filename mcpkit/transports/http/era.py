@@ -71,6 +71,8 @@ def _check_version(raw: Mapping[bytes, bytes], message: dict[str, Any]) -> None:
     if b"mcp-session-id" in raw and version not in _MODERN:
         raise HttpError(
             400,
-            f"Unsupported MCP-Protocol-Version: {quoted(version.decode('latin-1'))}",
+            # Some clients look for these three words.
+            f"Unsupported protocol version in MCP-Protocol-Version: "
+            f"{quoted(version.decode('latin-1'))}",
             readable_id(message),
         )

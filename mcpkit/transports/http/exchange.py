@@ -196,8 +196,12 @@ class Exchange(Occupant):
         if self.done:
             return
         self._count -= 1
-        if text is None and self._count > 0:
-            return
+        if text is None:
+            if self._count > 0:
+                return
+            if self.stream is None and not self._modern:
+                # CANC-4 wants no answer, and HTTPL-3 one object or a stream: so it is an empty one.
+                self.stream = self.flight.open_stream(self.holder)
         status = 200
         if error is not None:
             status = error_status(error, modern=self._modern, served=True)

@@ -10,7 +10,12 @@ from typing import Any, Final
 from mcpkit.asking.sealing import SealBroken
 from mcpkit.engine.session import Session
 from mcpkit.errors import InvalidRequest
-from mcpkit.protocol.connection import Connection, wants_answer
+from mcpkit.protocol.connection import (
+    INITIALIZE_IN_BATCH,
+    Connection,
+    holds_initialize,
+    wants_answer,
+)
 from mcpkit.protocol.messages import check_envelope, encode, readable_id
 from mcpkit.protocol.revisions import HANDSHAKE
 from mcpkit.transports.http.access import principal_id
@@ -89,6 +94,8 @@ class LegacySessions:
         sent = raw.get(b"mcp-session-id")
         if sent is None and isinstance(message, dict):
             return self._begin_handshake(message, http)
+        if sent is None and holds_initialize(message):
+            raise HttpError(400, INITIALIZE_IN_BATCH)  # MSG-10
         token = read_token(sent)
         id, live = self._session_of(http, token, message)
         if isinstance(message, list):

@@ -6,6 +6,8 @@ import errno
 import os
 import stat
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -15,7 +17,9 @@ import anyio.to_thread
 from mcpkit.engine.loop import Loop
 from mcpkit.engine.server import log
 from mcpkit.engine.session import Channel
+from mcpkit.errors import ProtocolError
 from mcpkit.protocol.connection import Request
+from mcpkit.protocol.messages import notification_text
 from mcpkit.transports.stdio.nonblocking import NonBlockingWriter, open_writer
 
 __all__ = ["FileSink", "Output", "PolledSink", "Sink", "ThreadSink", "make_sink"]
@@ -28,6 +32,11 @@ _LOW_WATER_BYTES: Final = _HIGH_WATER_BYTES // 4
 
 _BATCH_BYTES: Final = 256 * 1024
 """Bytes up to which messages are joined into one write."""
+
+_APART_S: Final = 0.001
+"""Seconds between the last progress of a request and its answer."""
+
+_PROGRESS: Final = notification_text("notifications/progress")[:-1]
 
 
 class Output(Channel):
@@ -55,6 +64,8 @@ class Output(Channel):
         self._loop = loop
         self._on_broken = on_broken
         self._parts: list[bytes] = []
+        self._told: dict[Request, float] = {}
+        self._kept_back: deque[bytes] = deque()
         self._size = 0
         self._scheduled = False
         self._waiting = False
@@ -74,6 +85,32 @@ class Output(Channel):
 
     def send(self, text: bytes, about: Request | None = None) -> None:
         """Take one message; it leaves at the end of this turn of the loop."""
+        if about is not None and text.startswith(_PROGRESS):
+            self._told[about] = time.monotonic()
+        self._put(text)
+
+    def answer(
+        self, request: Request, text: bytes | None, error: ProtocolError | None = None
+    ) -> None:
+        """Take the last word on a request, and keep it back if its progress has just been told.
+
+        The official TypeScript client drops progress that it reads together with the answer.
+        """
+        told = self._told.pop(request, None) if self._told else None
+        if text is None:
+            return
+        if told is None or time.monotonic() - told > _APART_S:
+            self._put(text)
+            return
+        self._kept_back.append(text)
+        self._loop.later(_APART_S, self._release)
+
+    def _release(self) -> None:
+        """Let the answer leave that was kept back first."""
+        if self._kept_back:
+            self._put(self._kept_back.popleft())
+
+    def _put(self, text: bytes) -> None:
         if self.broken:
             return
         self._parts.append(text)
@@ -159,6 +196,8 @@ class Output(Channel):
         Args:
             stall: Seconds after which a client that takes nothing counts as gone.
         """
+        while self._kept_back:
+            self._release()
         self.flush()
         while self._size and not self.broken:
             before = self._size
