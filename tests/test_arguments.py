@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 from mcpkit.errors import InvalidArguments
 from mcpkit.functions import schema
 from mcpkit.functions.arguments import Arguments
+from mcpkit.functions.habits import HABITS, Habit
 from mcpkit.functions.schema import form_of
 from mcpkit.support.text import shorten
 from tests.authoring import (
@@ -441,6 +442,38 @@ class TestProblems:
     )
     def test_name_no_library(self, annotation: Any, raw: Any, text: str) -> None:
         assert "pydantic" not in problems(annotation, raw)
+
+
+class TestHabits:
+    """What hosts add by themselves is not for the tool."""
+
+    @pytest.mark.parametrize("habit", HABITS, ids=lambda each: each.host)
+    def test_what_a_host_adds_is_dropped(self, habit: Habit) -> None:
+        def fn(a: int = 1) -> None: ...
+
+        added = dict.fromkeys(habit.names, "x")
+        assert arguments_of(fn).validate({"a": 2, **added}) == {"a": 2}
+
+    @pytest.mark.parametrize("habit", HABITS, ids=lambda each: each.host)
+    def test_a_tool_may_have_it_for_itself(self, habit: Habit) -> None:
+        arguments = arguments_of(handler(Annotated[str, Field(alias=habit.mark)]))
+        assert arguments.validate({habit.mark: "mine"}) == {"x": "mine"}
+
+    def test_without_the_mark_of_a_host_it_is_unknown(self) -> None:
+        def fn(a: int = 1) -> None: ...
+
+        with pytest.raises(InvalidArguments, match=r"^action: unknown argument; known: a$"):
+            arguments_of(fn).validate({"action": "x"})
+
+    def test_beside_it_others_are_still_unknown(self) -> None:
+        def fn(a: int = 1) -> None: ...
+
+        with pytest.raises(InvalidArguments, match=r"^b: unknown argument; known: a$"):
+            arguments_of(fn).validate({"wait_for_previous": True, "b": 1})
+
+    def test_each_has_its_source(self) -> None:
+        assert all(each.source.startswith("https://") for each in HABITS)
+        assert all(each.mark in each.names for each in HABITS)
 
 
 class TestAbsent:

@@ -10,7 +10,6 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from typing import Annotated, Any, Final
 
 import pydantic
@@ -24,6 +23,7 @@ from mcpkit.functions.bounds import (
     is_checked_in_haste,
     too_deep,
 )
+from mcpkit.functions.habits import added_by_hosts
 from mcpkit.functions.schema import (
     PydanticForm,
     first_line,
@@ -248,9 +248,15 @@ class Arguments:
             elif field.default is not field.parameter.default:
                 values[field.name] = field.default
         if known != len(raw):
-            problems = problems or _Problems()
-            names = [field.wire_name for field in self.fields]
-            problems.add_unknown(raw, names, len(raw) - known)
+            names = frozenset([field.wire_name for field in self.fields])
+            unknown = [name for name in raw if name not in names]
+            added = added_by_hosts(unknown)
+            if len(added) < len(unknown):
+                problems = problems or _Problems()
+                problems.add_unknown(
+                    [name for name in unknown if name not in added],
+                    [field.wire_name for field in self.fields],
+                )
         if problems is not None:
             raise InvalidArguments(problems.told())
         return values
@@ -418,14 +424,12 @@ class _Problems:
         else:
             self._others += count
 
-    def add_unknown(self, raw: Mapping[str, Any], names: Sequence[str], count: int) -> None:
-        """Add the arguments in `raw` that have none of the names."""
-        known = frozenset(names)
-        unknown = (name for name in raw if name not in known)
-        told = list(islice(unknown, max(0, _MOST_TOLD - len(self._lines))))
+    def add_unknown(self, unknown: Sequence[str], names: Sequence[str]) -> None:
+        """Add arguments that have none of the names."""
+        told = unknown[: max(0, _MOST_TOLD - len(self._lines))]
         for place, name in enumerate(told):
             self.add(name, _unknown(name, names, compared=place < _MOST_COMPARED))
-        self._others += count - len(told)
+        self._others += len(unknown) - len(told)
 
     def explain(self, error: ValidationError, raw: Any, name: str) -> None:
         """Add the problems that a validator has found in one value."""

@@ -59,7 +59,7 @@ class Writes:
     async def until(self, id: int) -> None:
         """Wait for the answer to a request."""
         with anyio.fail_after(10):
-            while not any(each.get("id") == id for each in self.all[-1:] and self.all[-1]):
+            while not any(each.get("id") == id for part in self.all for each in part):
                 self._arrived = anyio.Event()
                 await self._arrived.wait()
 
