@@ -23,6 +23,7 @@
     │   ├── MissingClientCapability    -32021
     │   ├── UnsupportedProtocolVersion -32022
     │   └── UrlElicitationRequired     -32042 (2025-11-25)
+    ├── AccessDenied                   whoever sent a request over HTTP may not, 401 or 403
     └── ConnectionClosed               the other side is gone
 
 Exceptions outside this tree that leave a handler are faults of the server: the other side sees a
@@ -32,11 +33,12 @@ reference, the server's log has the traceback under the same reference.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from mcpkit.support.text import cut
 
 __all__ = [
+    "AccessDenied",
     "AskError",
     "AskRefused",
     "AskTimeout",
@@ -274,6 +276,30 @@ class UrlElicitationRequired(ProtocolError):
             "elicitationId": self.elicitation_id,
         }
         super().__init__(message, data={"elicitations": [asked]})
+
+
+class AccessDenied(MCPKitError):
+    """Whoever sent a request over HTTP may not; raised by the function of ``principal=``.
+
+    Args:
+        message: For whoever sent it.
+        status: 401 if nobody has logged in, or not well enough to be known; 403 for somebody who is
+            known and may not (RFC 9110, 15.5.2 and 15.5.4).
+        challenge: The header ``WWW-Authenticate``, which says how to log in; with 401 it is
+            ``Bearer`` unless something else is given.
+
+    Raises:
+        ValueError: The status is another one.
+    """
+
+    def __init__(
+        self, message: str = "Not allowed", *, status: Literal[401, 403] = 403, challenge: str = ""
+    ) -> None:
+        if status not in (401, 403):
+            raise ValueError(f"AccessDenied has the status 401 or 403, not {status}")
+        super().__init__(message)
+        self.status = status
+        self.challenge = challenge or ("Bearer" if status == 401 else "")
 
 
 class ConnectionClosed(MCPKitError):

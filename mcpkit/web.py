@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
 from mcpkit.types import Principal
@@ -132,8 +132,14 @@ class HttpRequest:
         return self.scope.get("user")
 
 
-FindPrincipal = Callable[[HttpRequest], "str | Principal | None"]
-"""A function that returns the principal of a request, or its id as text; None for nobody."""
+FindPrincipal = Callable[
+    [HttpRequest], "str | Principal | Awaitable[str | Principal | None] | None"
+]
+"""A function, async or not, that returns the principal of a request, or its id as text.
+
+None is nobody. It may raise `mcpkit.errors.AccessDenied`, or an exception of a web framework that
+has a ``status_code`` of 401 or 403.
+"""
 
 
 class HttpOptions(TypedDict, total=False):
@@ -214,8 +220,9 @@ class HttpSettings(NamedTuple):
         allowed_hosts: The names in ``Host`` that are answered on a loopback address, beside
             loopback names; ``"*"`` allows every name.
         principal: A function that finds whoever sent a request: a `Principal`, the id of one, or
-            None. By default the user whom the host's authentication has put into
-            ``scope["user"]``. One whose authentication has ended is refused with 401.
+            None; it may be async, and refuses by raising `mcpkit.errors.AccessDenied`. By default
+            the user whom the host's authentication has put into ``scope["user"]``. One whose
+            authentication has ended is refused with 401.
         max_body: The longest body that is read; 413 beyond.
         max_values: The JSON values that a message may have, members of arrays and objects included;
             413 beyond. Nobody else is served while they are parsed and validated.

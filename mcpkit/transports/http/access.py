@@ -6,17 +6,19 @@ import ipaddress
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from inspect import isawaitable
+from typing import Any, Final
 
 from mcpkit.engine.server import log
+from mcpkit.errors import AccessDenied
 from mcpkit.support.text import quoted
 from mcpkit.transports.http.http_error import HttpError
 from mcpkit.types import Principal
 from mcpkit.web import FindPrincipal, HttpRequest, HttpSettings
 
-__all__ = ["Guard", "RateLimit", "identify", "principal_id", "principal_of", "spelled"]
+__all__ = ["Guard", "Later", "RateLimit", "identify", "principal_id", "principal_of", "spelled"]
 
 _MOST_REMEMBERED: Final = 256
 _LONGEST_REMEMBERED: Final = 512
@@ -29,6 +31,8 @@ _EXPIRED: Final = [(b"www-authenticate", b'Bearer error="invalid_token"')]
 """The challenge of an authentication that has ended (RFC 6750, 3.1)."""
 
 _MOST_CLIENTS: Final = 10_000
+_HANDSHAKE: Final = 3
+"""Requests before the first that is of any use: to discover, to begin, and to say so."""
 _AUTHORITY: Final = re.compile(
     r"(?:\[([0-9a-f:.]+)\]|([a-z0-9_](?:[a-z0-9_.-]*)))(?::([0-9]{0,5}))?"
 )
@@ -180,18 +184,82 @@ def _is_loopback_server(server: Sequence[object] | None) -> bool:
     return _names_loopback(server[0])
 
 
-def identify(http: HttpRequest, find: FindPrincipal) -> None:
+def identify(http: HttpRequest, find: FindPrincipal) -> Later | None:
     """Find the principal of a request, and note it there.
 
     Args:
         http: The request.
         find: The function that finds the principal.
 
+    Returns:
+        What is still to be awaited, if the function is async.
+
     Raises:
-        HttpError: The authentication has ended.
+        HttpError: The function refuses, or the authentication has ended.
         TypeError: The function returned something else than a principal.
     """
-    found = find(http)
+    try:
+        found = find(http)
+    except Exception as error:
+        _refuse(error)
+        raise
+    if not found or isinstance(found, (str, Principal)) or not isawaitable(found):
+        _note(http, found)
+        return None
+    return Later(http, found)
+
+
+class Later:
+    """A principal that is still to be found.
+
+    Args:
+        http: The request, which it is noted in.
+        found: What the function has returned.
+    """
+
+    def __init__(self, http: HttpRequest, found: Awaitable[str | Principal | None]) -> None:
+        self._http = http
+        self._found = found
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        try:
+            found = yield from self._found.__await__()
+        except Exception as error:
+            _refuse(error)
+            raise
+        _note(self._http, found)
+
+    def close(self) -> None:
+        """Do not find it."""
+        close: Callable[[], object] | None = getattr(self._found, "close", None)
+        if close is not None:
+            close()
+
+
+def _refuse(error: Exception) -> None:
+    """Raise what a function that finds principals has meant by an exception.
+
+    Raises:
+        HttpError: It refuses the request.
+    """
+    if isinstance(error, AccessDenied):
+        challenge = error.challenge.encode("latin-1", "replace")
+        headers = [(b"www-authenticate", challenge)] if challenge else []
+        raise HttpError(error.status, str(error), headers=headers) from None
+    status = getattr(error, "status_code", None)
+    if status not in (401, 403):
+        return
+    # What FastAPI's and Starlette's security functions raise.
+    given: Any = getattr(error, "headers", None)
+    own = {str(name).lower(): str(value) for name, value in (given or {}).items()}
+    said = own.get("www-authenticate", "Bearer" if status == 401 else "")
+    pairs = [(b"www-authenticate", said.encode("latin-1", "replace"))] if said else []
+    raise HttpError(
+        status, str(getattr(error, "detail", "")) or "Not allowed", headers=pairs
+    ) from None
+
+
+def _note(http: HttpRequest, found: object) -> None:
     if not found:
         return
     if isinstance(found, str):
@@ -240,12 +308,13 @@ class RateLimit:
     """A bucket of requests for every client, refilled at a steady rate.
 
     Args:
-        rate: Requests a second, and requests that may be in reserve.
+        rate: Requests a second. As many may be in reserve, and those of a handshake beside them; of
+            fewer than one a second, one.
     """
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
-        self._most = max(rate, 1.0)
+        self._most = rate + _HANDSHAKE if rate >= 1 else 1.0
         self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, client: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from anyio.lowlevel import checkpoint
@@ -10,7 +11,7 @@ from anyio.lowlevel import checkpoint
 from mcpkit.engine.server import log
 from mcpkit.support.budget import Hold
 from mcpkit.support.text import cut
-from mcpkit.transports.http.access import Guard, RateLimit, identify, principal_of
+from mcpkit.transports.http.access import Guard, Later, RateLimit, identify, principal_of
 from mcpkit.transports.http.accounts import holder_of, owner_of
 from mcpkit.transports.http.bodies import LARGE_BODY, parse_body
 from mcpkit.transports.http.era import era_of
@@ -51,6 +52,8 @@ class Endpoint:
         self._rate = None if settings.rate_limit is None else RateLimit(settings.rate_limit)
         self._identifies = settings.principal is not None or self._rate is not None
         """True if principals or rates are of interest even where the scope names no user."""
+        self._waits = iscoroutinefunction(settings.principal)
+        """True if it may take a while to find out who asks."""
         self._state: EndpointState | None = None
 
     async def state(self) -> EndpointState:
@@ -77,7 +80,7 @@ class Endpoint:
                 await self._state.finish(begun, receive, send)
                 return
             http = HttpRequest(scope)
-            self.admit(http)
+            await self.admit(http)
             state = self._state
             if state is None or not state.lifespan.is_here:
                 state = await self.state()
@@ -112,11 +115,18 @@ class Endpoint:
             return None
         if len(body) > LARGE_BODY:
             return None  # others are to have their turn while it is served
+        if self._waits:
+            return None  # for whoever finds out who asks
         if self.settings.cors and any(name == b"origin" for name, _ in scope["headers"]):
             return None  # what stands in front of the endpoint adds headers
         try:
             http = HttpRequest(scope)
-            self.admit(http)
+            later = self._admit(http)
+            if later is not None:
+                # It may need a task of its own, as clients of databases do.
+                later.close()
+                self._waits = True
+                return None
             check_media(http.raw)
             if len(body) > self.settings.max_body:
                 raise HttpError(413, TOO_LONG % self.settings.max_body)
@@ -130,21 +140,31 @@ class Endpoint:
         state.flight.add(exchange)  # counts from now on, not from a task's first step
         return exchange
 
-    def admit(self, http: HttpRequest) -> None:
+    async def admit(self, http: HttpRequest) -> None:
         """Check who sent a request, before anything is read or kept for them.
 
         Raises:
             HttpError: They may not send it, or not now.
         """
+        later = self._admit(http)
+        if later is not None:
+            await later
+            self._check_rate(http)
+
+    def _admit(self, http: HttpRequest) -> Later | None:
+        """Do what `admit` does without waiting; return what is still to be awaited."""
         scope = http.scope
         why = self._guard.refusal(http.raw, scope.get("server"))
         if why is not None:
             raise HttpError(403, why)
-        if self._identifies or "user" in scope:
-            self._identify(http)
+        if not self._identifies and "user" not in scope:
+            return None
+        later = identify(http, self._find_principal)
+        if later is None:
+            self._check_rate(http)
+        return later
 
-    def _identify(self, http: HttpRequest) -> None:
-        identify(http, self._find_principal)
+    def _check_rate(self, http: HttpRequest) -> None:
         if self._rate is not None:
             wait = self._rate.wait(owner_of(http))
             if wait:

@@ -168,7 +168,7 @@ class SseEndpoints:
         try:
             if scope["method"] != "GET":
                 raise HttpError(405, "Only GET is answered here", headers=((b"allow", b"GET"),))
-            self._endpoint.admit(http)
+            await self._endpoint.admit(http)
             flight = (await self._endpoint.state()).flight
             flight.check_streams(http)
             await self._hold(http, flight, receive, send)
@@ -204,7 +204,7 @@ class SseEndpoints:
         try:
             if scope["method"] != "POST":
                 raise HttpError(405, "Only POST is answered here", headers=((b"allow", b"POST"),))
-            self._endpoint.admit(http)
+            await self._endpoint.admit(http)
             flight = (await self._endpoint.state()).flight
             [id, *_] = parse_qs(scope["query_string"].decode("latin-1")).get(_PARAMETER, [""])
             old = self._sessions.get(id)

@@ -437,13 +437,13 @@ def test_as_many_requests_as_a_second_allows_may_come_at_once(
 ) -> None:
     Clock(monkeypatch)
     limit = RateLimit(10)
-    assert [limit.wait("a") for _ in range(10)] == [0] * 10
+    assert [limit.wait("a") for _ in range(13)] == [0] * 13  # three of them are a handshake
     assert limit.wait("a") > 0
 
 
 def test_a_refused_request_does_not_make_the_wait_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     Clock(monkeypatch)
-    limit = RateLimit(1)
+    limit = RateLimit(0.5)
     limit.wait("a")
     waits = [limit.wait("a") for _ in range(10)]
     assert all(one == other for one, other in pairwise(waits))

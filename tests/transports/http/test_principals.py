@@ -6,9 +6,12 @@ import time
 from dataclasses import FrozenInstanceError
 from typing import Any
 
+import anyio
 import pytest
+from starlette.exceptions import HTTPException
 
 from mcpkit import Context, HttpRequest, MCPKit, Principal, SyncContext
+from mcpkit.errors import AccessDenied
 from mcpkit.testing import TestClient
 from tests.messages import LEGACY, MODERN, announced, called, initialize, notification, request
 from tests.transports.http.conftest import Serve
@@ -99,6 +102,87 @@ def test_a_principal_does_not_change_and_does_not_show_claims() -> None:
     assert "s3cret" not in repr(one)
     assert str(one) == "ann"
     assert {one: 1}[Principal("ann", claims={"token": "s3cret"})] == 1
+
+
+# --- what may refuse ------------------------------------------------------------------------------
+
+
+async def slow_by_key(http: HttpRequest) -> Principal | None:
+    await anyio.sleep(0)
+    return by_key(http)
+
+
+def refusing(http: HttpRequest) -> Principal | None:
+    if "x-user" not in http.headers:
+        raise AccessDenied("Log in first", status=401, challenge='Bearer realm="books"')
+    if http.headers["x-user"] != "ann":
+        raise AccessDenied("Only Ann may")
+    return Principal("ann")
+
+
+async def refusing_later(http: HttpRequest) -> Principal | None:
+    await anyio.sleep(0)
+    return refusing(http)
+
+
+def as_frameworks_do(http: HttpRequest) -> Principal | None:
+    try:
+        return refusing(http)
+    except AccessDenied as error:
+        headers = {"WWW-Authenticate": error.challenge} if error.challenge else None
+        raise HTTPException(error.status, str(error), headers) from None
+
+
+def test_it_may_take_its_time(host: Host) -> None:
+    site = host.serve(make_app(), principal=slow_by_key)
+    assert who(site, ANN)["id"] == "ann"
+    assert who(site, {}) == {}
+
+
+def test_it_may_turn_out_to_take_its_time(host: Host) -> None:
+    site = host.serve(make_app(), principal=lambda http: slow_by_key(http))
+    for _ in range(2):
+        assert who(site, ANN)["id"] == "ann"
+
+
+@pytest.mark.parametrize("find", [refusing, refusing_later, as_frameworks_do])
+def test_it_may_refuse(host: Host, find: Any) -> None:
+    """AUTH-1: with a challenge that says how to log in."""
+    site = host.serve(make_app(), principal=find)
+    assert who(site, {"X-User": "ann"})["id"] == "ann"
+    answer = site.ask("tools/call", {"X-User": "bob"}, **called("who", {}))
+    assert (answer.status, answer.json["error"]["message"]) == (403, "Only Ann may")
+    assert answer.header("www-authenticate") is None
+    for _ in range(2):
+        answer = site.ask("tools/call", **called("who", {}))
+        assert (answer.status, answer.json["error"]["message"]) == (401, "Log in first")
+        assert answer.header("www-authenticate") == 'Bearer realm="books"'
+    assert site.send("GET", {}, b"").status == 401
+    assert site.send("DELETE", {}, b"").status == 401
+
+
+def test_without_another_the_challenge_is_bearer(host: Host) -> None:
+    def nobody(http: HttpRequest) -> None:
+        raise AccessDenied(status=401)
+
+    answer = host.serve(make_app(), principal=nobody).ask("tools/call", **called("who", {}))
+    assert (answer.status, answer.header("www-authenticate")) == (401, "Bearer")
+
+
+def test_a_refusal_is_401_or_403() -> None:
+    with pytest.raises(ValueError, match="401 or 403, not 404"):
+        AccessDenied(status=404)  # type: ignore[arg-type]
+
+
+def test_another_exception_is_a_fault_and_says_nothing(host: Host) -> None:
+    """SEC-13."""
+
+    def broken(http: HttpRequest) -> None:
+        raise RuntimeError("the password is swordfish")
+
+    answer = host.serve(make_app(), principal=broken).ask("tools/call", **called("who", {}))
+    assert answer.status == 500
+    assert b"swordfish" not in answer.body
 
 
 # --- what belongs to them -------------------------------------------------------------------------
