@@ -427,12 +427,16 @@ class Replay:
         """Ask the user to open the page, since this revision has no error that says so."""
         ask = ElicitUrl(error.message, error.url, error.elicitation_id)
         try:
-            # To open a page is not to be done there (ELIC-10): the handler said that it is not.
-            while (await self.ask(ask)).accepted:
-                pass
+            answer = await self.ask(ask)
         except Exception as refused:
             return refused
-        return AskError(f"The user did not open the page: {error.message}")
+        if not answer.accepted:
+            return AskError(f"The user did not open the page: {error.message}")
+        # To open a page is not to be done there (ELIC-10), and the handler says that it is not. To
+        # ask once more would be to ask until the user has finished, each time with a model between.
+        return AskError(
+            f"{error.message}: the page is open, and to be finished before the next call"
+        )
 
     def give_up(self) -> None:
         """Do nothing: nobody waits here, since a handler that asks is suspended."""

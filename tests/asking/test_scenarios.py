@@ -433,8 +433,7 @@ async def test_a_page_that_is_required_is_a_failure_where_pages_cannot_be_opened
 async def test_a_page_that_is_required_is_asked_for(client: Asked, kind: str, tag: str) -> None:
     async def opened(params: Any) -> Any:
         client._next(params)
-        if len(client.questions) == 2:  # consent is not completion (ELIC-10)
-            await client.call_tool("finish_page", {"tag": tag})
+        await client.call_tool("finish_page", {"tag": tag})
         return {"action": "accept"}
 
     client._handlers["elicitation/create"] = opened
@@ -442,7 +441,22 @@ async def test_a_page_that_is_required_is_asked_for(client: Asked, kind: str, ta
         assert await text(client, "page_required" + kind, tag=tag) == "signed in"
     finally:
         client._handlers["elicitation/create"] = client._elicited
-    assert client.messages == ["Sign in", "Sign in"]
+    assert client.messages == ["Sign in"]
+
+
+@both
+@pytest.mark.revisions(MODERN)
+async def test_a_page_that_is_required_is_asked_for_once(
+    client: Asked, kind: str, tag: str
+) -> None:
+    """ELIC-10: consent is not completion."""
+    client.script({"action": "accept"})
+    result = await client.call_tool("page_required" + kind, {"tag": tag})
+    assert result.is_error
+    assert result.text == "Sign in: the page is open, and to be finished before the next call"
+    assert client.messages == ["Sign in"]
+    await client.call_tool("finish_page", {"tag": tag})
+    assert await text(client, "page_required" + kind, tag=tag) == "signed in"
 
 
 @both
