@@ -459,6 +459,23 @@ class MCPKit(Generic[StateT]):
         """
         load(transport).run(self, **options)
 
+    async def serve(self, transport: str = "stdio", **options: Any) -> None:
+        """Serve in the event loop that runs, until the client leaves or the task is cancelled.
+
+        For a program that does other things as well; `run` is for one that only serves. Signals and
+        logging are the program's. Over HTTP the event loop has to be asyncio's.
+
+        Args:
+            transport: ``"stdio"``, ``"http"``, or ``"sse"`` for clients of 2024-11-05 as well.
+            options: As for `run`.
+
+        Raises:
+            ValueError: There is no such transport.
+            OSError: The address is taken or not ours; the message says which.
+            RuntimeError: The app could not be begun; the log says why.
+        """
+        await load(transport).serve_here(self, **options)
+
     # --- as a part of other applications ----------------------------------------------------------
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -60,6 +60,7 @@ DEFERRED: Final = {
         "cli.reloading.supervise",
     ): "so that only who wants several processes loads what makes them",
     ("cli.run", "cli.reloading.worker"): "as above",
+    ("cli.target", "cli.factories"): "so that only whoever names a function loads what reads flags",
     ("pytest_plugin", "testing"): "so that pytest starts quickly where mcpkit is merely installed",
 }
 """Imports inside functions that point upwards or sideways on purpose."""

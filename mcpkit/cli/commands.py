@@ -47,8 +47,33 @@ COMMANDS: Final[dict[str, Listed]] = {
 """Name → the facts of a command that need no loading, in the order of the help."""
 
 
+_BEHIND: Final = "flags of the server itself come behind --"
+
+
 class Command(TyperCommand):
     """A command whose help shows its options in sections."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line.
+
+        Raises:
+            click.UsageError: It does not fit.
+        """
+        given = [*args]  # what the parser leaves of them is not all
+        try:
+            left = super().parse_args(ctx, args)
+        except Exception as error:
+            unknown = getattr(error, "option_name", None)
+            if unknown is None or not self._has_flags:
+                raise
+            ctx.fail(f"No such option: {unknown}; {_BEHIND}")
+        if self._has_flags and ctx.params.get("flags") and "--" not in given:
+            ctx.fail(f"Unexpected extra argument: {ctx.params['flags'][0]}; {_BEHIND}")
+        return left
+
+    @property
+    def _has_flags(self) -> bool:
+        return any(each.name == "flags" for each in self.params)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the sections: arguments, options, then those with a heading of their own."""

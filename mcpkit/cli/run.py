@@ -35,6 +35,14 @@ def run(
         str,
         typer.Argument(help="server.py, server.py:app, a module, or module:app", metavar="TARGET"),
     ],
+    flags: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Flags of the server itself, behind --",
+            metavar="[-- FLAGS...]",
+            show_default=False,
+        ),
+    ] = None,
     transport: Annotated[
         str | None,
         typer.Option("--transport", "-t", help=f"One of {', '.join(TRANSPORTS)} (default: stdio)"),
@@ -95,10 +103,16 @@ def run(
     """Serve an app until its client leaves, or over HTTP until Ctrl-C.
 
     TARGET has an MCPKit object named app, server or mcp (or only one, of any name), or functions
-    marked with @tool, @resource and @prompt.
+    marked with @tool, @resource and @prompt. In the place of the object may stand a function that
+    makes it, async or not: its parameters are flags.
 
-    Examples: mcpkit run server.py, mcpkit run server.py --http --port 9000
+    \b
+    Examples:
+      mcpkit run server.py
+      mcpkit run server.py --http --port 9000
+      mcpkit run server.py:make_app -- --root /data
     """
+    flags = flags or []
     if http and transport == "stdio":
         fail("--http and --transport stdio: choose one of them")
     transport = transport or ("http" if http else "stdio")
@@ -133,10 +147,10 @@ def run(
     if transport == "stdio":
         follow_relay()
         if reload:
-            raise typer.Exit(_serve_anew(target, take_over(), debug))
+            raise typer.Exit(_serve_anew(target, flags, take_over(), debug))
     # Two versions of a file may have the same size and be of the same second.
     sys.dont_write_bytecode = sys.dont_write_bytecode or reload
-    app = _load(target, debug)
+    app = _load(target, flags, debug)
     # After the import: if the server configures logging itself, this changes nothing.
     log_to_stderr()
     if debug:
@@ -147,7 +161,7 @@ def run(
         if workers > 1 or reload:
             if transport == "sse":
                 options["sse"] = True
-            raise typer.Exit(_supervise(app, target, options, workers, reload, debug))
+            raise typer.Exit(_supervise(app, target, flags, options, workers, reload, debug))
         app.run(transport, **options)
     except OSError as error:
         fail(str(error))
@@ -157,16 +171,16 @@ def run(
         fail(str(error))
 
 
-def _load(target: str, debug: bool) -> MCPKit[Any]:
+def _load(target: str, flags: list[str], debug: bool) -> MCPKit[Any]:
     try:
-        return load_app(target)
+        return load_app(target, flags)
     except TargetError as error:
         if debug and error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         fail(str(error))
 
 
-def _serve_anew(target: str, streams: ProtocolStreams, debug: bool) -> int:
+def _serve_anew(target: str, flags: list[str], streams: ProtocolStreams, debug: bool) -> int:
     """Serve on stdio by a process that is replaced when a file changes."""
     from mcpkit.cli.reloading.reload import serve_anew
     from mcpkit.cli.reloading.supervise import Watched
@@ -180,12 +194,13 @@ def _serve_anew(target: str, streams: ProtocolStreams, debug: bool) -> int:
             f"Ctrl-C ends it.",
             err=True,
         )
-    return serve_anew(target, streams, Watched(_folder_of(target)), debug=debug)
+    return serve_anew(target, flags, streams, Watched(_folder_of(target)), debug=debug)
 
 
 def _supervise(
     app: MCPKit[Any],
     target: str,
+    flags: list[str],
     options: dict[str, Any],
     workers: int,
     reload: bool,
@@ -213,7 +228,7 @@ def _supervise(
 
     supervisor = Supervisor(
         work,
-        [Order(target, options, is_loopback(host), debug, reload)],
+        [Order(target, flags, options, is_loopback(host), debug, reload)],
         bound=bound,
         end_limit=settings.grace + 2 * MARGIN,
         announce=announce,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import re
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeGuard
@@ -28,24 +30,34 @@ NAMES: Final = ("app", "server", "mcp")
 """The names under which an app is looked for first."""
 
 
+FACTORIES: Final = ("make_app", "create_app", "make_server", "create_server")
+"""The usual names of functions that make an app; they are called only if they are named."""
+
+
 class TargetError(Exception):
     """A target that cannot be served; the message is one line with the fix."""
 
 
-def load_app(target: str) -> MCPKit[Any]:
+def load_app(target: str, flags: Sequence[str] | None = None) -> MCPKit[Any]:
     """Import and return the app that a target names.
 
     Args:
-        target: ``server.py``, ``server.py:app``, ``package.module`` or ``package.module:app``.
+        target: ``server.py``, ``server.py:app``, ``package.module`` or ``package.module:app``. In
+            the place of the app may stand a function that makes it.
+        flags: For the server: the module finds them in ``sys.argv`` as a script does, a function
+            gets them as arguments. None leaves ``sys.argv`` as it is.
 
     Raises:
         TargetError: There is no such file, module or app, there are several, or it cannot be
             imported. The cause is the exception of the module, if there is one.
+        typer.Exit: The flags ask for help, which has been shown.
     """
     place, name = split(target)
+    if flags is not None:
+        sys.argv = [place, *flags]
     module = _import(place)
     if name is not None:
-        return _named(module, name, place)
+        return _named(module, name, place, flags or ())
     apps = {key: value for key, value in vars(module).items() if _is_app(value)}
     for each in NAMES:
         if each in apps:
@@ -66,18 +78,39 @@ def _is_app(value: object) -> TypeGuard[MCPKit[Any]]:
     return isinstance(value, MCPKit)
 
 
-def _named(module: ModuleType, name: str, place: str) -> MCPKit[Any]:
+def _named(module: ModuleType, name: str, place: str, flags: Sequence[str]) -> MCPKit[Any]:
     found = getattr(module, name, None)
     if _is_app(found):
         return found
     if found is None:
         raise TargetError(f"{place} has nothing named {name!r}")
-    raise TargetError(f"{name!r} in {place} is a {type(found).__name__}, not an MCPKit app")
+    if not inspect.isroutine(found):
+        raise TargetError(f"{name!r} in {place} is a {type(found).__name__}, not an MCPKit app")
+    import typer
+
+    from mcpkit.cli.factories import FlagError, called_with
+
+    try:
+        made = called_with(found, flags, f"mcpkit run {place}:{name} --")
+    except typer.Exit:
+        raise
+    except FlagError as error:
+        raise TargetError(f"{place}:{name}: {error}") from None
+    except RegistrationError as error:
+        raise TargetError(str(error)) from error
+    except (Exception, SystemExit) as error:
+        raise TargetError(_failed(f"{place}:{name} failed", place, error)) from error
+    if not _is_app(made):
+        raise TargetError(f"{place}:{name} returned a {type(made).__name__}, not an MCPKit app")
+    return made
 
 
 def _from_marks(module: ModuleType, place: str) -> MCPKit[Any]:
     name = module.__name__.rpartition(".")[2]
     if not from_functions.marked_in(module):
+        for each in FACTORIES:
+            if inspect.isfunction(getattr(module, each, None)):
+                raise TargetError(f"{place} has no app, but makes one: say {place}:{each}")
         raise TargetError(
             f"{place} has no app: make one, app = MCPKit({name!r}), "
             f"or mark functions with @mcpkit.tool"
@@ -114,13 +147,17 @@ def _import(place: str) -> ModuleType:
 
 
 def _cannot_import(place: str, error: BaseException) -> str:
+    return _failed(f"{place} cannot be imported", place, error)
+
+
+def _failed(what: str, place: str, error: BaseException) -> str:
     said = (str(error).strip().splitlines() or [""])[0]
     where = _where(error)
     if isinstance(error, SyntaxError):
         said = error.msg
         where = f" ({Path(error.filename or place).name}:{error.lineno})"
-    what = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    return f"{place} cannot be imported: {what}{where}"
+    why = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return f"{what}: {why}{where}"
 
 
 def _where(error: BaseException) -> str:

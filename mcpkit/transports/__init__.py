@@ -15,7 +15,11 @@ TRANSPORTS: Final[dict[str, str]] = {
     "http": "mcpkit.transports.http",
     "sse": "mcpkit.transports.http.sse",
 }
-"""Name → module. A module has ``run(served, **options)``, which serves until it is over."""
+"""Name → module.
+
+A module has ``run(served, **options)``, which serves until it is over, and ``serve_here`` of the
+same parameters, which does so in the event loop that runs.
+"""
 
 
 class Served(Protocol):

@@ -208,3 +208,22 @@ def test_a_person_at_a_terminal_is_told_what_happens(tmp_path: Path) -> None:
         os.close(slave)
     assert told == "terminal waits for a client on standard input; Ctrl-C ends it.\n"
     assert process.returncode == 130
+
+
+FLAGS = SERVER.replace("'hello'", "'hello', instructions=' '.join(sys.argv[1:])").replace(
+    "from mcpkit", "import sys\nfrom mcpkit", 1
+)
+
+
+@pytest.mark.parametrize("reload", [[], ["--reload"]], ids=["", "reload"])
+def test_flags_behind_two_dashes_are_for_the_server(folder: Path, reload: list[str]) -> None:
+    (folder / "flags.py").write_text(FLAGS)
+    with started([*RUN, "flags.py", *reload, "--", "--root", "/data", "x"], cwd=folder) as server:
+        found = server.ask(modern(1, "server/discover"))
+        assert found["result"]["instructions"] == "--root /data x"
+
+
+def test_flags_of_the_server_have_to_stand_behind_two_dashes(folder: Path) -> None:
+    done = run(folder, "server.py", "--root", "/data")
+    assert done.returncode == 2
+    assert "No such option: --root; flags of the server itself come behind --" in done.stderr

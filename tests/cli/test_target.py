@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
 from mcpkit.cli.target import TargetError, load_app
 
@@ -145,7 +146,7 @@ REFUSED = {
     "a factory": (
         "main.py:make",
         "def make(): ...",
-        "'make' in main.py is a function, not an MCPKit app",
+        "main.py:make returned a NoneType, not an MCPKit app",
     ),
     "an import that fails": (
         "main.py",
@@ -241,3 +242,91 @@ def test_what_is_wrong_in_a_file_is_said_with_its_line(folder: Path, text: str, 
     with pytest.raises(TargetError) as caught:
         load_app("main.py")
     assert str(caught.value) == said
+
+
+FACTORY = """
+from pathlib import Path
+from typing import Annotated, Literal
+from mcpkit import MCPKit
+import typer
+
+def make_app(root: Path, depth: int = 1, mode: Literal["r", "w"] = "r", quiet: bool = False):
+    return MCPKit(f"{root.as_posix()} {depth} {mode} {quiet}")
+
+async def make_later(root: Path = Path("here")) -> MCPKit:
+    import anyio
+    await anyio.sleep(0)
+    return MCPKit(root.name)
+
+def make_told(name: Annotated[str, typer.Argument(help="Of the server")]) -> MCPKit:
+    return MCPKit(name)
+
+def make_none() -> None: ...
+def make_broken() -> MCPKit:
+    raise ValueError("no database")
+def make_many(*names: str) -> MCPKit:
+    return MCPKit("many")
+def make_refused() -> MCPKit:
+    app = MCPKit("refused")
+    @app.tool(name="not a name")
+    def fn() -> None: ...
+    return app
+"""
+
+
+class TestFactories:
+    """A function that makes an app, in the place of its name."""
+
+    @pytest.fixture(autouse=True)
+    def written(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "argv", ["mcpkit"])
+        (folder / "main.py").write_text(FACTORY)
+
+    def test_gets_flags_as_arguments(self) -> None:
+        flags = ["--root", "/data", "--depth", "3", "--mode", "w", "--quiet"]
+        assert load_app("main.py:make_app", flags).name == "/data 3 w True"
+        assert load_app("main.py:make_app", ["--root=x"]).name == "x 1 r False"
+
+    def test_may_be_async(self) -> None:
+        assert load_app("main.py:make_later").name == "here"
+        assert load_app("main.py:make_later", ["--root", "there"]).name == "there"
+
+    def test_may_say_more_of_its_parameters(self) -> None:
+        assert load_app("main.py:make_told", ["books"]).name == "books"
+
+    @pytest.mark.parametrize(
+        ("target", "flags", "said"),
+        [
+            ("main.py:make_app", [], "Missing option '--root'"),
+            ("main.py:make_app", ["--root", "x", "--depth", "deep"], "Invalid value for '--depth'"),
+            ("main.py:make_app", ["--rot", "x"], "No such option: --rot"),
+            ("main.py:make_app", ["--root", "x", "more"], "unexpected extra argument"),
+            ("main.py:make_many", [], "the parameter *names: str cannot be a flag"),
+            ("main.py:make_none", [], "main.py:make_none returned a NoneType, not an MCPKit app"),
+            (
+                "main.py:make_broken",
+                [],
+                "main.py:make_broken failed: ValueError: no database (main",
+            ),
+            ("main.py:make_refused", [], "'not a name' is no tool name"),
+            ("main.py", [], "main.py has no app, but makes one: say main.py:make_app"),
+        ],
+    )
+    def test_refuses_in_one_line(self, target: str, flags: list[str], said: str) -> None:
+        with pytest.raises(TargetError) as caught:
+            load_app(target, flags)
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    def test_shows_its_flags(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(typer.Exit):
+            load_app("main.py:make_app", ["--help"])
+        shown = capsys.readouterr().out
+        assert "mcpkit run main.py:make_app --" in shown
+        assert "--root <path>" in shown
+
+    def test_a_module_finds_flags_as_a_script_does(self, folder: Path) -> None:
+        (folder / "plain.py").write_text(
+            "import sys\nfrom mcpkit import MCPKit\napp = MCPKit(' '.join(sys.argv))\n"
+        )
+        assert load_app("plain.py", ["--root", "x"]).name == "plain.py --root x"

@@ -81,12 +81,18 @@ _NOT_STARTED: Final = "The server could not be started; its stderr says why. Men
 
 
 def serve_anew(
-    target: str, streams: ProtocolStreams, watched: Watched, *, debug: bool = False
+    target: str,
+    flags: Sequence[str],
+    streams: ProtocolStreams,
+    watched: Watched,
+    *,
+    debug: bool = False,
 ) -> int:
     """Serve a target to one host, and start it anew when a file changes.
 
     Args:
         target: As on the command line.
+        flags: Of the server itself.
         streams: Those of the host.
         watched: The files that make a new version when they change.
         debug: True to have the server show tracebacks.
@@ -97,9 +103,10 @@ def serve_anew(
     # So that a request that is continued (2026-07-28) can be continued by the next version.
     if not secrets_from_environment():
         os.environ[SECRET] = new_secret()
-    flags: list[str] = getattr(subprocess, "_args_from_interpreter_flags")()  # noqa: B009
+    inherited: list[str] = getattr(subprocess, "_args_from_interpreter_flags")()  # noqa: B009
     # -B: two versions of a file may have the same size and be of the same second.
-    command = [*run_command(target, *flags, "-B"), *["--debug"] * debug]
+    command = [*run_command(target, *inherited, "-B"), *["--debug"] * debug]
+    command += ["--", *flags] if flags else []
     return Reloader(command, streams, watched).run()
 
 

@@ -28,6 +28,7 @@ class Order(NamedTuple):
 
     Args:
         target: As on the command line.
+        flags: Of the server itself.
         options: Of the endpoint.
         loopback: True if the socket can be reached from this machine only.
         debug: True to show tracebacks, and requests.
@@ -35,6 +36,7 @@ class Order(NamedTuple):
     """
 
     target: str
+    flags: list[str]
     options: dict[str, Any]
     loopback: bool
     debug: bool
@@ -66,7 +68,7 @@ def work(order: Order, bound: socket.socket, ready: Connection) -> None:
     # Two versions of a file may have the same size and be of the same second.
     sys.dont_write_bytecode = sys.dont_write_bytecode or order.renewed
     try:
-        app = load_app(order.target)
+        app = load_app(order.target, order.flags)
     except TargetError as error:
         note(str(error))
         raise SystemExit(2) from None

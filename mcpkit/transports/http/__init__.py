@@ -14,7 +14,15 @@ from mcpkit.transports.http.application import Application, attach, make_route
 from mcpkit.transports.http.lifespans import Lifespans
 from mcpkit.web import HttpOptions, HttpSettings
 
-__all__ = ["Application", "Lifespans", "attach", "make_application", "make_route", "run"]
+__all__ = [
+    "Application",
+    "Lifespans",
+    "attach",
+    "make_application",
+    "make_route",
+    "run",
+    "serve_here",
+]
 
 
 def make_application(
@@ -66,3 +74,21 @@ def run(
     from mcpkit.transports.http.serve import serve
 
     serve(served, host, port, options)
+
+
+async def serve_here(
+    served: Served, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[HttpOptions]
+) -> None:
+    """Serve an app over HTTP in the event loop that runs, until the task is cancelled.
+
+    Args:
+        served: The app.
+        host, port, options: As for `run`.
+
+    Raises:
+        OSError: The address is taken or not ours; the message says which.
+        RuntimeError: The app could not be begun; the log says why.
+    """
+    from mcpkit.transports.http.serve import serve_here
+
+    await serve_here(served, host, port, options)

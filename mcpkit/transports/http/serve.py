@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, Final
 
 import uvicorn
+from anyio import CancelScope
 
 from mcpkit.engine.server import log
 from mcpkit.support.plain import one_line
@@ -27,7 +28,7 @@ from mcpkit.transports.leaving import leave_at_once, stop_signals
 from mcpkit.transports.stdio.stderr import never_block
 from mcpkit.web import HttpOptions
 
-__all__ = ["MARGIN", "Server", "bind", "is_loopback", "serve", "serve_on", "where"]
+__all__ = ["MARGIN", "Server", "bind", "is_loopback", "serve", "serve_here", "serve_on", "where"]
 
 MARGIN: Final = 2
 """Seconds to end the rest after running requests had their time."""
@@ -52,6 +53,7 @@ class Server(uvicorn.Server):
         announce: Called once it listens.
         numbers: The signals that stop it; None for all that there are.
         is_last: False if another server takes over the socket, with the connections that wait.
+        is_guest: True if the event loop, and so the process, is somebody else's.
     """
 
     def __init__(
@@ -61,11 +63,13 @@ class Server(uvicorn.Server):
         numbers: Sequence[signal.Signals] | None = None,
         *,
         is_last: bool = True,
+        is_guest: bool = False,
     ) -> None:
         super().__init__(config)
         self.told: list[int] = []
         self._announce = announce
         self._is_last = is_last
+        self._is_guest = is_guest
         self._numbers = stop_signals() if numbers is None else numbers
         self._threads = set(threading.enumerate())
         self._watchdog: threading.Timer | None = None
@@ -84,6 +88,8 @@ class Server(uvicorn.Server):
         if self.started and not self._shut_down:
             # Older versions of uvicorn just return if they are told to stop while they start.
             await self.shutdown(sockets)
+        if self._is_guest:
+            return
         # All is said and done, but an event loop does not close while a handler refuses to be
         # cancelled, or waits for a thread of its own.
         self._watchdog = threading.Timer(_CLOSING, give_up, [self.code])
@@ -239,6 +245,35 @@ def serve(served: Served, host: str, port: int, options: HttpOptions) -> None:
     serve_on(application, bound, announce)
 
 
+async def serve_here(served: Served, host: str, port: int, options: HttpOptions) -> None:
+    """Serve an app in the event loop that runs; see `mcpkit.transports.http.serve_here`."""
+    application: Application = served.asgi(loopback=is_loopback(host), **options)
+    bound = bind(host, port)
+    place = where(bound, host, application.settings.path)
+
+    def announce() -> None:
+        log.info("%s listens on %s", served.name, place)
+
+    server = Server(_config_for(application), announce, [], is_guest=True)
+    serving = asyncio.ensure_future(_serve_as_guest(server, bound))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        server.should_exit = True
+        with CancelScope(shield=True):
+            await serving
+        raise
+    finally:
+        bound.close()
+    if not server.started:
+        raise RuntimeError("the server could not begin; its log says why")
+
+
+async def _serve_as_guest(server: Server, bound: socket.socket) -> None:
+    with suppress(SystemExit):  # of uvicorn, if the app cannot be begun
+        await server.serve([bound])
+
+
 def allow_descriptors() -> None:
     """Raise the limit of descriptors, so that the endpoint's own limits come first."""
     if sys.platform == "win32":
@@ -272,8 +307,19 @@ def serve_on(
         SystemExit: With 130 after SIGINT, 3 if the app could not be started.
     """
     allow_descriptors()
+    server = Server(_config_for(application), announce, numbers, is_last=is_last)
+    try:
+        server.run([bound])
+    except KeyboardInterrupt:  # on Windows, and before the server listens
+        server.told.append(signal.SIGINT)
+    server.wait_for_threads()
+    if server.code:
+        raise SystemExit(server.code)
+
+
+def _config_for(application: Application) -> uvicorn.Config:
     debug = log.isEnabledFor(logging.DEBUG)
-    config = uvicorn.Config(
+    return uvicorn.Config(
         application,
         log_config=None,  # whoever runs the server has configured logging, or has not
         log_level="info" if debug else "warning",
@@ -290,11 +336,3 @@ def serve_on(
             shortcuts=application.shortcuts,
         ),
     )
-    server = Server(config, announce, numbers, is_last=is_last)
-    try:
-        server.run([bound])
-    except KeyboardInterrupt:  # on Windows, and before the server listens
-        server.told.append(signal.SIGINT)
-    server.wait_for_threads()
-    if server.code:
-        raise SystemExit(server.code)

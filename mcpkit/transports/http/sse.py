@@ -47,6 +47,20 @@ def run(
     serve(served, host, port, {**options, "sse": True})
 
 
+async def serve_here(
+    served: Served, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[HttpOptions]
+) -> None:
+    """Serve an app as `run` does, in the event loop that runs, until the task is cancelled.
+
+    Args:
+        served: The app.
+        host, port, options: As for the transport ``http``.
+    """
+    from mcpkit.transports.http.serve import serve_here
+
+    await serve_here(served, host, port, {**options, "sse": True})
+
+
 class _StreamChannel(Channel):
     """A channel that puts all messages of a session on its one stream."""
 

@@ -28,7 +28,7 @@ from mcpkit.transports.stdio.lines import MAX_LINE, Lines
 from mcpkit.transports.stdio.reading import make_reader
 from mcpkit.transports.stdio.writing import Output
 
-__all__ = ["run", "serve"]
+__all__ = ["run", "serve", "serve_here"]
 
 _CLEAN_UP_S: Final = 2.0
 """Seconds that cancelled handlers have to clean up."""
@@ -70,6 +70,23 @@ def run(
         _leave_at_once(f"{busy} handlers still run in threads", signals)
     if code := _exit_code(signals):
         raise SystemExit(code)
+
+
+async def serve_here(served: Served, *, max_line: int = MAX_LINE, grace: float = 0.25) -> None:
+    """Serve an app on this process's standard streams, in the event loop that runs.
+
+    It ends when the client leaves, or the task is cancelled; signals are for whoever runs the loop.
+
+    Args:
+        served: The app.
+        max_line, grace: As for `run`.
+
+    Raises:
+        RuntimeError: stdout is closed.
+    """
+    streams = take_over()
+    async with served.running() as server:
+        await serve(server, streams, max_line=max_line, grace=grace)
 
 
 def _exit_code(signals: list[int]) -> int:
@@ -161,9 +178,17 @@ async def serve(
         output.on_relief = session.on_relief = relieved
         reader.start(take)
         loop.start(_watch_signals(ended, signals))
-        await ended.wait()
-        reader.stop()
-        stop_watching()
+        try:
+            await ended.wait()
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_CLEAN_UP_S, shield=True):
+                await session.aclose()
+                await output.finish(_STALL_S)
+            output.close()
+            raise
+        finally:
+            reader.stop()
+            stop_watching()
         session.lose_client()
         if session.busy and not output.broken and signal.SIGINT not in (signals or ()):
             with anyio.move_on_after(grace):

@@ -147,7 +147,7 @@ def test_it_may_turn_out_to_take_its_time(host: Host) -> None:
 
 @pytest.mark.parametrize("find", [refusing, refusing_later, as_frameworks_do])
 def test_it_may_refuse(host: Host, find: Any) -> None:
-    """AUTH-1: with a challenge that says how to log in."""
+    """With a challenge that says how to log in (RFC 9110, 11.6.1)."""
     site = host.serve(make_app(), principal=find)
     assert who(site, {"X-User": "ann"})["id"] == "ann"
     answer = site.ask("tools/call", {"X-User": "bob"}, **called("who", {}))
