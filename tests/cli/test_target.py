@@ -10,6 +10,7 @@ import pytest
 import typer
 
 from mcpkit.cli.target import TargetError, load_app
+from mcpkit.testing import TestClient
 
 APP = "from mcpkit import MCPKit\n{name} = MCPKit({title!r})\n"
 
@@ -324,6 +325,18 @@ class TestFactories:
         shown = capsys.readouterr().out
         assert "mcpkit run main.py:make_app --" in shown
         assert "--root <path>" in shown
+
+    def test_as_the_documentation_does(self, folder: Path) -> None:
+        (folder / "b.md").write_text("")
+        (folder / "a.md").write_text("")
+        target = f"{Path(__file__).parents[2] / 'docs' / 'code' / 'flags.py'}:make_app"
+        app = load_app(target, ["--root", str(folder), "--read-only"])
+        with TestClient(app) as client:
+            assert [each.name for each in client.list_tools()] == ["titles"]
+            assert client.call_tool("titles").data == ["a", "b"]
+        with TestClient(load_app(target, ["--root", str(folder)])) as client:
+            client.call_tool("write", {"title": "c", "text": "C"})
+        assert (folder / "c.md").read_text() == "C"
 
     def test_a_module_finds_flags_as_a_script_does(self, folder: Path) -> None:
         (folder / "plain.py").write_text(

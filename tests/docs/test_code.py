@@ -24,6 +24,7 @@ SERVERS: Final = [
     for path in sorted(CODE.glob("*.py"))
     if "app = MCPKit(" in path.read_text(encoding="utf-8")
     and path.stem not in ("careless", "refused")  # bad on purpose
+    and path.stem != "flags"  # makes its app when it is told how
 ]
 
 
