@@ -1281,7 +1281,7 @@ async def test_a_stream_that_brings_nothing_but_ids_is_taken_up_less_and_less_of
         await incoming.end()
 
     monkeypatch.setattr(http_client, "_SHORTEST_PAUSE_S", 1)
-    monkeypatch.setattr(http_client.anyio, "sleep", pause)
+    monkeypatch.setattr(anyio, "sleep", pause)
     async with (
         Client(legacy.url, revision=HANDSHAKE[-1]) as client,
         anyio.create_task_group() as tg,

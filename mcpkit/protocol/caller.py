@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from mcpkit.errors import ProtocolError
+from mcpkit.errors import InvalidRequest, ProtocolError
 from mcpkit.protocol import messages
 from mcpkit.protocol.connection import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSION_KEY
 from mcpkit.protocol.messages import Id
@@ -49,10 +49,13 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Bytes that are no message, or an error without an id."""
+    """Bytes that are no message, or none that is allowed, or an error without an id."""
 
     error: ProtocolError
 
+
+MAX_BATCH: Final = 100
+"""Messages that a batch may have."""
 
 Event: TypeAlias = Answered | Asked | Told | Unreadable
 
@@ -149,13 +152,22 @@ class Caller:
         return self._next_id + 1
 
     def receive(self, text: bytes) -> Sequence[Event]:
-        """Return the events of one message from the server; an array is a batch of 2025-03-26."""
+        """Return the events of one message from the server; an array is a batch of 2025-03-26.
+
+        A batch that is too long is one event, and so is an array where there are no batches.
+        """
         try:
             message = messages.parse(text)
         except ProtocolError as error:
             return (Unreadable(error),)
-        parts = message if is_array(message) else [message]
-        return [self._one(part) for part in parts]
+        if not is_array(message):
+            return (self._one(message),)
+        if self.revision is None or not self.revision.batching:
+            return (Unreadable(InvalidRequest("An array, but this revision has no batches")),)
+        if len(message) > MAX_BATCH:
+            said = f"A batch of {len(message)} messages; it may have {MAX_BATCH}"
+            return (Unreadable(InvalidRequest(said)),)
+        return [self._one(part) for part in message]
 
     def _one(self, message: Any) -> Event:
         if not is_object(message):
@@ -168,6 +180,9 @@ class Caller:
         except ProtocolError as wrong:
             return Unreadable(wrong)
         params: Mapping[str, Any] = message.get("params") or {}
+        if "id" in message and messages.is_long(message["id"]):
+            said = f'The member "id" has more than {messages.MAX_ID_BYTES} bytes'
+            return Unreadable(InvalidRequest(said))
         if "method" in message:
             if "id" in message:
                 return Asked(message["id"], message["method"], params)

@@ -16,6 +16,9 @@ __all__ = ["Id", "encode", "encode_id", "error_text", "parse", "readable_id", "r
 Id: TypeAlias = str | int
 """A request id: a string or an integer, never null (JSON-RPC 2.0, section 4)."""
 
+MAX_ID_BYTES: Final = 1024
+"""Bytes of an id of somebody who may not choose any: it is kept, and sent back."""
+
 _ID_TYPES: Final = frozenset({int, str})
 
 encode: Final = partial(to_json, inf_nan_mode="null")
@@ -39,6 +42,12 @@ def parse(text: bytes | bytearray) -> Any:
 def is_id(value: object) -> TypeGuard[Id]:
     """Return True if a JSON value can be a request id."""
     return type(value) is int or type(value) is str
+
+
+def is_long(id: Id) -> bool:
+    """Return True if an id has more than `MAX_ID_BYTES`, as characters or as a number."""
+    size = len(id) if isinstance(id, str) else id.bit_length() // 8
+    return size > MAX_ID_BYTES
 
 
 def readable_id(message: object) -> Id | Unset:

@@ -664,7 +664,7 @@ def _joined(base: httpx2.URL, reference: str) -> httpx2.URL | None:
 
 def _shortest_pause(idle: int) -> float:
     """Return the least seconds before a stream is taken up that brought nothing so many times."""
-    return _SHORTEST_PAUSE_S * 2 ** max(min(idle, _MAX_RESUMPTIONS) - 1, 0)
+    return _SHORTEST_PAUSE_S * (1 << max(min(idle, _MAX_RESUMPTIONS) - 1, 0))
 
 
 def _bytes(value: str | bytes) -> bytes:
