@@ -333,9 +333,10 @@ class _Page:
                 words += f", default {shorten(described['default'], _MAX_DEFAULT_CHARS)}"
             elif name not in needed:
                 words += ", optional"
-            about = described.get("description")
+            found = described.get("description")
+            about = found if isinstance(found, str) else ""
             # One that many members refer to would be shown as often.
-            is_shown = isinstance(about, str) and effort.take(len(about) // _MAX_DEFAULT_CHARS)
+            is_shown = effort.take(len(about) // _MAX_DEFAULT_CHARS)
             rows.append((name, words, about if is_shown else ""))
         self._rows(rows, 4)
 

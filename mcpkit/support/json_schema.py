@@ -6,7 +6,7 @@ below say which, and nobody else does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from mcpkit.types import is_array, is_object
@@ -128,7 +128,7 @@ def walk(
     unknown: bool = False,
     without: Collection[str] = (),
     deepest: int | None = None,
-    seen: set[int] | None = None,
+    seen: Container[int] = (),
 ) -> Iterator[Place]:
     """Yield a schema and all schemas below it, each before those inside it.
 
@@ -141,17 +141,14 @@ def walk(
         without: Keywords that the walk leaves out.
         deepest: The most steps that a way has; None for any number. A schema that contains itself
             as a Python object has no end without it.
-        seen: The identities of schemas that are left out, with all below them; those that are
-            yielded are added.
+        seen: The identities of schemas that are left out, with all below them.
     """
     waiting = [Place((), schema)]
     while waiting:
         place = waiting.pop()
         way, found = place
-        if seen is not None:
-            if id(found) in seen:
-                continue
-            seen.add(id(found))
+        if id(found) in seen:
+            continue
         yield place
         if deepest is not None and len(way) >= deepest:
             continue
@@ -236,6 +233,8 @@ def _is_index(name: str) -> bool:
 
 def unescaped(part: str) -> str:
     """Return the name that a part of a JSON pointer in a URI fragment stands for."""
+    if "%" not in part and "~" not in part:
+        return part
     from urllib.parse import unquote  # only those who follow references pay for it
 
     return unquote(part).replace("~1", "/").replace("~0", "~")
