@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -995,6 +997,43 @@ async def test_a_server_that_stays_is_terminated_and_then_killed(
     pid, *told = noted(notes)
     assert told == ["SIGTERM"]
     assert not alive(int(pid))
+
+
+LEAVES_A_CHILD = """
+child = subprocess.Popen(["sleep", "60"])
+for method, message in methods():
+    if method == "server/discover":
+        discovered(message)
+    if method == "tools/call":
+        result(message, content=[{"type": "text", "text": str(child.pid)}], resultType="complete")
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="uses POSIX process ids")
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_what_a_server_leaves_behind_does_not_hold_up_the_end(tmp_path: Path, backend: str) -> None:
+    """Its child has the other ends of the pipes."""
+    server = tmp_path / "server.py"
+    server.write_text(f"import subprocess\n{PRELUDE}\n{LEAVES_A_CHILD}")
+    program = (
+        "import sys, gc, anyio\n"
+        "from mcpkit import Client\n"
+        "async def main():\n"
+        "    async with Client([sys.executable, sys.argv[1]]) as client:\n"
+        "        print((await client.call_tool('any')).text)\n"
+        f"anyio.run(main, backend={backend!r})\n"
+        "gc.collect()\n"
+    )
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", program, str(server)]
+    # To a file: what is left behind would keep a pipe open for this test as well.
+    with (tmp_path / "stderr").open("w+") as stderr:
+        ended = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=stderr, cwd=ROOT, timeout=20, text=True
+        )
+        os.kill(int(ended.stdout), signal.SIGKILL)
+        stderr.seek(0)
+        assert stderr.read() == ""
+    assert ended.returncode == 0
 
 
 @pytest.mark.skipif(os.name == "nt", reason="uses POSIX process ids")
