@@ -556,6 +556,23 @@ if method == "ping":
     assert record.getMessage().endswith(said)
 
 
+async def test_a_message_has_so_many_values(
+    fake: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty list is two bytes on the wire, and fifty in memory."""
+    monkeypatch.setattr("mcpkit.protocol.caller.MAX_VALUES", 1000)
+    body = f"""
+{HANDSHAKES}
+if method == "ping":
+    result(message, x=[[]] * 1000)
+    result(message, x="[[]," * 1000)
+"""
+    async with Client(fake(body), revision="2025-11-25") as client:
+        assert (await client.request("ping")) == {"x": "[[]," * 1000}
+    (record,) = caplog.records
+    assert record.getMessage().endswith("A message may have 1000 values")
+
+
 async def test_no_fault_is_logged_without_an_end(
     fake: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

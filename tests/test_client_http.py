@@ -1332,6 +1332,19 @@ async def test_nor_is_the_stream_of_the_server(
     assert UNPACKED in said[0]
 
 
+async def test_an_answer_with_too_many_values_is_none(
+    modern: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @modern.on("tools/call")
+    async def call(incoming: Incoming) -> None:
+        await incoming.result(resultType="complete", content=[[]] * 1000)
+
+    monkeypatch.setattr("mcpkit.protocol.caller.MAX_VALUES", 1000)
+    async with Client(modern.url) as client:
+        with pytest.raises(ConnectionClosed, match="instead of an answer"):
+            await client.call_tool("t")
+
+
 async def test_a_refusal_may_be_compressed(site: FakeSite) -> None:
     """As proxies do: the status says enough."""
 

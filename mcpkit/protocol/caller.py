@@ -16,9 +16,10 @@ from mcpkit.protocol.connection import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSIO
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import PER_REQUEST
+from mcpkit.support.json_text import has_more_values
 from mcpkit.types import is_array, is_object
 
-__all__ = ["Answered", "Asked", "Caller", "Sent", "Told", "Unreadable", "read"]
+__all__ = ["Answered", "Asked", "Caller", "Sent", "Told", "Unreadable", "parse", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,9 @@ class Unreadable:
 MAX_BATCH: Final = 100
 """Messages that a batch may have."""
 
+MAX_VALUES: Final = 2_000_000
+"""JSON values that a message of a server may have: each may take a hundred bytes of memory."""
+
 Event: TypeAlias = Answered | Asked | Told | Unreadable
 
 
@@ -82,6 +86,17 @@ class Sent(NamedTuple):
     version: str | None = None
     name: str | None = None
     arguments: Mapping[str, Any] = _NONE
+
+
+def parse(text: bytes) -> Any:
+    """The JSON value in a text of a server.
+
+    Raises:
+        ProtocolError: It is not JSON, or has more values than it may.
+    """
+    if has_more_values(text, MAX_VALUES):
+        raise InvalidRequest(f"A message may have {MAX_VALUES} values")
+    return messages.parse(text)
 
 
 def read(text: bytes) -> Sent:
@@ -157,7 +172,7 @@ class Caller:
         A batch that is too long is one event, and so is an array where there are no batches.
         """
         try:
-            message = messages.parse(text)
+            message = parse(text)
         except ProtocolError as error:
             return (Unreadable(error),)
         if not is_array(message):

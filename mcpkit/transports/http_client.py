@@ -15,9 +15,8 @@ import anyio
 import httpx2
 
 from mcpkit.engine.loop import Loop
-from mcpkit.errors import ConnectionClosed, ParseError, ProtocolError
-from mcpkit.protocol import messages
-from mcpkit.protocol.caller import Sent, read
+from mcpkit.errors import ConnectionClosed, ProtocolError
+from mcpkit.protocol.caller import Sent, parse, read
 from mcpkit.protocol.headers import (
     HeaderParameter,
     declared_in,
@@ -682,8 +681,8 @@ def _reason(error: Exception) -> str:
 def _error_in(body: bytes) -> ProtocolError | None:
     """Return the JSON-RPC error that a body is, whatever id it has; None if it is none."""
     try:
-        message = messages.parse(body)
-    except ParseError:
+        message = parse(body)
+    except ProtocolError:
         return None
     if not is_object(message) or message.get("jsonrpc") != "2.0":
         return None
