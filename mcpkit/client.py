@@ -744,7 +744,15 @@ class Client:
         http = self._http
         if http is None or self._caller.by_handshake:
             return tools
-        return [each for each in tools if http.learn(each.name, each.input_schema)]
+        usable: list[ListedTool] = []
+        for each in tools:
+            try:
+                http.learn(each.name, each.input_schema)
+            except ValueError as error:
+                self._complain("the tool %r is left out of the list: %s", each.name, error)
+            else:
+                usable.append(each)
+        return usable
 
     async def list_resources(self) -> list[ListedResource]:
         """Return all resources that have a URI of their own; raises as `list_tools`."""

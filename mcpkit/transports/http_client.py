@@ -496,23 +496,18 @@ class HttpLink:
 
     # --- parameters in headers --------------------------------------------------------------------
 
-    def learn(self, tool: str, schema: Mapping[str, Any]) -> bool:
+    def learn(self, tool: str, schema: Mapping[str, Any]) -> None:
         """Remember which arguments of a listed tool are repeated in headers.
 
         Args:
             tool: Its name.
             schema: Its input schema, as on the wire.
 
-        Returns:
-            False if the tool must not be used, because its schema is wrong (HDR-3).
+        Raises:
+            ValueError: The tool must not be used, because its schema is wrong (HDR-3).
         """
-        try:
-            self._declared[tool] = declared_in(schema)
-        except ValueError as error:
-            self._declared.pop(tool, None)
-            log.warning("the tool %r is left out of the list: %s", tool, error)
-            return False
-        return True
+        self._declared.pop(tool, None)
+        self._declared[tool] = declared_in(schema)
 
     def known(self, tool: str) -> tuple[HeaderParameter, ...] | None:
         """Return the parameters of a tool that are repeated in headers; None if not learnt."""
