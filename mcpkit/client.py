@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import shlex
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -42,6 +43,7 @@ from mcpkit.results import (
     PromptMessages,
     parse,
 )
+from mcpkit.support.budget import ANYBODY, Budget
 from mcpkit.support.logs import get_logger
 from mcpkit.support.target import names_file, run_command
 from mcpkit.transports.memory import MemoryLink
@@ -113,6 +115,12 @@ _MOST_LIST_BYTES: Final = 64 * 1024 * 1024
 _MOST_QUESTIONS: Final = 1_000
 """Requests of a server that are answered at the same time."""
 
+_MOST_QUESTION_BYTES: Final = 64 * 1024 * 1024
+"""Bytes that these requests have together."""
+
+_MOST_COMPLAINTS: Final = 100
+"""Times that the same fault of a server is logged."""
+
 _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _MODERN_ERRORS: Final = (-32020, -32021, -32022)
@@ -147,6 +155,7 @@ class Client:
         timeout: Seconds that a request may take; None waits as long as it takes.
         probe_timeout: Seconds to wait for a sign of life before the handshake is tried (ERA-10).
         max_rounds: Times that one request may be asked for input before it fails (MRTR-17).
+        max_input_requests: Questions that one such request for input may have.
         on_round: Called with the number of the round, from 1, and the result that asks for input,
             as on the wire, before it is answered (2026-07-28).
         env, cwd, stderr: For a server that is a process.
@@ -183,6 +192,7 @@ class Client:
         timeout: float | None = 60,
         probe_timeout: float = 5,
         max_rounds: int = 16,
+        max_input_requests: int = 100,
         on_round: Callable[[int, Params], object] | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
@@ -213,6 +223,7 @@ class Client:
         self._timeout = timeout
         self._probe_timeout = probe_timeout
         self._max_rounds = max_rounds
+        self._max_input_requests = max_input_requests
         self._on_round = on_round
         self._env, self._cwd, self._stderr = env, cwd, stderr
         self._headers, self._http_client = headers, http_client
@@ -227,7 +238,8 @@ class Client:
         self._closed = False
         self._closed_because: ConnectionClosed | None = None
         self._questions = 0
-        self._complained: set[str] = set()
+        self._question_bytes = Budget(_MOST_QUESTION_BYTES, share=1)
+        self._complained: Counter[str] = Counter()
         self._stack = AsyncExitStack()
         self.server_info: Implementation | None = None
         self.server_capabilities: Params = {}
@@ -401,14 +413,21 @@ class Client:
 
     def _receive(self, text: bytes) -> None:
         try:
-            for event in self._caller.receive(text):
+            events = self._caller.receive(text)
+            asked = sum(isinstance(event, Asked) for event in events)
+            unreadable: Unreadable | None = None
+            for event in events:
                 if isinstance(event, Unreadable):
-                    self._unreadable(event, text)
+                    unreadable = unreadable or event
+                elif isinstance(event, Asked):
+                    self._take_question(event, len(text) // asked)
                 else:
                     self._take(event, len(text))
+            if unreadable is not None:
+                self._unreadable(unreadable, text)
         except Exception as error:
             # Neither what a server sends nor a callback that fails may end the reading.
-            log.exception("a message of the server could not be handled")
+            self._complain("a message of the server could not be handled", failed=True)
             if self._raise:
                 self._failed = self._failed or error
 
@@ -417,37 +436,55 @@ class Client:
         if failed is not None:
             raise failed
 
-    def _take(self, event: Answered | Asked | Told, size: int) -> None:
+    def _take(self, event: Answered | Told, size: int) -> None:
         if isinstance(event, Answered):
             pending = self._pending.get(event.id)
             if pending is not None:
                 pending.answer, pending.size = event, size
                 pending.arrived.set()
-        elif isinstance(event, Told):
-            self._told(event)
         else:
-            if self._http is not None and not self._caller.by_handshake:
-                # An answer would be a message that this revision does not have (MSG-13).
-                log.warning("the server asks %s in a request of its own", event.method)
-                return
-            if self._questions >= _MOST_QUESTIONS:
-                self._complain("the server asks too much at once; some of it is not answered")
-                return
-            assert self._loop is not None
-            self._questions += 1
-            self._loop.start(self._answer(event))
+            self._told(event)
 
-    def _complain(self, what: str, *arguments: object) -> None:
-        """Log a warning once, however often a server gives a reason for it."""
-        if what not in self._complained:
-            self._complained.add(what)
+    def _take_question(self, event: Asked, size: int) -> None:
+        if self._http is not None and not self._caller.by_handshake:
+            # An answer would be a message that this revision does not have (MSG-13).
+            self._complain("the server asks %s in a request of its own", event.method)
+            return
+        if self._questions >= _MOST_QUESTIONS or not self._question_bytes.has_room(ANYBODY, size):
+            self._complain("the server asks too much at once; some of it is not answered", most=1)
+            return
+        assert self._loop is not None
+        self._questions += 1
+        self._question_bytes.take(ANYBODY, size)
+        self._loop.start(self._answer(event, size))
+
+    def _complain(
+        self, what: str, *arguments: object, most: int = _MOST_COMPLAINTS, failed: bool = False
+    ) -> None:
+        """Log a fault a number of times, however often a server gives a reason for it.
+
+        Args:
+            what: The message, by which the fault is known.
+            arguments: Of the message.
+            most: The number of times.
+            failed: True to log the exception that is being handled as well.
+        """
+        self._complained[what] += 1
+        count = self._complained[what]
+        if count > most:
+            return
+        if count == most > 1:
+            what += f" (said {most} times; it will not be said again)"
+        if failed:
+            log.exception(what, *arguments)
+        else:
             log.warning(what, *arguments)
 
     def _unreadable(self, event: Unreadable, text: bytes) -> None:
         shown = text[:_MAX_BYTES_SHOWN].decode("utf-8", "replace") + "…" * (
             len(text) > _MAX_BYTES_SHOWN
         )
-        log.warning("the server sent %r, which is no message: %s", shown, event.error)
+        self._complain("the server sent %r, which is no message: %s", shown, event.error)
 
     def _told(self, event: Told) -> None:
         params = event.params
@@ -468,7 +505,7 @@ class Client:
         try:
             level, data, logger = wire.log_from_wire(params)
         except ValueError as error:
-            self._complain("the server sends malformed log messages: %s", error)
+            self._complain("the server sends malformed log messages: %s", error, most=1)
         else:
             self._on_log(level, data, logger)
 
@@ -479,18 +516,19 @@ class Client:
         try:
             progress, total, message = wire.progress_from_wire(params)
         except ValueError as error:
-            self._complain("the server sends malformed progress: %s", error)
+            self._complain("the server sends malformed progress: %s", error, most=1)
         else:
             pending.on_progress(progress, total, message)
 
     def _pending_of(self, id: object) -> _Pending | None:
         return self._pending.get(id) if is_id(id) else None
 
-    async def _answer(self, event: Asked) -> None:
+    async def _answer(self, event: Asked, size: int) -> None:
         try:
             await self._answer_now(event)
         finally:
             self._questions -= 1
+            self._question_bytes.give_back(ANYBODY, size)
 
     async def _answer_now(self, event: Asked) -> None:
         try:
@@ -504,14 +542,14 @@ class Client:
             sent = self._caller.send_error(event.id, error)
         except Exception:
             # What went wrong may hold secrets, and is for this side to read.
-            log.exception("the handler for %s failed", event.method)
+            self._complain("the handler for %s failed", event.method, failed=True)
             sent = self._caller.send_error(event.id, InternalError("The client failed"))
         try:
             await self._carry(sent)
         except ConnectionClosed:
             return
         except ProtocolError as error:
-            log.warning("the server refuses the answer to %s: %s", event.method, error)
+            self._complain("the server refuses the answer to %s: %s", event.method, error)
 
     async def _handle(self, method: str, params: Params) -> Params:
         handler = self._handlers.get(method)
@@ -670,6 +708,11 @@ class Client:
                 raise ValueError(f"The server's answer to {method} has the unknown type {kind!r}")
             again = dict(params)
             wishes = parse(_wishes, result, method)
+            if len(wishes) > self._max_input_requests:
+                raise ProtocolError(
+                    f"The server asks for {len(wishes)} inputs at once; "
+                    f"it gets {self._max_input_requests} at most (max_input_requests)"
+                )
             if self._on_round is not None:
                 self._on_round(number + 1, result)
             if wishes:
@@ -701,7 +744,15 @@ class Client:
         http = self._http
         if http is None or self._caller.by_handshake:
             return tools
-        return [each for each in tools if http.learn(each.name, each.input_schema)]
+        usable: list[ListedTool] = []
+        for each in tools:
+            try:
+                http.learn(each.name, each.input_schema)
+            except ValueError as error:
+                self._complain("the tool %r is left out of the list: %s", each.name, error)
+            else:
+                usable.append(each)
+        return usable
 
     async def list_resources(self) -> list[ListedResource]:
         """Return all resources that have a URI of their own; raises as `list_tools`."""

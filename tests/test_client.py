@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -441,6 +444,165 @@ if method == "tools/call":
     assert len(caplog.records) == 1
 
 
+async def test_questions_have_so_many_bytes_together(
+    fake: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those of a batch, and not those that have been answered."""
+    monkeypatch.setattr("mcpkit.client._MOST_QUESTION_BYTES", 10_000)
+    body = """
+if method == "initialize":
+    welcome(message, "2025-03-26")
+if method == "tools/call":
+    for number in range(30):
+        one = {"jsonrpc": "2.0", "id": 1000 + number, "method": "roots/list",
+               "params": {"_meta": {"x": "x" * 1500}}}
+        print(json.dumps(one if number < 3 else [one, {**one, "id": 2000 + number}]), flush=True)
+    result(message, content=[])
+"""
+    asked = 0
+
+    async def think(params: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        await anyio.sleep(PATIENCE)
+
+    async with Client(fake(body), revision="2025-03-26", roots=think) as client:
+        await client.call_tool("any")
+        await anyio.wait_all_tasks_blocked()
+        assert asked == 6
+    assert len(caplog.records) == 1
+
+
+async def test_bytes_of_questions_that_were_answered_do_not_count(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcpkit.client._MOST_QUESTION_BYTES", 500)
+    body = f"""
+{HANDSHAKES}
+if method == "tools/call":
+    waiting, count = message, 0
+    send(id="0", method="ping", params={{"_meta": {{"x": "x" * 300}}}})
+if method is None:
+    count += 1
+    if count < 5:
+        send(id=str(count), method="ping", params={{"_meta": {{"x": "x" * 300}}}})
+    else:
+        result(waiting, content=[])
+"""
+    async with Client(fake(body), revision="2025-11-25", timeout=PATIENCE) as client:
+        await client.call_tool("any")
+
+
+@pytest.mark.parametrize("id", ["x" * 1025, "é" * 1025, 10**2500], ids=["text", "é", "number"])
+async def test_a_long_id_is_none(fake: Fake, id: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever is asked so is neither kept nor answered."""
+    body = f"""
+{HANDSHAKES}
+if method == "ping":
+    send(id={id!r}, method="ping")
+    send(id="x" * 1024, method="ping")
+    send(id=message["id"], result={{}})
+if method == "tools/call":
+    report(message)
+"""
+    async with Client(fake(body), revision="2025-11-25") as client:
+        await client.ping()
+        await anyio.wait_all_tasks_blocked()
+        seen = json.loads((await client.call_tool("any")).text)
+    assert [each["id"] for each in seen if "result" in each] == ["x" * 1024]
+    assert 'The member "id" is longer than 1024 characters, or than 64 bits' in caplog.text
+
+
+async def test_a_batch_of_what_is_no_message_is_complained_of_once(
+    fake: Fake, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = """
+if method == "initialize":
+    welcome(message, "2025-03-26")
+if method == "ping":
+    print(json.dumps([0] * 50 + [{"jsonrpc": "2.0", "id": message["id"], "result": {}}]))
+    sys.stdout.flush()
+"""
+    async with Client(fake(body), revision="2025-03-26") as client:
+        await client.ping()
+    (record,) = caplog.records
+    assert "which is no message" in record.getMessage()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("version", "count", "said"),
+    [
+        ("2025-03-26", 101, "A batch of 101 messages; it may have 100"),
+        ("2025-03-26", 1_000_000, "A batch of 1000000 messages; it may have 100"),
+        ("2025-11-25", 1, "An array, but this revision has no batches"),
+    ],
+)
+async def test_an_array_that_is_no_batch_is_one_fault(
+    fake: Fake, version: str, count: int, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """MSG-9."""
+    body = f"""
+if method == "initialize":
+    welcome(message, "{version}")
+if method == "ping":
+    one = {{"jsonrpc": "2.0", "id": message["id"], "error": {{"code": 1, "message": "no"}}}}
+    print(json.dumps([one] + [0] * {count - 1}))
+    result(message)
+"""
+    async with Client(fake(body), revision=version) as client:
+        await client.ping()
+    (record,) = caplog.records
+    assert record.getMessage().endswith(said)
+
+
+async def test_a_message_has_so_many_values(
+    fake: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty list is two bytes on the wire, and fifty in memory."""
+    monkeypatch.setattr("mcpkit.protocol.caller.MAX_VALUES", 1000)
+    body = f"""
+{HANDSHAKES}
+if method == "ping":
+    result(message, x=[[]] * 1000)
+    result(message, x="[[]," * 1000)
+"""
+    async with Client(fake(body), revision="2025-11-25") as client:
+        assert (await client.request("ping")) == {"x": "[[]," * 1000}
+    (record,) = caplog.records
+    assert record.getMessage().endswith("A message may have 1000 values")
+
+
+async def test_no_fault_is_logged_without_an_end(
+    fake: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = f"""
+{HANDSHAKES}
+if method == "ping":
+    for _ in range(300):
+        print("no message")
+        send(id=1, method="roots/list")
+        send(method="notifications/message", params={{"level": "info", "data": 1}})
+    result(message)
+"""
+
+    def fail(*_: object) -> Any:
+        raise RuntimeError("mine")
+
+    target = fake(body)
+    async with Client(target, revision="2025-11-25", roots=fail, on_log=fail) as client:
+        await client.ping()
+        await anyio.wait_all_tasks_blocked()
+    faults = Counter(str(record.msg)[:20] for record in caplog.records)
+    assert faults == {
+        "the server sent %r, ": 100,
+        "the handler for %s f": 100,
+        "a message of the ser": 100,
+    }
+    last = [each for each in caplog.records if "will not be said again" in each.getMessage()]
+    assert len(last) == 3
+
+
 @pytest.mark.parametrize(
     "wishes", [[1], "x", {"a": 1}, {"a": {}}, {"a": {"method": "m", "params": 1}}]
 )
@@ -749,6 +911,30 @@ if method == "tools/call":
             await client.call_tool("any")
 
 
+@pytest.mark.parametrize(("count", "options"), [(101, {}), (3, {"max_input_requests": 2})])
+async def test_a_server_that_asks_for_too_much_at_once_is_given_nothing(
+    fake: Fake, count: int, options: Any
+) -> None:
+    """Each may be a call of a model, which somebody pays for."""
+    body = f"""
+{DISCOVERS}
+if method == "tools/call":
+    wish = {{"method": "sampling/createMessage"}}
+    result(message, resultType="input_required",
+           inputRequests={{str(number): wish for number in range({count})}})
+"""
+    asked: list[Any] = []
+
+    def sample(params: Any) -> Any:
+        asked.append(params)
+        return {}
+
+    async with Client(fake(body), sampling=sample, **options) as client:
+        with pytest.raises(ProtocolError, match=f"asks for {count} inputs at once"):
+            await client.call_tool("any")
+    assert asked == []
+
+
 @pytest.mark.parametrize("kind", ["task", "invented"])
 async def test_an_unknown_type_of_result_is_an_error(fake: Fake, kind: str) -> None:
     """MSG-15."""
@@ -828,6 +1014,43 @@ async def test_a_server_that_stays_is_terminated_and_then_killed(
     pid, *told = noted(notes)
     assert told == ["SIGTERM"]
     assert not alive(int(pid))
+
+
+LEAVES_A_CHILD = """
+child = subprocess.Popen(["sleep", "60"])
+for method, message in methods():
+    if method == "server/discover":
+        discovered(message)
+    if method == "tools/call":
+        result(message, content=[{"type": "text", "text": str(child.pid)}], resultType="complete")
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="uses POSIX process ids")
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_what_a_server_leaves_behind_does_not_hold_up_the_end(tmp_path: Path, backend: str) -> None:
+    """Its child has the other ends of the pipes."""
+    server = tmp_path / "server.py"
+    server.write_text(f"import subprocess\n{PRELUDE}\n{LEAVES_A_CHILD}")
+    program = (
+        "import sys, gc, anyio\n"
+        "from mcpkit import Client\n"
+        "async def main():\n"
+        "    async with Client([sys.executable, sys.argv[1]]) as client:\n"
+        "        print((await client.call_tool('any')).text)\n"
+        f"anyio.run(main, backend={backend!r})\n"
+        "gc.collect()\n"
+    )
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", program, str(server)]
+    # To a file: what is left behind would keep a pipe open for this test as well.
+    with (tmp_path / "stderr").open("w+") as stderr:
+        ended = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=stderr, cwd=ROOT, timeout=20, text=True
+        )
+        os.kill(int(ended.stdout), signal.SIGKILL)
+        stderr.seek(0)
+        assert stderr.read() == ""
+    assert ended.returncode == 0
 
 
 @pytest.mark.skipif(os.name == "nt", reason="uses POSIX process ids")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
+import re
 import socket
 import subprocess
 import sys
@@ -44,6 +46,11 @@ def no_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.delenv("SSL_CERT_FILE", raising=False)
         patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("none")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "_SHORTEST_PAUSE_S", 0.001)
 
 
 @pytest.fixture(scope="module")
@@ -1245,6 +1252,110 @@ async def test_what_brings_nothing_is_given_up(broken: FakeSite, status: int) ->
     assert len(broken.of("GET")) == 1 + http_client._MAX_RESUMPTIONS
 
 
+# --- servers that keep a client busy --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["the server's own stream", "the stream of a call"])
+async def test_a_stream_that_brings_nothing_but_ids_is_taken_up_less_and_less_often(
+    legacy: FakeSite, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """HTTPL-7 says how long a client waits at least."""
+    pauses: list[float] = []
+    enough = anyio.Event()
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 10:
+            enough.set()
+            await anyio.Event().wait()
+
+    own = where == "the server's own stream"
+
+    @legacy.on("GET", "tools/call")
+    async def stream(incoming: Incoming) -> None:
+        if incoming.verb == "GET" and not own and "last-event-id" not in incoming.headers:
+            await incoming.reply(405)
+            return
+        await incoming.stream()
+        await incoming.event(id=str(len(legacy.seen)), retry="0", data="")
+        await incoming.end()
+
+    monkeypatch.setattr(http_client, "_SHORTEST_PAUSE_S", 1)
+    monkeypatch.setattr(anyio, "sleep", pause)
+    async with (
+        Client(legacy.url, revision=HANDSHAKE[-1]) as client,
+        anyio.create_task_group() as tg,
+    ):
+        if not own:
+            tg.start_soon(client.call_tool, "t")
+        with anyio.fail_after(PATIENCE):
+            await enough.wait()
+        tg.cancel_scope.cancel()
+    assert pauses == [1, 2, 4, 8, *[16] * 6]
+
+
+PACKED = gzip.compress(b"\n" * 10_000_000)
+UNPACKED = "answers in the content coding gzip, which it was not asked for"
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+async def test_what_is_compressed_unasked_is_not_unpacked(legacy: FakeSite, kind: str) -> None:
+    """A thousand times as many bytes may come out of it."""
+
+    @legacy.on("tools/call")
+    async def call(incoming: Incoming) -> None:
+        await incoming.reply(200, PACKED, kind, content_encoding="gzip")
+
+    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+        with anyio.fail_after(PATIENCE), pytest.raises(ConnectionClosed, match=UNPACKED):
+            await client.call_tool("t")
+    assert {each.headers["accept-encoding"] for each in legacy.seen} == {"identity"}
+
+
+async def test_nor_is_the_stream_of_the_server(
+    legacy: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    ended = threading.Event()
+
+    @legacy.on("GET")
+    async def get(incoming: Incoming) -> None:
+        await incoming.reply(200, PACKED, "text/event-stream", content_encoding="gzip")
+
+    def warning(message: str, error: object) -> None:
+        said.append(message % error)
+        ended.set()
+
+    monkeypatch.setattr(http_client.log, "warning", warning)
+    async with Client(legacy.url, revision=HANDSHAKE[-1]):
+        await until(ended)
+    assert UNPACKED in said[0]
+
+
+async def test_an_answer_with_too_many_values_is_none(
+    modern: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @modern.on("tools/call")
+    async def call(incoming: Incoming) -> None:
+        await incoming.result(resultType="complete", content=[[]] * 1000)
+
+    monkeypatch.setattr("mcpkit.protocol.caller.MAX_VALUES", 1000)
+    async with Client(modern.url) as client:
+        with pytest.raises(ConnectionClosed, match="instead of an answer"):
+            await client.call_tool("t")
+
+
+async def test_a_refusal_may_be_compressed(site: FakeSite) -> None:
+    """As proxies do: the status says enough."""
+
+    @site.on("server/discover", "initialize")
+    async def refuse(incoming: Incoming) -> None:
+        await incoming.reply(502, gzip.compress(b"no"), "text/html", content_encoding="gzip")
+
+    with pytest.raises(ConnectionClosed, match=r"answered 502 Bad Gateway$"):
+        await Client(site.url).__aenter__()
+
+
 # --- HTTP+SSE (2024-11-05) ------------------------------------------------------------------------
 
 
@@ -1316,9 +1427,10 @@ async def test_a_path_that_looks_like_one_may_be_something_else(host: FakeHost) 
         assert client.revision == HANDSHAKE[-1]
 
 
-async def test_messages_are_not_sent_to_another_origin(host: FakeHost) -> None:
-    old = Old(host, endpoint="http://127.0.0.1:1/messages")
-    with pytest.raises(ConnectionClosed, match=r"another origin, http://127.0.0.1:1/messages"):
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1/messages", "http://[::1"])
+async def test_messages_are_not_sent_to_another_origin(host: FakeHost, endpoint: str) -> None:
+    old = Old(host, endpoint=endpoint)
+    with pytest.raises(ConnectionClosed, match=f"another origin, {re.escape(endpoint)}"):
         await Client(old.site.url).__aenter__()
     await until(old.site.of("GET")[0].over)
 
@@ -1450,6 +1562,16 @@ async def test_a_redirect_to_another_origin_is_not(site: FakeSite, status: int) 
 
     with pytest.raises(ConnectionClosed, match=f"a redirect to {elsewhere}, which is not followed"):
         await Client(site.url, headers={"Authorization": "Bearer x"}).__aenter__()
+
+
+@pytest.mark.parametrize("target", ["http://[::1", "http://a:b/", "http://xn--0/"])
+async def test_a_redirect_to_nowhere_is_not(site: FakeSite, target: str) -> None:
+    @site.on("server/discover")
+    async def redirect(incoming: Incoming) -> None:
+        await incoming.reply(307, location=target)
+
+    with pytest.raises(ConnectionClosed, match=r"a redirect to .*, which is not followed"):
+        await Client(site.url).__aenter__()
 
 
 async def test_redirects_in_a_circle_end(site: FakeSite) -> None:

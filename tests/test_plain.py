@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import unicodedata
 
 import pytest
@@ -27,6 +28,12 @@ SHOWN = {
     "selectors of a letter": ("x\ufe01", r"x\ufe01"),
     "selectors in a row": ("☀\ufe0f\U000e0130", "☀\ufe0f" + r"\U000e0130"),
     "filler": ("a\u3164\u115f", r"a\u3164\u115f"),
+    "selectors of foreign letters": ("é\ufe01漢\ufe0f", r"é\ufe01漢\ufe0f"),
+    "selectors without a form": ("☀\ufe08漢\U000e01f0", r"☀\ufe08漢\U000e01f0"),
+    "selector of a joiner": ("👩\u200d\ufe0f", r"👩\u200d\ufe0f"),
+    "joiner of a letter's selector": ("x\ufe0f\u200d👩", r"x\ufe0f\u200d👩"),
+    "hieroglyphs' joiners": ("x\U00013430", r"x\U00013430"),
+    "another filler": ("x\U00016fe4\uffa0", r"x\U00016fe4\uffa0"),
     "half a character": ("a\ud800", r"a\ud800"),
 }
 
@@ -43,11 +50,38 @@ def test_what_steers_or_hides_is_written_out(text: str, shown: str) -> None:
         "é ß e\u0301 漢字 かな 한국어 русский עברית \N{EURO SIGN}\xa0",
         "می\u200cخواهم क्\u200dष",
         "👩\u200d💻 👨\u200d👩\u200d👧\u200d👦 🏳️\u200d🌈 ❤️\u200d🔥 👩🏽\u200d🚀 1️⃣ ☀️",
-        "葛\U000e0100",
+        "葛\U000e0100 直\ufe00 ∩\ufe00 ᠠ\u180b 、\ufe01 #️⃣ ‼️",
     ],
 )
 def test_what_is_merely_foreign_stays(text: str) -> None:
     assert visible(text) == text
+
+
+SIGNS = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
+"""Characters of the category Cf that are seen: they stand around or above numbers."""
+
+
+def test_every_character_that_only_formats_is_written_out() -> None:
+    formats = [
+        each for each in map(chr, range(sys.maxunicode)) if unicodedata.category(each) == "Cf"
+    ]
+    shown = [each for each in formats if visible(f"x{each}y") == f"x{each}y"]
+    assert "".join(shown) == SIGNS
+
+
+# Default_Ignorable_Code_Point, in DerivedCoreProperties.txt of Unicode 16.
+IGNORABLE = [
+    *(0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810)),
+    *(*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0x3164),
+    *(*range(0xFE00, 0xFE10), 0xFEFF, 0xFFA0, *range(0xFFF0, 0xFFF9)),
+    *(*range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000)),
+]
+
+
+@pytest.mark.parametrize("before", ["x", "é", "\N{EURO SIGN}"])
+def test_nothing_that_is_not_drawn_hides_behind_a_letter(before: str) -> None:
+    hidden = map(chr, IGNORABLE)
+    assert [each for each in hidden if each in visible(f"{before}{each}y")] == []
 
 
 def test_lines_of_windows_are_lines() -> None:

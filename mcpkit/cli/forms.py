@@ -8,7 +8,7 @@ from datetime import date, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from mcpkit.cli.schemas import a_kind, compact
+from mcpkit.cli.schemas import a_kind, compact, number_or_none, required_of
 from mcpkit.types import is_array, is_object
 
 __all__ = ["Field", "fields_of"]
@@ -17,8 +17,7 @@ __all__ = ["Field", "fields_of"]
 def fields_of(schema: Mapping[str, Any]) -> list[Field]:
     """Return the fields of a requested schema, in their order."""
     properties = schema.get("properties")
-    required = schema.get("required")
-    needed = set(required) if is_array(required) else set[Any]()
+    needed = required_of(schema)
     return [
         Field(name, each if is_object(each) else {}, name in needed)
         for name, each in (properties if is_object(properties) else {}).items()
@@ -173,8 +172,8 @@ class Field:
                 raise ValueError(f"expected one of {', '.join(each for each, _ in self.choices)}")
             _within(len(value), schema, "minLength", "maxLength", " characters")
             named = schema.get("format")
-            if named in _FORMATS and not _has_format(value, str(named)):
-                raise ValueError(f"expected {_FORMATS[str(named)]}")
+            if isinstance(named, str) and named in _FORMATS and not _has_format(value, named):
+                raise ValueError(f"expected {_FORMATS[named]}")
         return value
 
 
@@ -225,12 +224,13 @@ def _choices(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _within(value: float, schema: Mapping[str, Any], least: str, most: str, unit: str) -> None:
-    low, high = schema.get(least), schema.get(most)
+    low, high = number_or_none(schema.get(least)), number_or_none(schema.get(most))
     if (low is not None and value < low) or (high is not None and value > high):
         raise ValueError(f"expected {_limits(low, high, unit)[0]}")
 
 
 def _limits(least: object, most: object, unit: str) -> list[str]:
+    least, most = number_or_none(least), number_or_none(most)
     if least is not None and most is not None:
         return [f"{least} to {most}{unit}"]
     if least is not None:

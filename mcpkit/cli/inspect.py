@@ -24,7 +24,7 @@ from mcpkit.cli.options import (
     TargetArgument,
     Timeout,
 )
-from mcpkit.cli.schemas import compact, in_words, properties_of, resolved
+from mcpkit.cli.schemas import Effort, in_words, properties_of, required_of, resolved
 from mcpkit.cli.show import on_terminal, put_json, size
 from mcpkit.cli.terminal import fail, on_stdout
 from mcpkit.cli.tokens import estimate, tool_tokens
@@ -32,7 +32,8 @@ from mcpkit.client import Client
 from mcpkit.errors import MethodNotFound
 from mcpkit.results import ListedPrompt, ListedResource, ListedTemplate, ListedTool
 from mcpkit.support.plain import one_line, visible
-from mcpkit.types import is_array, is_object
+from mcpkit.support.text import shorten
+from mcpkit.types import is_object
 
 __all__ = ["inspect"]
 
@@ -47,6 +48,12 @@ _MIN_COLUMNS_BESIDE: Final = 24
 
 _MAX_NAME_COLUMNS: Final = 28
 """Columns that the names of arguments have at most."""
+
+_MAX_STEPS: Final = 1_000_000
+"""Steps through the schemas of all tools together."""
+
+_MAX_DEFAULT_CHARS: Final = 200
+"""Characters of a default value."""
 
 _MAX_LINES_SHOWN: Final = 6
 """Lines of a description that are shown without being asked for."""
@@ -184,6 +191,7 @@ class _Page:
 
     def __init__(self) -> None:
         self._console = on_stdout()
+        self._effort = Effort(_MAX_STEPS)
         if on_terminal():
             self.width = min(self._console.width, _MAX_COLUMNS)
         else:
@@ -283,7 +291,7 @@ class _Page:
         self._description(tool.description, whole=whole, where=f"--tool {one_line(tool.name)}")
         self._members(tool.input_schema)
         if tool.output_schema is not None:
-            words = in_words(tool.output_schema, tool.output_schema)
+            words = in_words(tool.output_schema, tool.output_schema, self._effort)
             self.put(Text.assemble(("gives ", "dim"), visible(words)), 4)
         if whole:
             self.put(Text("input schema", style="dim"), 4)
@@ -315,18 +323,21 @@ class _Page:
 
     def _members(self, schema: Mapping[str, Any]) -> None:
         """Write the members of an object: name, type and description."""
-        required = resolved(schema, schema).get("required")
-        needed = set(required) if is_array(required) else set[Any]()
+        effort = self._effort
+        needed = required_of(resolved(schema, schema, effort))
         rows: list[tuple[str, str, str]] = []
-        for name, each in properties_of(schema, schema).items():
-            described = resolved(each, schema)
-            words = in_words(each, schema)
+        for name, each in properties_of(schema, schema, effort).items():
+            described = resolved(each, schema, effort)
+            words = in_words(each, schema, effort)
             if "default" in described:
-                words += f", default {compact(described['default'])}"
+                words += f", default {shorten(described['default'], _MAX_DEFAULT_CHARS)}"
             elif name not in needed:
                 words += ", optional"
-            about = described.get("description")
-            rows.append((name, words, about if isinstance(about, str) else ""))
+            found = described.get("description")
+            about = found if isinstance(found, str) else ""
+            # One that many members refer to would be shown as often.
+            is_shown = effort.take(len(about) // _MAX_DEFAULT_CHARS)
+            rows.append((name, words, about if is_shown else ""))
         self._rows(rows, 4)
 
     def _resources(self, resources: Sequence[ListedResource]) -> None:

@@ -15,6 +15,7 @@ from mcpkit.cli.hosts.config import ByHand, Change, Config, InFile, ThroughProgr
 from mcpkit.cli.hosts.host import Entry, Host, Machine, Unfit, merged
 from mcpkit.cli.hosts.server import named_by, server_at
 from mcpkit.cli.terminal import FAILED, confirm, fail, is_interactive, note, say
+from mcpkit.types import is_object
 
 __all__ = ["install"]
 
@@ -210,10 +211,27 @@ def _checked(host: Host, name: str) -> str:
 
 
 def _warn_of_secrets(values: dict[str, str], place: _Place) -> None:
-    written = [name for name, value in values.items() if value and "$" not in value]
+    written = [name for name, value in values.items() if _is_secret(value)]
     if written:
         more = ", and is shared with the project" if place.shared else ""
         note(f"{_file(place)} has {' and '.join(written)} in clear text{more}")
+
+
+def _warn_of_onlookers(host: Host, entry: Entry) -> None:
+    """Say which values the host's program is given, for want of another way, as an argument."""
+    tables = [each for each in (entry.get("env"), entry.get("headers")) if is_object(each)]
+    values = {name: str(value) for table in tables for name, value in table.items()}
+    shown = [name for name, value in values.items() if _is_secret(value) and name != "PYTHONPATH"]
+    if shown:
+        note(
+            f"{host.command} takes {' and '.join(shown)} on its command line only, where other "
+            "users of this machine can see it while it runs"
+        )
+
+
+def _is_secret(value: str) -> bool:
+    """Return True if a value may be one, rather than the name of a variable to be filled in."""
+    return bool(value) and "$" not in value
 
 
 # --- doing it -------------------------------------------------------------------------------------
@@ -250,6 +268,8 @@ def _add(place: _Place, name: str, entry: Entry, *, dry_run: bool, force: bool) 
         return False
     if there and not force:
         _ask(name, file, change.difference)
+    if place.own:
+        _warn_of_onlookers(host, wanted)
     backup = change.make()
     _report(f"{'Replaced' if there else 'Added'} {name} in {file}", backup)
     if host.name != "json":

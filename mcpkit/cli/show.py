@@ -163,7 +163,19 @@ def name_from(uri: str) -> str:
 
 def _safe(name: str, otherwise: str = "content") -> str:
     """Return a name from outside as one that stays inside a folder, on every system."""
-    return re.sub(r"[^\w.-]+", "_", name).strip("._- ")[:100] or otherwise
+    safe = re.sub(r"[^\w.-]+", "_", name).strip("._- ")[:100].rstrip("._- ") or otherwise
+    is_device = safe.partition(".")[0].upper() in _DEVICES
+    return f"_{safe}" if is_device else safe
+
+
+_DEVICES: Final = {
+    *("CON", "PRN", "AUX", "NUL"),
+    *(f"{device}{number}" for device in ("COM", "LPT") for number in "0123456789¹²³"),
+}
+"""Names of devices in every folder of Windows, whatever their ending.
+
+https://learn.microsoft.com/en-us/windows/win32/fileio/naming-a-file
+"""
 
 
 _MOST_FILES: Final = 1000

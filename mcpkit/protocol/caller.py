@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from mcpkit.errors import ProtocolError
+from mcpkit.errors import InvalidRequest, ProtocolError
 from mcpkit.protocol import messages
 from mcpkit.protocol.connection import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSION_KEY
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import PER_REQUEST
+from mcpkit.support.json_text import has_more_values
 from mcpkit.types import is_array, is_object
 
-__all__ = ["Answered", "Asked", "Caller", "Sent", "Told", "Unreadable", "read"]
+__all__ = ["Answered", "Asked", "Caller", "Sent", "Told", "Unreadable", "parse", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,16 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Bytes that are no message, or an error without an id."""
+    """Bytes that are no message, or none that is allowed, or an error without an id."""
 
     error: ProtocolError
 
+
+MAX_BATCH: Final = 100
+"""Messages that a batch may have."""
+
+MAX_VALUES: Final = 2_000_000
+"""JSON values that a message of a server may have: each may take a hundred bytes of memory."""
 
 Event: TypeAlias = Answered | Asked | Told | Unreadable
 
@@ -79,6 +86,17 @@ class Sent(NamedTuple):
     version: str | None = None
     name: str | None = None
     arguments: Mapping[str, Any] = _NONE
+
+
+def parse(text: bytes) -> Any:
+    """The JSON value in a text of a server.
+
+    Raises:
+        ProtocolError: It is not JSON, or has more values than it may.
+    """
+    if has_more_values(text, MAX_VALUES):
+        raise InvalidRequest(f"A message may have {MAX_VALUES} values")
+    return messages.parse(text)
 
 
 def read(text: bytes) -> Sent:
@@ -149,13 +167,22 @@ class Caller:
         return self._next_id + 1
 
     def receive(self, text: bytes) -> Sequence[Event]:
-        """Return the events of one message from the server; an array is a batch of 2025-03-26."""
+        """Return the events of one message from the server; an array is a batch of 2025-03-26.
+
+        A batch that is too long is one event, and so is an array where there are no batches.
+        """
         try:
-            message = messages.parse(text)
+            message = parse(text)
         except ProtocolError as error:
             return (Unreadable(error),)
-        parts = message if is_array(message) else [message]
-        return [self._one(part) for part in parts]
+        if not is_array(message):
+            return (self._one(message),)
+        if self.revision is None or not self.revision.batching:
+            return (Unreadable(InvalidRequest("An array, but this revision has no batches")),)
+        if len(message) > MAX_BATCH:
+            said = f"A batch of {len(message)} messages; it may have {MAX_BATCH}"
+            return (Unreadable(InvalidRequest(said)),)
+        return [self._one(part) for part in message]
 
     def _one(self, message: Any) -> Event:
         if not is_object(message):

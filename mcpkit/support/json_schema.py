@@ -6,7 +6,7 @@ below say which, and nobody else does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from mcpkit.types import is_array, is_object
@@ -15,6 +15,7 @@ __all__ = [
     "DEFINITIONS",
     "JsonSchema",
     "Place",
+    "References",
     "Step",
     "copy_schema",
     "every_schema",
@@ -127,6 +128,7 @@ def walk(
     unknown: bool = False,
     without: Collection[str] = (),
     deepest: int | None = None,
+    seen: Container[int] = (),
 ) -> Iterator[Place]:
     """Yield a schema and all schemas below it, each before those inside it.
 
@@ -139,12 +141,15 @@ def walk(
         without: Keywords that the walk leaves out.
         deepest: The most steps that a way has; None for any number. A schema that contains itself
             as a Python object has no end without it.
+        seen: The identities of schemas that are left out, with all below them.
     """
     waiting = [Place((), schema)]
     while waiting:
         place = waiting.pop()
-        yield place
         way, found = place
+        if id(found) in seen:
+            continue
+        yield place
         if deepest is not None and len(way) >= deepest:
             continue
         inner = subschemas(found, unknown=unknown)
@@ -165,30 +170,71 @@ def resolve(root: Mapping[str, Any], reference: str) -> Mapping[str, Any] | bool
         root: The whole document.
         reference: A URI fragment: ``#``, a JSON pointer such as ``#/$defs/Name``, or an anchor.
     """
-    if not reference.startswith("#"):
-        return None
-    pointer = reference[1:]
-    if pointer and not pointer.startswith("/"):
-        anchored = (place.schema for place in walk(root, deepest=_DEEPEST))
-        return next((each for each in anchored if each.get("$anchor") == pointer), None)
-    found: Any = root
-    for part in pointer.split("/")[1:]:
-        name = unescaped(part)
-        if is_object(found) and name in found:
-            found = found[name]
-        elif is_array(found) and name.isdecimal() and int(name) < len(found):
-            found = found[int(name)]
-        else:
+    return References(root).resolve(reference)
+
+
+class References:
+    """The references inside one document, each of which is followed once.
+
+    Args:
+        root: The whole document, which must not change meanwhile.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._found: dict[str, Mapping[str, Any] | bool | None] = {}
+        self._anchors: dict[str, Mapping[str, Any]] | None = None
+
+    def resolve(self, reference: str) -> Mapping[str, Any] | bool | None:
+        """Return the schema that a reference names, as the function `resolve` does."""
+        if reference not in self._found:
+            self._found[reference] = self._look_for(reference)
+        return self._found[reference]
+
+    def _look_for(self, reference: str) -> Mapping[str, Any] | bool | None:
+        if not reference.startswith("#"):
             return None
-    return found if is_object(found) or isinstance(found, bool) else None
+        pointer = reference[1:]
+        if pointer and not pointer.startswith("/"):
+            if self._anchors is None:
+                self._anchors = _anchors_in(self._root)
+            return self._anchors.get(pointer)
+        found: Any = self._root
+        for part in pointer.split("/")[1:]:
+            name = unescaped(part)
+            if is_object(found) and name in found:
+                found = found[name]
+            elif is_array(found) and _is_index(name) and int(name) < len(found):
+                found = found[int(name)]
+            else:
+                return None
+        return found if is_object(found) or isinstance(found, bool) else None
 
 
 _DEEPEST: Final = 100
 """How many steps away an anchor is looked for; nobody writes schemas that deep."""
 
+_MAX_INDEX_DIGITS: Final = 9
+"""Digits of the index of an array: Python refuses to read some thousands of them."""
+
+
+def _anchors_in(root: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for place in walk(root, deepest=_DEEPEST):
+        anchor = place.schema.get("$anchor")
+        if isinstance(anchor, str):
+            found.setdefault(anchor, place.schema)
+    return found
+
+
+def _is_index(name: str) -> bool:
+    return name.isdecimal() and len(name) <= _MAX_INDEX_DIGITS
+
 
 def unescaped(part: str) -> str:
     """Return the name that a part of a JSON pointer in a URI fragment stands for."""
+    if "%" not in part and "~" not in part:
+        return part
     from urllib.parse import unquote  # only those who follow references pay for it
 
     return unquote(part).replace("~1", "/").replace("~0", "~")

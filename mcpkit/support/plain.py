@@ -13,13 +13,27 @@ from typing import Final
 
 __all__ = ["one_line", "visible"]
 
-_SELECTORS: Final = "\ufe00-\ufe0f\u180b-\u180d\u180f\U000e0100-\U000e01ef"
-"""Characters that choose among the forms of the one before."""
+_HAN: Final = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+
+_EMOJI: Final = (
+    "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+)
+
+_FORMS: Final = (
+    # Emoji or text; mathematics, Chinese and Japanese, Myanmar, 'Phags-pa.
+    ("\ufe0e\ufe0f", f"#*0-9{_EMOJI}"),
+    (
+        "\ufe00-\ufe02",
+        f"0\u1000-\u109f\u2200-\u2aff\u3000-\u303f\ua840-\ua87f\uaa60-\uaa7f\uff01-\uff5e{_HAN}",
+    ),
+    ("\u180b-\u180d\u180f", "\u1820-\u18aa"),
+    ("\U000e0100-\U000e01ef", _HAN),
+)
+"""Selectors, and the characters that have several forms: behind others they would hide data."""
 
 _JOINING: Final = (
     "\u0600-\u109f\u1780-\u18af"  # Arabic, Persian, the scripts of India, Khmer, Mongolian
-    "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\ufe0f"
-    "\U0001f000-\U0001faff"  # emoji
+    f"{_EMOJI}"
 )
 """Characters that a joiner or a non-joiner gives another form."""
 
@@ -27,12 +41,13 @@ _HIDDEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but for tabs and ends of lines
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # turn the direction of writing
     "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0"
-    "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # have no width
+    "\ufff0-\ufffb\U00013430-\U0001343f\U00016fe4\U0001bca0-\U0001bca3"
+    "\U0001d159\U0001d173-\U0001d17a\ufe03-\ufe0d"  # have no width, or nothing to see
     "\u2028\u2029\ud800-\udfff\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]"
     # Without these, words of Persian and Hindi, families and flags fall to pieces.
-    f"|(?<![{_JOINING}])[\u200c\u200d]|[\u200c\u200d](?![{_JOINING}])"
-    # One may follow a character that has forms; several in a row carry hidden text.
-    f"|(?<![^\x00-\x22\x24-\x29\x2b-\x2f\x3a-\x7f{_SELECTORS}])[{_SELECTORS}]"
+    f"|(?<![{_JOINING}])(?<![{_EMOJI}]\ufe0f)[\u200c\u200d]|[\u200c\u200d](?![{_JOINING}])"
+    # Only one may follow a character that has forms.
+    + "".join(f"|(?<![{chosen}])[{selectors}]" for selectors, chosen in _FORMS)
 )
 
 

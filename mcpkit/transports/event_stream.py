@@ -20,6 +20,9 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _MAX_RETRY_DIGITS: Final = 10
 """A wait of as many digits, in milliseconds, is four months and a mistake."""
 
+_MAX_ID_BYTES: Final = 8 * 1024
+"""Bytes of an id that can be sent back: servers take no longer header."""
+
 
 class Event(NamedTuple):
     """An event that has data, if only empty data.
@@ -62,6 +65,7 @@ class EventStream:
         self._begun = False
         self._after_return = False
         self._id = self.last_id
+        self._is_blank = False
         self._forget()
 
     def _forget(self) -> None:
@@ -84,10 +88,16 @@ class EventStream:
         if not lines:
             return
         self._after_return = chunk.endswith(b"\r")
-        for next_line in lines:
-            yield from self._line(b"".join(self._rest))
-            self._grow(next_line)
-            self._rest = [next_line]
+        yield from self._line(b"".join(self._rest))
+        last = lines.pop()
+        for line in lines:
+            # Lines that say nothing cost their sender next to nothing, so they must here too.
+            if not line and self._is_blank:
+                continue
+            self._grow(line)
+            yield from self._line(line)
+        self._grow(last)
+        self._rest = [last]
 
     def _grow(self, piece: bytes) -> None:
         self._size += len(piece)
@@ -98,6 +108,7 @@ class EventStream:
         if not self._begun:
             self._begun = True
             line = line.removeprefix(_BYTE_ORDER_MARK)
+        self._is_blank = not line
         if line.startswith(b":"):
             self._size -= len(line)  # keep-alives do not add up to an event
             return
@@ -118,7 +129,7 @@ class EventStream:
         elif name == b"event":
             self._type = value.decode(errors="replace")
         elif name == b"id":
-            if b"\0" not in value:
+            if b"\0" not in value and len(value) <= _MAX_ID_BYTES:
                 self._id = value
         elif name == b"retry" and value.isdigit() and len(value) < _MAX_RETRY_DIGITS:
             self.retry = int(value)

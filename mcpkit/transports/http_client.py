@@ -15,9 +15,8 @@ import anyio
 import httpx2
 
 from mcpkit.engine.loop import Loop
-from mcpkit.errors import ConnectionClosed, ParseError, ProtocolError
-from mcpkit.protocol import messages
-from mcpkit.protocol.caller import Sent, read
+from mcpkit.errors import ConnectionClosed, ProtocolError
+from mcpkit.protocol.caller import Sent, parse, read
 from mcpkit.protocol.headers import (
     HeaderParameter,
     declared_in,
@@ -25,6 +24,7 @@ from mcpkit.protocol.headers import (
     parameter_headers,
 )
 from mcpkit.support.logs import get_logger
+from mcpkit.support.text import cut
 from mcpkit.transports.event_stream import MAX_EVENT_BYTES, EventStream, EventTooLarge
 from mcpkit.types import is_object
 
@@ -42,6 +42,10 @@ _CONNECT_S: Final = 10.0
 
 _MAX_RESUMPTIONS: Final = 5
 """Times that a stream which brings nothing new is resumed."""
+
+_SHORTEST_PAUSE_S: Final = 0.05
+"""Seconds before a stream is taken up again, whatever it says; twice as many each time it has
+brought nothing."""
 
 _MAX_REDIRECTS: Final = 5
 """Redirects of one request."""
@@ -221,9 +225,7 @@ class HttpLink:
         is_answer = response.is_success and kind == _JSON
         try:
             body = await (
-                _read(response, MAX_EVENT_BYTES, self._shown)
-                if is_answer
-                else self._read_foreign(response)
+                self._read(response, MAX_EVENT_BYTES) if is_answer else self._read_foreign(response)
             )
         finally:
             await _close(response)
@@ -268,12 +270,11 @@ class HttpLink:
     ) -> None:
         """Read a stream until it has the answer, over as many connections as that takes."""
         stream = EventStream(limit=MAX_EVENT_BYTES)
-        barren = 0
+        barren = idle = 0
         found: httpx2.Response | None = response
         while True:
             before = stream.last_id
-            if found is not None:
-                await self._pump(found, stream, answered)
+            brought = 0 if found is None else await self._pump(found, stream, answered)
             if answered is None or answered():
                 return
             if sent.version is not None or not stream.last_id:
@@ -281,8 +282,9 @@ class HttpLink:
             barren = barren + 1 if stream.last_id == before else 0
             if barren >= _MAX_RESUMPTIONS:
                 break
+            idle = 0 if brought else idle + 1
             # "The client MUST respect the retry field" (HTTPL-7).
-            await anyio.sleep(stream.retry / 1000)
+            await anyio.sleep(max(stream.retry / 1000, _shortest_pause(idle)))
             found = await self._resume(stream)
         raise ConnectionClosed(
             f"{self._shown} ended the stream that was to answer {sent.method} without the answer"
@@ -319,19 +321,24 @@ class HttpLink:
 
     async def _pump(
         self, response: httpx2.Response, stream: EventStream, answered: Answered | None
-    ) -> None:
+    ) -> int:
         """Pass on the messages of a connection until it ends, or has brought the answer.
 
         The response is closed afterwards, or will be.
+
+        Returns:
+            The number of messages.
         """
         stream.connect()
-        chunks = response.aiter_bytes()
+        chunks = await self._body_of(response)
+        brought = 0
         ending = False
         try:
             async for chunk in chunks:
                 for event in stream.feed(chunk):
                     # Events without data only have an id to resume from (HTTPL-6).
                     if event.data and event.type == "message":
+                        brought += 1
                         self._on_text(event.data)
                 if answered is not None and answered():
                     ending = True
@@ -345,6 +352,22 @@ class HttpLink:
                 await _close(response, chunks)
         if ending:
             self._start(_let_end(response, chunks))
+        return brought
+
+    async def _body_of(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
+        """Return the bytes of an answer as they arrive.
+
+        Raises:
+            ConnectionClosed: They are compressed, so that a few of them may be any number; the
+                response is closed.
+        """
+        coding = response.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding in ("", "identity"):
+            return response.aiter_bytes()
+        await _close(response)
+        raise ConnectionClosed(
+            f"{self._shown} answers in the content coding {cut(coding)}, which it was not asked for"
+        )
 
     # --- the server's own stream ------------------------------------------------------------------
 
@@ -360,7 +383,7 @@ class HttpLink:
 
     async def _listen(self, opened: anyio.Event) -> None:
         stream = EventStream(limit=MAX_EVENT_BYTES)
-        failures = idle = 0
+        failures = idle = fruitless = 0
         try:
             while failures <= _MAX_RESUMPTIONS:
                 before = stream.last_id
@@ -374,10 +397,12 @@ class HttpLink:
                         log.debug("no stream beside requests: %d", response.status_code)
                         await _close(response)
                         return
-                    await self._pump(response, stream, None)
+                    brought = await self._pump(response, stream, None)
                     failures = 0
-                    idle = 0 if stream.last_id != before else min(idle + 1, _MAX_RESUMPTIONS)
-                await anyio.sleep(stream.retry / 1000 * 2 ** max(idle + failures - 1, 0))
+                    idle = 0 if brought else idle + 1
+                    fruitless = 0 if stream.last_id != before else fruitless + 1
+                longer = 2 ** max(min(fruitless, _MAX_RESUMPTIONS) + failures - 1, 0)
+                await anyio.sleep(max(stream.retry / 1000 * longer, _shortest_pause(idle)))
         except ConnectionClosed as error:
             log.warning("the server's own stream has ended: %s", error)
         finally:
@@ -411,11 +436,12 @@ class HttpLink:
         foreign: list[str] = []
 
         def take(data: bytes) -> None:
-            endpoint = self._url.join(data.decode(errors="replace").strip())
-            if _origin(endpoint) == _origin(self._url):
+            named = data.decode(errors="replace").strip()
+            endpoint = _joined(self._url, named)
+            if endpoint is not None and _origin(endpoint) == _origin(self._url):
                 self._endpoint = endpoint
             else:
-                foreign.append(str(endpoint))
+                foreign.append(cut(named, _MAX_CHARS_SHOWN))
             found.set()
 
         stop = self._start(self._read_old(take, found))
@@ -435,7 +461,7 @@ class HttpLink:
         stream = EventStream(limit=MAX_EVENT_BYTES)
         try:
             response = await self._get(stream)
-            chunks = response.aiter_bytes()
+            chunks = await self._body_of(response)
             try:
                 if response.status_code != 200 or _type_of(response) != _EVENTS:
                     return
@@ -470,23 +496,18 @@ class HttpLink:
 
     # --- parameters in headers --------------------------------------------------------------------
 
-    def learn(self, tool: str, schema: Mapping[str, Any]) -> bool:
+    def learn(self, tool: str, schema: Mapping[str, Any]) -> None:
         """Remember which arguments of a listed tool are repeated in headers.
 
         Args:
             tool: Its name.
             schema: Its input schema, as on the wire.
 
-        Returns:
-            False if the tool must not be used, because its schema is wrong (HDR-3).
+        Raises:
+            ValueError: The tool must not be used, because its schema is wrong (HDR-3).
         """
-        try:
-            self._declared[tool] = declared_in(schema)
-        except ValueError as error:
-            self._declared.pop(tool, None)
-            log.warning("the tool %r is left out of the list: %s", tool, error)
-            return False
-        return True
+        self._declared.pop(tool, None)
+        self._declared[tool] = declared_in(schema)
 
     def known(self, tool: str) -> tuple[HeaderParameter, ...] | None:
         """Return the parameters of a tool that are repeated in headers; None if not learnt."""
@@ -514,6 +535,7 @@ class HttpLink:
             raise ConnectionClosed("The client has left the server")
         merged = self._headers.copy()
         merged.update({_bytes(name): _bytes(value) for name, value in headers.items()})
+        merged["Accept-Encoding"] = "identity"
         for _ in range(_MAX_REDIRECTS):
             request = self._client.build_request(
                 method, url, headers=merged, content=content, timeout=self._timeout
@@ -539,20 +561,38 @@ class HttpLink:
         """Return the target of a redirect, if the request may go there: to the same origin."""
         if response.status_code not in (307, 308):
             return None
-        target = url.join(response.headers.get("Location", ""))
-        return target if _origin(target) == _origin(url) else None
+        target = _joined(url, response.headers.get("Location", ""))
+        return target if target is not None and _origin(target) == _origin(url) else None
 
     def _foreign(self, response: httpx2.Response, body: bytes) -> ConnectionClosed:
         status = f"{response.status_code} {response.reason_phrase}".strip()
         said = " ".join(body[: 8 * _MAX_CHARS_SHOWN].decode(errors="replace").split())
         location = response.headers.get("Location")
         if response.is_redirect and location:
-            said = f"a redirect to {location}, which is not followed"
+            said = f"a redirect to {cut(location, _MAX_CHARS_SHOWN)}, which is not followed"
         elif len(said) > _MAX_CHARS_SHOWN:
             said = f"{said[:_MAX_CHARS_SHOWN]}…"
         if response.is_success:
             status += f" with {_type_of(response) or 'no content'} instead of an answer"
         return ConnectionClosed(f"{self._shown} answered {status}" + (f": {said}" if said else ""))
+
+    async def _read(self, response: httpx2.Response, limit: int) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        chunks = await self._body_of(response)
+        try:
+            async for chunk in chunks:
+                size += len(chunk)
+                if size > limit:
+                    raise ConnectionClosed(f"{self._shown} sends too much: more than {limit} bytes")
+                parts.append(chunk)
+        except httpx2.HTTPError as error:
+            reason = _reason(error)
+            raise ConnectionClosed(f"{self._shown} broke off its answer: {reason}") from error
+        except BaseException:
+            await _interrupt(chunks)
+            raise
+        return b"".join(parts)
 
     async def _read_foreign(self, response: httpx2.Response) -> bytes:
         """Return the body of what is no answer; empty if it is long in coming, or too long."""
@@ -560,7 +600,7 @@ class HttpLink:
             return b""
         try:
             with anyio.move_on_after(_FOREIGN_S):
-                return await _read(response, _MAX_FOREIGN_BYTES, self._shown)
+                return await self._read(response, _MAX_FOREIGN_BYTES)
         except ConnectionClosed:
             pass
         return b""
@@ -607,6 +647,20 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, port
 
 
+def _joined(base: httpx2.URL, reference: str) -> httpx2.URL | None:
+    """Return the URL that a reference of a server names; None if it names none."""
+    try:
+        found = base.join(reference)
+        return found if found.host else None
+    except (httpx2.InvalidURL, ValueError):  # the latter of names that are no domains
+        return None
+
+
+def _shortest_pause(idle: int) -> float:
+    """Return the least seconds before a stream is taken up that brought nothing so many times."""
+    return _SHORTEST_PAUSE_S * (1 << max(min(idle, _MAX_RESUMPTIONS) - 1, 0))
+
+
 def _bytes(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode()
 
@@ -622,31 +676,13 @@ def _reason(error: Exception) -> str:
 def _error_in(body: bytes) -> ProtocolError | None:
     """Return the JSON-RPC error that a body is, whatever id it has; None if it is none."""
     try:
-        message = messages.parse(body)
-    except ParseError:
+        message = parse(body)
+    except ProtocolError:
         return None
     if not is_object(message) or message.get("jsonrpc") != "2.0":
         return None
     error = message.get("error")
     return ProtocolError.from_wire(error) if is_object(error) else None
-
-
-async def _read(response: httpx2.Response, limit: int, shown: str) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    chunks = response.aiter_bytes()
-    try:
-        async for chunk in chunks:
-            size += len(chunk)
-            if size > limit:
-                raise ConnectionClosed(f"{shown} sends too much: more than {limit} bytes")
-            parts.append(chunk)
-    except httpx2.HTTPError as error:
-        raise ConnectionClosed(f"{shown} broke off its answer: {_reason(error)}") from error
-    except BaseException:
-        await _interrupt(chunks)
-        raise
-    return b"".join(parts)
 
 
 async def _close(

@@ -136,8 +136,8 @@ class ProcessLink:
             end()
         else:
             await process.wait()
-        if process.stdout is not None:
-            await process.stdout.aclose()
+        # Also its pipes: a process that the server has left behind may hold their other ends.
+        await process.aclose()
 
 
 def _check_length(size: int) -> None:

@@ -39,6 +39,25 @@ def test_what_fits(schema: dict[str, Any], text: str, value: Any) -> None:
     assert Field("field", schema, True).read(text) == value
 
 
+WRONG: list[Any] = ["x", None, [], {}, [[]], True]
+"""Values of keywords that say something else, or nothing."""
+
+KINDS: dict[str, str] = {"string": "a", "integer": "1", "number": "1.5", "array": "a", "x": "a"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+def test_a_limit_that_makes_no_sense_is_none(kind: str, wrong: Any) -> None:
+    keywords = (
+        "minimum maximum minLength maxLength minItems maxItems format enum enumNames oneOf anyOf "
+        "items title description"
+    )
+    schema: dict[str, Any] = {**dict.fromkeys(keywords.split(), wrong), "type": kind}
+    (field,) = fields_of({"properties": {"a": schema}, "required": wrong})
+    assert field.read(KINDS[kind]) is not None
+    assert not any("None" in each or "True" in each for each in field.about)
+
+
 MISFITS: list[tuple[dict[str, Any], str, str]] = [
     ({"type": "string", "minLength": 2}, "a", "expected at least 2 characters"),
     ({"type": "string", "minLength": 2, "maxLength": 3}, "abcd", "expected 2 to 3 characters"),

@@ -20,6 +20,7 @@ import typer
 import mcpkit as package
 from mcpkit.cli.asking import Asking
 from mcpkit.cli.connect import run_async
+from mcpkit.cli.show import Binary, name_from
 from mcpkit.cli.telling import Telling, TimeLimit
 from tests.cli.commands import Ended, at_terminal, mcpkit
 
@@ -305,6 +306,19 @@ def test_files_without_number(tmp_path: Path) -> None:
     assert ended.code == 2
     assert shown(ended).endswith("sends more than 1000 files; the others are not saved\n")
     assert len(list((tmp_path / "files").iterdir())) == 1000
+
+
+@pytest.mark.parametrize(
+    "name", ["CON", "nul.txt", "com1", "Lpt9.tar.gz", "COM\xb9", "aux.", " prn ", "COM0.", "..NUL"]
+)
+def test_no_file_is_called_like_a_device_of_windows(name: str) -> None:
+    assert Binary(b"", "text/plain", name).name.startswith("_")
+    assert name_from(f"file:///{name}").startswith("_")
+
+
+@pytest.mark.parametrize("name", ["console", "com10", "nulls.txt", "a.con"])
+def test_a_file_may_be_called_nearly_so(name: str) -> None:
+    assert name_from(f"file:///{name}") == name
 
 
 def test_an_error_that_is_long() -> None:

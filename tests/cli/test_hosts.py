@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.cli.hosts import HOSTS, writing
+from mcpkit.cli.hosts import config as configs
 from mcpkit.cli.hosts.config import ByHand, InFile
 from mcpkit.cli.hosts.host import Entry, Launch, Machine, Remote, Unfit, merged
 from mcpkit.cli.hosts.jsonc import Json
@@ -511,6 +512,75 @@ class TestSeveralAtOnce:
         assert list((tmp_path / "new").iterdir()) == []
         change.make()
         assert [each.name for each in (tmp_path / "new").iterdir()] == ["f"]
+
+
+class TestWhatIsTooLarge:
+    @pytest.mark.timeout(10)
+    @pytest.mark.skipif(sys.platform == "win32", reason="has such files only if asked for")
+    def test_a_file_of_holes_is_not_read(self, tmp_path: Path) -> None:
+        with (tmp_path / "f").open("wb") as file:
+            file.truncate(2**40)
+        with pytest.raises(ValueError, match="it has more than 67108864 bytes"):
+            read(tmp_path / "f")
+
+    def test_nor_is_one_that_grows(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(writing, "_MOST_BYTES", 3)
+        (tmp_path / "f").write_text("long")
+        monkeypatch.setattr(writing, "_check", lambda found: None)
+        with pytest.raises(ValueError, match="it has more than"):
+            read(tmp_path / "f")
+
+    @pytest.mark.timeout(10)
+    def test_a_large_one_is_not_edited(self, tmp_path: Path) -> None:
+        (tmp_path / "f").write_text(json.dumps({"a": [[]] * 5_000_000}))
+        with pytest.raises(Unfit, match="more than 1048576 characters, so nothing was changed"):
+            InFile(HOSTS["cursor"], tmp_path / "f", private=True)
+
+
+class TestDifferences:
+    @pytest.mark.timeout(10)
+    def test_of_long_texts_end(self) -> None:
+        lines = [f"{number % 7}" for number in range(20_000)]
+        other = [f"{number % 5}" for number in range(20_000)]
+        shown = configs._difference("\n".join(lines), "\n".join(other), "f")
+        assert shown == [
+            "--- f",
+            "+++ f",
+            "@@ after line 2 @@",
+            "19998 lines are replaced by 19998, which is too much to show",
+        ]
+
+    @pytest.mark.timeout(10)
+    def test_in_the_middle_of_long_texts_are_found(self) -> None:
+        lines = ["{", "}"] * 50_000
+        other = [*lines[:40_000], "new", *lines[40_000:]]
+        assert configs._difference("\n".join(lines), "\n".join(other), "f") == [
+            *("--- f", "+++ f", "@@ -39998,6 +39998,7 @@"),
+            *(" }", " {", " }", "+new", " {", " }", " {"),
+        ]
+
+    def test_of_long_lines_are_cut(self) -> None:
+        shown = configs._difference("a" * 100_000, "b" * 100_000, "f")
+        assert max(map(len, shown)) == 1000
+
+    @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))
+    def test_are_those_of_the_whole_texts(self, old: list[str], new: list[str]) -> None:
+        """Whatever is set aside: the old lines with the changes are the new ones."""
+        made: list[str] = []
+        at = 0
+        for line in configs._difference("\n".join(old), "\n".join(new), "f")[2:]:
+            hunk = configs._HUNK.fullmatch(line)
+            if hunk is not None:
+                start = int(hunk[1]) - (hunk[2] != ",0")
+                made += old[at:start]
+                at = start
+            elif line[0] == "+":
+                made.append(line[1:])
+            else:
+                assert old[at] == line[1:]
+                made += [line[1:]] * (line[0] == " ")
+                at += 1
+        assert made + old[at:] == new
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no such files")

@@ -619,6 +619,30 @@ class TestClaudeCode:
         assert json.loads(entry)["args"] == [*RUN, str(person.project / "weather.py")]
         assert not (person.home / ".claude.json").exists()
 
+    @pytest.mark.parametrize(
+        ("arguments", "what"),
+        [
+            (["weather.py", "--env", "KEY=x", "--env", "PLACE=${HOME}"], "KEY"),
+            (["http://x/mcp", "--name", "My-Weather", "--header", "Token: x"], "Token"),
+            (["weather.py", "--force"], "OLD"),
+        ],
+    )
+    def test_what_others_can_see_meanwhile_is_said_before(
+        self, person: Person, told: Path, arguments: list[str], what: str
+    ) -> None:
+        """It takes an entry as an argument only; that of before is given once more."""
+        if what == "OLD":
+            entry = {**KEPT["mcpServers"]["My-Weather"], "env": {"OLD": "x"}}
+            (person.home / ".claude.json").write_text(
+                json.dumps({"mcpServers": {"My-Weather": entry}})
+            )
+        done = person.installs(*arguments, "-c", "claude-code")
+        assert done.code == 0
+        assert done.stderr.startswith(
+            f"mcpkit: claude takes {what} on its command line only, where other users of this "
+            "machine can see it while it runs\n"
+        )
+
     def test_without_it_the_command_is_shown(self, person: Person) -> None:
         done = person.installs("weather.py", "-c", "claude-code")
         assert done.code == 2

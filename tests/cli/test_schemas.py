@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, Final
 
 import pytest
 
-from mcpkit.cli.schemas import in_words
+from mcpkit.cli.schemas import Effort, in_words, kinds_of, resolved
+from mcpkit.support.json_schema import resolve
 
 NODE: dict[str, Any] = {
     "$defs": {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}},
@@ -50,3 +52,90 @@ WORDS: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("schema", "words"), WORDS, ids=[words for _, words in WORDS])
 def test_in_words(schema: Any, words: str) -> None:
     assert in_words(schema, schema if isinstance(schema, dict) else {}) == words
+
+
+# --- schemas that are made to take long -----------------------------------------------------------
+
+
+def doubling(keyword: str, levels: int = 8) -> dict[str, Any]:
+    """A few hundred bytes that are ten to the eighth of schemas, once references are followed."""
+    defs = {
+        f"a{level}": {keyword: [{"$ref": f"#/$defs/a{level + 1}"}] * 10} for level in range(levels)
+    }
+    return {"$defs": {**defs, f"a{levels}": {"type": "string"}}, "$ref": "#/$defs/a0"}
+
+
+def members(levels: int = 3) -> dict[str, Any]:
+    """The same with members of objects."""
+    names = [f"n{number}" for number in range(1000)]
+    defs = {
+        f"a{level}": {"properties": {name: {"$ref": f"#/$defs/a{level + 1}"} for name in names}}
+        for level in range(levels)
+    }
+    return {"$defs": {**defs, f"a{levels}": {"const": "x" * 100_000}}, "$ref": "#/$defs/a0"}
+
+
+WIDE: Final = {"$defs": {"a": {f"x{n}": 1 for n in range(20_000)}}}
+HUGE: Final = {
+    "anyOf": doubling("anyOf"),
+    "oneOf": doubling("oneOf"),
+    "allOf": doubling("allOf"),
+    "anyOf itself": {"anyOf": [{"$ref": "#"}] * 30},
+    "members": members(),
+    "many keywords": {
+        **WIDE,
+        "anyOf": [{"$ref": "#/$defs/a", "description": str(n)} for n in range(20_000)],
+    },
+    "types": {"type": ["string"] * 1_000_000, "pattern": "x" * 1_000_000},
+    "a long name": {"properties": {"x" * 1_000_000: {}}},
+    "long values": {"enum": [["x" * 100] * 10_000, {"x" * 100_000: 1}]},
+    "limits": {"type": "integer", "minimum": ["x" * 100_000], "multipleOf": {"x": "x" * 100_000}},
+}
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("schema", HUGE.values(), ids=HUGE.keys())
+def test_no_schema_takes_long_to_describe(schema: Any) -> None:
+    assert len(in_words(schema, schema)) < 20_000
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("schema", HUGE.values(), ids=HUGE.keys())
+def test_nor_to_find_its_types(schema: Any) -> None:
+    kinds_of(schema, schema)
+
+
+def test_what_is_left_out_is_said() -> None:
+    schema = {"anyOf": [{"const": number} for number in range(10_000)]}
+    said = in_words(schema, schema)
+    assert said.startswith("0 | 1 | 2 | ")
+    assert said.endswith(" | …")
+
+
+@pytest.mark.timeout(10)
+def test_many_descriptions_have_one_end() -> None:
+    schema = doubling("anyOf")
+    effort = Effort(10_000)
+    words = [in_words(schema, schema, effort) for _ in range(100_000)]
+    assert set(words[100:]) == {"…"}
+
+
+NONSENSE: list[Any] = [None, 1, "x", [], [[]], {}, {"a": []}, True]
+
+
+@pytest.mark.parametrize("value", NONSENSE, ids=repr)
+def test_keywords_may_have_any_value(value: Any) -> None:
+    keywords = (
+        "$ref enum anyOf oneOf allOf type properties required items additionalProperties format "
+        "minimum exclusiveMinimum multipleOf minLength minItems pattern"
+    )
+    for keyword in keywords.split():
+        for kind in ("integer", "string", "array", "object", None):
+            schema = {"type": kind, "properties": {"a": {}}, keyword: value}
+            json.dumps([in_words(schema, schema), sorted(kinds_of(schema, schema))])
+
+
+def test_a_reference_to_a_place_with_too_many_digits_leads_nowhere() -> None:
+    schema = {"anyOf": [{"type": "string"}], "$ref": "#/anyOf/" + "0" * 5000}
+    assert resolved(schema, schema) == {"anyOf": [{"type": "string"}]}
+    assert resolve(schema, "#/anyOf/0") == {"type": "string"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -128,6 +130,29 @@ def test_an_event_has_a_limit(endless: bytes) -> None:
     stream = EventStream(limit=50)
     with pytest.raises(EventTooLarge, match="larger than 50 bytes"):
         list(stream.feed(endless))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r", b"\n\r"])
+def test_blank_lines_are_not_looked_at_one_by_one(end: bytes) -> None:
+    looked_at: list[bytes] = []
+
+    class Watched(EventStream):
+        def _line(self, line: bytes) -> Iterator[Event]:
+            looked_at.append(line)
+            return super()._line(line)
+
+    stream = Watched()
+    for _ in range(10):
+        assert list(stream.feed(end * 100_000)) == []
+    assert list(stream.feed(b"data: a" + end * 3)) == [message(b"a")]
+    assert len(looked_at) < 30
+
+
+def test_an_id_that_no_header_carries_is_none() -> None:
+    stream = EventStream()
+    list(stream.feed(b"id: 1\ndata: a\n\nid: " + b"x" * 10_000 + b"\ndata: b\n\n"))
+    assert stream.last_id == b"1"
 
 
 def test_many_events_and_keep_alives_have_none() -> None:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from mcpkit.cli.checks.findings import SPEC, Found, rule
-from mcpkit.cli.checks.schemas import Node, is_recursive, listed, resolve, types_of, walk
+from mcpkit.cli.checks.schemas import Node, is_recursive, listed, path_to, types_of, walk
 from mcpkit.cli.checks.served import Entry, Served
+from mcpkit.support.json_schema import References
 from mcpkit.types import is_array, is_object
 
 __all__ = [
@@ -217,12 +218,13 @@ def recursive(served: Served) -> Iterator[Found]:
 def open_reference(served: Served) -> Iterator[Found]:
     """A reference leaves the schema, or points to nothing in it."""
     for tool in served.tools:
-        inner = [node.schema.get("$ref") for node in walk(tool.schema)]
-        own = [node.schema.get("$id") for node in walk(tool.schema)]
+        schemas = [node.schema for node in walk(tool.schema)]
+        own = {each["$id"] for each in schemas if isinstance(each.get("$id"), str)}
+        references = References(tool.schema)
         lost = [
             each
-            for each in inner
-            if isinstance(each, str) and each not in own and resolve(tool.schema, each) is None
+            for each in (schema.get("$ref") for schema in schemas)
+            if isinstance(each, str) and each not in own and references.resolve(each) is None
         ]
         if lost:
             yield Found(tool, f"{listed(lost)} cannot be resolved")
@@ -467,6 +469,6 @@ def _booleans(tool: Entry) -> Iterator[str]:
         inner = node.schema.get("properties")
         for name, each in inner.items() if is_object(inner) else ():
             if isinstance(each, bool):
-                yield f"{node.path}.{name}" if node.path else name
+                yield path_to(node.path, name)
         if isinstance(node.schema.get("items"), bool) and "prefixItems" not in node.schema:
             yield f"{node.path}[]"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from math import ceil
 from typing import Final
 
 from mcpkit.cli.checks.findings import SPEC, Found, rule
@@ -27,6 +30,21 @@ __all__ = [
 _CLAUDE: Final = "https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools"
 _OPENAI_MAX_CHARS: Final = 1024
 
+_MAX_CHARS_READ: Final = 10_000
+"""Characters of a description that are compared with others."""
+
+_MAX_TOOLS: Final = 10_000
+"""Tools that are compared with each other."""
+
+_MAX_PAIRS: Final = 500_000
+"""Pairs of them that are looked at."""
+
+_MAX_NAME_CHARS: Final = 64
+"""Characters of a name that is compared with others; a longer one is an error anyway."""
+
+_ALIKE: Final = 0.9
+"""The part of all words that descriptions share which are nearly the same."""
+
 
 @rule(
     "DESC001",
@@ -44,18 +62,30 @@ def missing(served: Served) -> Iterator[Found]:
             yield Found(tool, "has no description")
 
 
-def _speaks_for_itself(name: str, schema: Raw, tool: Entry) -> bool:
-    """Return True if a parameter's values, or the text of its tool, explain it."""
-    number = set(types_of(schema)) & {"number", "integer"}
-    if number and len(name) == 1:  # as in mathematics
-        return True
-    values = schema.get("enum")
-    if is_array(values) and values and all(isinstance(each, str) for each in values):
-        return True
-    quoted = re.search(rf"[`'\"]{re.escape(name)}[`'\"]|\b{re.escape(name)}:", tool.description)
-    return quoted is not None or (
-        len(name) > 3 and re.search(rf"\b{re.escape(name)}\b", tool.description) is not None
-    )
+class _Mentioned:
+    """The words of a tool's description, and those that it has in quotes or explains."""
+
+    def __init__(self, tool: Entry) -> None:
+        text = tool.description
+        self._text = text[:_MAX_CHARS_READ]
+        self._words = set(re.findall(r"\w+", text))
+        self._marked = {
+            *re.findall(r"[`'\"](?=([^`'\"]{1,100})[`'\"])", text),
+            *re.findall(r"(?<![\w.\[\]-])([\w.\[\]-]+):", text),
+        }
+
+    def explains(self, name: str, schema: Raw) -> bool:
+        """Return True if a parameter's values, or the text of its tool, explain it."""
+        number = set(types_of(schema)) & {"number", "integer"}
+        if number and len(name) == 1:  # as in mathematics
+            return True
+        values = schema.get("enum")
+        if is_array(values) and values and all(isinstance(each, str) for each in values):
+            return True
+        if name in self._marked:
+            return True
+        is_word = re.fullmatch(r"\w+", name) is not None
+        return len(name) > 3 and name in (self._words if is_word else self._text)
 
 
 _VAGUE: Final = vocabulary(
@@ -81,12 +111,13 @@ def _is_vague(name: str) -> bool:
 def undescribed_parameters(served: Served) -> Iterator[Found]:
     """A parameter has no description, and nothing else explains it."""
     for tool in served.tools:
+        mentioned = _Mentioned(tool)
         bare = [
             name
             for name, schema in tool.properties.items()
             if not text_of(schema, "description")
             and not _is_vague(name)
-            and not _speaks_for_itself(name, schema, tool)
+            and not mentioned.explains(name, schema)
         ]
         if bare:
             what = "parameter" if len(bare) == 1 else "parameters"
@@ -212,12 +243,13 @@ def placeholder(served: Served) -> Iterator[Found]:
 def vague_parameters(served: Served) -> Iterator[Found]:
     """A parameter is called ``data``, ``x`` or the like, and has no description."""
     for tool in served.tools:
+        mentioned = _Mentioned(tool)
         vague = [
             name
             for name, schema in tool.properties.items()
             if _is_vague(name)
             and not text_of(schema, "description")
-            and not _speaks_for_itself(name, schema, tool)
+            and not mentioned.explains(name, schema)
         ]
         if vague:
             what = "parameter" if len(vague) == 1 else "parameters"
@@ -226,20 +258,61 @@ def vague_parameters(served: Served) -> Iterator[Found]:
             )
 
 
-def _telling(text: str) -> frozenset[str]:
-    return frozenset(words_of(text)) - vocabulary("a an and by for from in of on or the to")
+class _Said:
+    """The words of a tool's name and description, for comparing it with others.
+
+    Args:
+        number: Its place in the list.
+        tool: The tool.
+    """
+
+    def __init__(self, number: int, tool: Entry) -> None:
+        self.number = number
+        self.name = tool.name
+        self.text = " ".join(tool.description.split())
+        self.words = frozenset(words_of(tool.description[:_MAX_CHARS_READ])) - _LITTLE
+        self.names = frozenset(words_of(tool.name[:_MAX_CHARS_READ]))
+
+    def likeness(self, other: _Said) -> float:
+        """Return the part of the words that two descriptions share."""
+        both = self.words | other.words
+        return len(self.words & other.words) / len(both) if both else 0.0
+
+    def is_apart(self, other: _Said) -> bool:
+        """Return True if descriptions differ in just the words in which the names differ."""
+        own, others = self.names - other.names, other.names - self.names
+        return bool(own & (self.words - other.words)) or bool(others & (other.words - self.words))
 
 
-def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / len(one | other) if one | other else 0.0
+_LITTLE: Final = vocabulary("a an and by for from in of on or the to")
 
 
-def _apart(one: Entry, other: Entry) -> bool:
-    """Return True if descriptions differ in just the words in which the names differ."""
-    names = frozenset(words_of(one.name)), frozenset(words_of(other.name))
-    own, others = names[0] - names[1], names[1] - names[0]
-    said, says = _telling(one.description), _telling(other.description)
-    return bool(own & (said - says)) or bool(others & (says - said))
+class _Pairs:
+    """The pairs of tools that something makes likely, the earlier tool first.
+
+    A rule on pairs would take a quarter of an hour for ten thousand tools if it looked at all.
+    """
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, list[_Said]] = {}
+        self._left = _MAX_PAIRS
+
+    def before(self, keys: Iterable[str]) -> Iterator[_Said]:
+        """Yield the tools with one of these keys, in their order."""
+        lists = [self._by_key.get(key, ()) for key in keys]
+        before: _Said | None = None
+        for each in merge(*lists, key=lambda said: said.number):
+            if each is not before:
+                self._left -= 1
+                if self._left < 0:
+                    return
+                yield each
+            before = each
+
+    def add(self, said: _Said, keys: Iterable[str]) -> None:
+        """Let a tool be found by keys."""
+        for key in keys:
+            self._by_key.setdefault(key, []).append(said)
 
 
 @rule(
@@ -252,16 +325,32 @@ def _apart(one: Entry, other: Entry) -> bool:
 )
 def same_description(served: Served) -> Iterator[Found]:
     """Two tools' descriptions have (nearly) the same words."""
-    for index, tool in enumerate(served.tools):
-        words = _telling(tool.description)
-        for other in served.tools[:index]:
-            if not words or other.name == tool.name:
-                continue
-            same = " ".join(tool.description.split()) == " ".join(other.description.split())
-            alike = _likeness(words, _telling(other.description)) >= 0.9
-            if same or (alike and not _apart(tool, other)):
-                yield Found(tool, f"the description is nearly that of {other.name!r}")
+    tools = [_Said(number, tool) for number, tool in enumerate(served.tools[:_MAX_TOOLS])]
+    rare = Counter(word for said in tools for word in said.words)
+    pairs = _Pairs()
+    same: dict[str, list[_Said]] = {}
+    for said in tools:
+        if not said.words:
+            continue
+        # Two sets that share nine tenths share one of the rarest words of each.
+        rarest = sorted(said.words, key=lambda word: (rare[word], word))
+        keys = rarest[: len(rarest) - ceil(_ALIKE * len(rarest)) + 1]
+        twins = same.setdefault(said.text, [])
+        twin = next((each for each in twins if each.name != said.name), None)
+        for other in pairs.before(keys):
+            if twin is not None and twin.number < other.number:
                 break
+            alike = other.name != said.name and said.likeness(other) >= _ALIKE
+            if alike and not said.is_apart(other):
+                twin = other
+                break
+        if twin is not None:
+            yield Found(
+                served.tools[said.number], f"the description is nearly that of {twin.name!r}"
+            )
+        if len(twins) < 2 and all(each.name != said.name for each in twins):
+            twins.append(said)
+        pairs.add(said, keys)
 
 
 def _one_edit(one: str, other: str) -> bool:
@@ -287,16 +376,23 @@ def _one_edit(one: str, other: str) -> bool:
 )
 def similar_names(served: Served) -> Iterator[Found]:
     """Two tools' names are one edit apart and their descriptions alike."""
-    for index, tool in enumerate(served.tools):
-        for other in served.tools[:index]:
-            if len(tool.name) < 5 or not _one_edit(tool.name, other.name):
+    pairs = _Pairs()
+    for number, tool in enumerate(served.tools[:_MAX_TOOLS]):
+        name = tool.name
+        if not 4 <= len(name) <= _MAX_NAME_CHARS:
+            continue
+        said = _Said(number, tool)
+        # Two names that are one edit apart are the same without one letter of either.
+        keys = {name, *(name[:at] + name[at + 1 :] for at in range(len(name)))}
+        for other in pairs.before(sorted(keys)):
+            if len(name) < 5 or not _one_edit(name, other.name):
                 continue
-            if any(each.isdigit() for each in set(tool.name) ^ set(other.name)):
+            if any(each.isdigit() for each in set(name) ^ set(other.name)):
                 continue
-            alike = _likeness(_telling(tool.description), _telling(other.description)) >= 0.5
-            if alike or not (tool.description and other.description):
+            if said.likeness(other) >= 0.5 or not (said.text and other.text):
                 yield Found(tool, f"the name is one letter from {other.name!r}")
                 break
+        pairs.add(said, keys)
 
 
 @rule(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mcpkit.cli.checks.findings import Found, rule
-from mcpkit.cli.checks.schemas import types_of, walk
+from mcpkit.cli.checks.schemas import path_to, types_of, walk
 from mcpkit.cli.checks.served import Entry, Served
 from mcpkit.types import is_array, is_object
 
@@ -28,7 +28,7 @@ def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     elif is_object(value):
         for name, each in value.items():
             yield path, name
-            yield from _texts(each, f"{path}.{name}" if path else name)
+            yield from _texts(each, path_to(path, name))
     elif is_array(value):
         for each in value:
             yield from _texts(each, path)
@@ -48,7 +48,7 @@ _ORDERS: Final = re.compile(
       \b(?:ignore|disregard|forget|override)\s+(?:all\s+|any\s+)?(?:of\s+)?
         (?:the\s+|your\s+)?(?:previous|prior|above|earlier|preceding|system|other)\s+
         (?:\w+\s+)?(?:instructions?|prompts?|rules|messages?|directions|tools)\b
-    | <\s*/?\s*(?:important|system|secret|hidden|instructions?)\s*>
+    | <\s*(?:/\s*)?(?:important|system|secret|hidden|instructions?)\s*>
     | \[/?INST\] | <\|im_(?:start|end)\|>
     | \b(?:do\s+not|don'?t|never)\s+(?:\w+\s+)?(?:tell|inform|notify|alert)\s+(?:the\s+)?users?\b
         \s+(?:about|of|that|what|this|you)
@@ -99,6 +99,8 @@ def hidden_text(served: Served) -> Iterator[Found]:
     """A text has invisible, direction-changing or control characters."""
     seen: set[tuple[int, str]] = set()
     for entry, path, text in _said(served):
+        if text.isascii() and text.isprintable():
+            continue
         found = _HIDDEN.findall(_TAGS.sub("", text))
         if found and (id(entry), path) not in seen:
             seen.add((id(entry), path))
@@ -117,8 +119,9 @@ _SECRETS: Final = {
     "a key of Google": r"\bAIza[A-Za-z0-9_-]{35}",
     "a token of Slack": r"\bxox[abprs]-[A-Za-z0-9-]{10,}",
     "a key of Stripe": r"\b[rs]k_live_[A-Za-z0-9]{20,}",
-    "a JSON web token": r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
-    "a password in a URL": r"\b[a-z][a-z0-9+.-]*://[^\s:/@{}<>]+:[^\s:/@{}<>*]{3,}@[\w.-]+",
+    "a JSON web token": r"(?<![\w-])eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}",
+    "a password in a URL": r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*://"
+    r"[^\s:/@{}<>]+:[^\s:/@{}<>*]{3,}@[\w.-]+",
 }
 _SECRET: Final = {what: re.compile(pattern) for what, pattern in _SECRETS.items()}
 _MADE_UP: Final = re.compile(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from mcpkit.support import json_schema
-from mcpkit.support.json_schema import DEFINITIONS, Place, Step, resolve, unescaped
+from mcpkit.support.json_schema import DEFINITIONS, References, Step, unescaped
+from mcpkit.support.text import cut
 from mcpkit.types import is_array, is_object
 
-__all__ = ["Node", "enumerated", "is_recursive", "listed", "resolve", "types_of", "unused", "walk"]
+__all__ = ["Node", "enumerated", "is_recursive", "listed", "path_to", "types_of", "unused", "walk"]
 
 _KEYWORD_IN_PATH: Final = {
     "additionalItems": "[]",
@@ -31,38 +33,74 @@ _MAX_DEPTH: Final = 64
 """Levels of schemas that are walked; those below are passed over."""
 
 
+_MAX_PATH_CHARS: Final = 200
+"""Characters of a path, from its end."""
+
+
+def path_to(path: str, name: str) -> str:
+    """Return the path of a member; of a long one, the end."""
+    name = cut(name)
+    found = f"{path}.{name}" if path and name else path or name
+    return found if len(found) <= _MAX_PATH_CHARS else f"…{found[-_MAX_PATH_CHARS:]}"
+
+
 class Node(NamedTuple):
     """A schema inside a schema.
 
     Args:
-        path: The place of the values that it describes, such as ``people[].age``.
+        base: The path of what is walked.
+        way: The steps from there to the schema.
         schema: An object; a schema ``true`` or ``false`` is not walked to.
-        key: The name of the property that it describes; None if it describes none.
-        depth: Levels of objects and arrays above it.
     """
 
-    path: str
+    base: str
+    way: tuple[Step, ...]
     schema: Mapping[str, Any]
-    key: str | None
-    depth: int
+
+    @property
+    def path(self) -> str:
+        """The place of the values that it describes, such as ``people[].age``."""
+        path = self.base
+        for step in self.way:
+            path += _KEYWORD_IN_PATH.get(step.keyword, "")
+            if isinstance(step.key, str):
+                path = path_to(path, step.key)
+        return path
+
+    @property
+    def key(self) -> str | None:
+        """The name of the property that it describes; None if it describes none."""
+        last = self.way[-1] if self.way else None
+        named = last.key if last is not None and last.keyword == "properties" else None
+        return named if isinstance(named, str) else None
+
+    @property
+    def depth(self) -> int:
+        """The levels of objects and arrays above it."""
+        return sum(map(_is_deeper, self.way))
 
 
 def walk(root: Mapping[str, Any]) -> Iterator[Node]:
     """Yield a schema and every schema in it, with the definitions it refers to, each once."""
     reached: set[str] = set()
-    waiting = [Node("", root, None, 0)]
+    seen: set[int] = set()
+    references = References(root)
+    waiting = deque([Node("", (), root)])
     while waiting:
-        top = waiting.pop(0)
-        for node in _inner(top.path, top.schema):
-            yield node
-            reference = node.schema.get("$ref")
+        name, _, top = waiting.popleft()
+        here: list[int] = []
+        for place in json_schema.walk(top, without=DEFINITIONS, deepest=_MAX_DEPTH, seen=seen):
+            here.append(id(place.schema))
+            yield Node(name, *place)
+            reference = place.schema.get("$ref")
             if not isinstance(reference, str) or reference in reached:
                 continue
             reached.add(reference)
-            name = _definition(reference)
-            target = resolve(root, reference) if name else None
-            if name and is_object(target):
-                waiting.append(Node(name, target, None, 0))
+            named = _definition(reference)
+            target = references.resolve(reference) if named else None
+            if named and is_object(target):
+                waiting.append(Node(cut(named), (), target))
+        seen.update(here)
 
 
 def unused(root: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -91,29 +129,11 @@ def _references(root: Mapping[str, Any]) -> Iterator[str]:
 
 def _definition(reference: str) -> str:
     """Return ``$defs.Name`` for a reference that points there or below; empty for another."""
-    parts = [unescaped(each) for each in reference.split("/")]
+    parts = [unescaped(each) for each in reference.split("/", 3)[:3]]
     return ".".join(parts[1:3]) if parts[0] == "#" and parts[1:2] in _PARTS else ""
 
 
 _PARTS: Final = [[each] for each in DEFINITIONS]
-
-
-def _inner(name: str, top: Mapping[str, Any]) -> Iterator[Node]:
-    """Yield a schema and those in it, without definitions and without following references."""
-    for place in json_schema.walk(top, without=DEFINITIONS, deepest=_MAX_DEPTH):
-        yield _node(name, place)
-
-
-def _node(path: str, place: Place) -> Node:
-    depth = 0
-    for step in place.way:
-        path += _KEYWORD_IN_PATH.get(step.keyword, "")
-        if isinstance(step.key, str):
-            path = f"{path}.{step.key}" if path and step.key else path or step.key
-        depth += _is_deeper(step)
-    last = place.way[-1] if place.way else None
-    named = last.key if last is not None and last.keyword == "properties" else None
-    return Node(path, place.schema, named if isinstance(named, str) else None, depth)
 
 
 def _is_deeper(step: Step) -> bool:
@@ -133,28 +153,38 @@ def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 def is_recursive(root: Mapping[str, Any]) -> bool:
     """Return True if a schema, by its references, contains itself."""
-    done: set[int] = set()
+    references = References(root)
 
-    def visit(schema: Mapping[str, Any], above: tuple[int, ...]) -> bool:
-        if id(schema) in above:
+    def below(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        for step, each in json_schema.subschemas(schema):
+            if step.keyword not in DEFINITIONS:
+                yield each
+        reference = schema.get("$ref")
+        target = references.resolve(reference) if isinstance(reference, str) else None
+        if is_object(target):
+            yield target
+
+    # References may make a chain of any length, so there are no calls inside calls.
+    above, done = {id(root)}, set[int]()
+    stack = [(id(root), below(root))]
+    while stack:
+        own, rest = stack[-1]
+        each = next(rest, None)
+        if each is None:
+            stack.pop()
+            above.remove(own)
+            done.add(own)
+        elif id(each) in above:
             return True
-        if id(schema) in done:
-            return False
-        above = (*above, id(schema))
-        for node in _inner("", schema):
-            reference = node.schema.get("$ref")
-            target = resolve(root, reference) if isinstance(reference, str) else None
-            if is_object(target) and visit(target, above):
-                return True
-        done.add(id(schema))
-        return False
-
-    return visit(root, ())
+        elif id(each) not in done:
+            above.add(id(each))
+            stack.append((id(each), below(each)))
+    return False
 
 
 def listed(names: list[str], limit: int = 3) -> str:
     """Return names for a message: ``'a', 'b' and 2 more``."""
-    shown = [repr(each) for each in names[:limit]]
+    shown = [repr(cut(each, _MAX_PATH_CHARS)) for each in names[:limit]]
     if len(names) > limit:
         return f"{', '.join(shown)} and {len(names) - limit} more"
     return enumerated(shown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import difflib
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -15,9 +16,24 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from mcpkit.cli.hosts.host import Entry, Format, Host, Unfit
 from mcpkit.cli.hosts.writing import locked, read, write
+from mcpkit.support.text import cut
 from mcpkit.types import is_object
 
 __all__ = ["ByHand", "Change", "Config", "InFile", "ThroughProgram"]
+
+_CONTEXT: Final = 3
+"""Lines around a difference that are shown with it."""
+
+_MOST_CHARS_EDITED: Final = 1024 * 1024
+"""Characters of a file that is edited; keeping the place of each value takes its time."""
+
+_MOST_LINES_COMPARED: Final = 2000
+"""Lines that differ, of both texts together, up to which the difference is looked for."""
+
+_MAX_LINE_SHOWN: Final = 1000
+"""Characters that are shown of a line: some files have but one."""
+
+_HUNK: Final = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
 _PROGRAM_S: Final = 60.0
 """Seconds that a host's own program may take."""
@@ -75,7 +91,7 @@ class InFile:
         private: True if a new file is for the person only.
 
     Raises:
-        Unfit: The file cannot be read, or is broken.
+        Unfit: The file cannot be read, is broken, or is too large.
         ModuleNotFoundError: A library for its format is missing.
     """
 
@@ -84,6 +100,11 @@ class InFile:
         self._file = file
         self._private = private
         self._before = _read(file)
+        if len(self._before or "") > _MOST_CHARS_EDITED:
+            raise Unfit(
+                f"{file} has more than {_MOST_CHARS_EDITED} characters, so nothing was changed: "
+                "edit it by hand"
+            )
         self._data = _loaded(host.format.load, file, self._before or "")
         self.entries = _entries(host, file, self._data)
 
@@ -244,5 +265,31 @@ def _put(format: Format, text: str, path: list[str], old: Any, new: Any) -> str:
 
 
 def _difference(before: str, after: str, title: str) -> list[str]:
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), title, title, lineterm="")
-    return list(lines)
+    """Return the lines of a unified diff.
+
+    What both texts begin and end with is set aside first, because the comparison of the rest takes
+    time in proportion to both lengths, and may take more.
+    """
+    old, new = before.splitlines(), after.splitlines()
+    pairs = enumerate(zip(old, new, strict=False))
+    head = next((at for at, (one, other) in pairs if one != other), min(len(old), len(new)))
+    head = max(0, head - _CONTEXT)
+    shorter = min(len(old), len(new)) - head
+    pairs = enumerate(zip(reversed(old[head:]), reversed(new[head:]), strict=False))
+    tail = next((at for at, (one, other) in pairs if one != other), shorter)
+    tail = max(0, tail - _CONTEXT)
+    old, new = old[head : len(old) - tail], new[head : len(new) - tail]
+    if len(old) + len(new) > _MOST_LINES_COMPARED:
+        changed = f"{len(old)} lines are replaced by {len(new)}, which is too much to show"
+        return [f"--- {title}", f"+++ {title}", f"@@ after line {head} @@", changed]
+    lines = difflib.unified_diff(old, new, title, title, lineterm="", n=_CONTEXT)
+    return [cut(_shifted(line, head), _MAX_LINE_SHOWN) for line in lines]
+
+
+def _shifted(line: str, by: int) -> str:
+    """Return a line of a unified diff of what comes after so many lines."""
+    found = _HUNK.fullmatch(line)
+    if found is None or not by:
+        return line
+    old, olds, new, news = found.groups("")
+    return f"@@ -{int(old) + by}{olds} +{int(new) + by}{news} @@"

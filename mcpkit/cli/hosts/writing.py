@@ -20,6 +20,9 @@ __all__ = ["locked", "read", "write"]
 _LOCK_S: Final = 60.0
 """Seconds to wait for others that change files of the same folder."""
 
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of a file that is read: one that consists of holes may have any number on any disk."""
+
 _LOCK_STEP_S: Final = 0.02
 
 
@@ -28,23 +31,31 @@ def read(path: Path) -> str | None:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is a device, a pipe or a folder, or not UTF-8.
+        ValueError: It is a device, a pipe or a folder, too large, or not UTF-8.
     """
     try:
         # Before it is opened, because that alone may hang, or have an effect.
-        _check_kind(os.stat(path))
+        _check(os.stat(path))
         with open(path, "rb", opener=_open_at_once) as file:
-            _check_kind(os.fstat(file.fileno()))
-            return file.read().decode()
+            _check(os.fstat(file.fileno()))
+            text = file.read(_MOST_BYTES + 1)  # it may grow while it is read
+            if len(text) > _MOST_BYTES:
+                raise ValueError(_TOO_LARGE)
+            return text.decode()
     except FileNotFoundError:
         return None
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
 
 
-def _check_kind(found: os.stat_result) -> None:
+_TOO_LARGE: Final = f"it has more than {_MOST_BYTES} bytes"
+
+
+def _check(found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise ValueError("it is no regular file")
+    if found.st_size > _MOST_BYTES:
+        raise ValueError(_TOO_LARGE)
 
 
 def _open_at_once(path: str, flags: int) -> int:
