@@ -35,6 +35,8 @@ PROGRAMS = {
     "print(current_thread().name, current_thread() is main_thread(), len(enumerate()))",
     "a word at the end": "import sys\nsys.exit('no')",
     "a number at the end": "import sys\nsys.exit(3)",
+    "a number that is too large": "import sys\nsys.exit(259)",
+    "what cannot be written": "import os\nprint('lost')\nos.close(1)",
     "an exception": "def f():\n    1 / 0\nf()",
     "an interrupt": "raise KeyboardInterrupt",
     "a missing module": "import mcpkit.nothing",
