@@ -83,6 +83,7 @@ def test_a_module_ends_and_prints_as_ever(tmp_path: Path, program: str) -> None:
         ["-m", "missing"],
         ["-c", "import sys; print(sys.argv, sys.path, __name__)", "a"],
         ["-c", "1 / 0"],
+        ["-B", "-c", "import sys; print(sys.dont_write_bytecode)"],
         ["-m", "mcpkit", "--version"],
         ["-m", "mcpkit", "run", "missing.py"],
     ],
@@ -188,7 +189,7 @@ class TestAProgramThatStandsForPython:
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, b"1\n", b"")
 
-    def test_descriptors_are_inherited_by_what_is_executed(self) -> None:
+    def test_descriptors_are_inherited(self) -> None:
         code = "import os, sys; os.write(int(sys.argv[1]), b'heard')"
         ours, theirs = os.pipe()
         with open(ours, "rb") as reader:
