@@ -1,9 +1,9 @@
 """Stands for a process of the starter where only a program can be named.
 
 ``python -I -S relay.py ADDRESS EXECUTABLE -m mcpkit run server.py`` has next to nothing imported.
-It hands what it has inherited to the starter (`tests.starter`), which runs the rest as Python would,
-passes signals on, and ends as that ends. What the starter refuses is executed, and so is what lacks
-a standard stream or inherits very many descriptors.
+It hands the descriptors it has inherited to the starter (`tests.starter`), which runs the rest as
+Python would, passes signals on, and ends as that ends. What the starter refuses is executed, and so
+is what lacks a standard stream or inherits very many descriptors.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def main(address: str, executable: str, *args: str) -> None:
         _signal.signal(each, lambda number, _: posix.kill(pid, number))
     _, code = told(connection)
     if code < 0:
-        _signal.signal(-code, _signal.SIG_DFL)
+        if -code not in (_signal.SIGKILL, _signal.SIGSTOP):
+            _signal.signal(-code, _signal.SIG_DFL)
         posix.kill(posix.getpid(), -code)
     posix._exit(code)
 

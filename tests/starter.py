@@ -10,10 +10,10 @@ It has one thread and no event loop, and knows three things: a Unix socket on wh
 children, and its stdin, whose end means that nobody needs it any more.
 
 A request is one message: a dictionary in the format of `marshal`, with the descriptors of the child
-beside it, which are 0, 1 and 2 if it does not say other ones. It is answered with the child's process id, by the child once it is all it
-is to be, and in the end with its exit code (see `told`); or refused, if a fork cannot be what
-Python would be with these arguments and variables. If whoever has asked leaves, the child is
-killed.
+beside it, which are 0, 1 and 2 if it names no others. It is answered with the child's process id,
+by the child once it is all it is to be, and in the end with its exit code (see `told`); or refused,
+if a fork cannot be what Python would be with these arguments and variables. If whoever has asked
+leaves, the child is killed.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from types import FrameType, ModuleType, TracebackType
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -259,7 +260,7 @@ def _child(
     above = numbers[-1] + 1
     aside = [fcntl.fcntl(each, fcntl.F_DUPFD, above) for each in descriptors]
     telling = fcntl.fcntl(asked_on.detach(), fcntl.F_DUPFD, above)
-    for number, given in zip(numbers, aside):
+    for number, given in zip(numbers, aside, strict=True):
         os.dup2(given, number)
     os.chdir(request["cwd"])
     os.environ.clear()
@@ -292,7 +293,7 @@ def _child(
     vars(sys)["_end_of_the_child"] = end
 
     os.write(telling, told("pid", os.getpid()))
-    for last, number in zip(numbers[2:], numbers[3:]):
+    for last, number in pairwise(numbers[2:]):
         os.closerange(last + 1, number)
     os.closerange(above, 65536)
 

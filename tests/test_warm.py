@@ -199,6 +199,15 @@ class TestAProgramThatStandsForPython:
             assert reader.read() == b"heard"
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+    def test_it_ends_by_the_signal_that_ends_the_process(self, number: signal.Signals) -> None:
+        code = f"import os; os.kill(os.getpid(), {int(number)})"
+        done = subprocess.run(
+            [warm.python(), "-c", code], env=environment(), capture_output=True, timeout=TIMEOUT
+        )
+        assert done.returncode == -number
+        assert b"relay.py" not in done.stderr
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
     def test_it_passes_signals_on(self, tmp_path: Path, number: signal.Signals) -> None:
         code = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
         command = [warm.python(), "-c", code]
