@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -38,6 +39,17 @@ def pytest_configure(config: pytest.Config) -> None:
                 signal.signal(number, usual)
 
 
+class _Places(list[str]):
+    """The ids of cases; to find one takes no longer if they are many."""
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        super().__init__(ids)
+        self._places = {each: place for place, each in enumerate(self)}
+
+    def index(self, id: str, *_: Any) -> int:
+        return self._places[id]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give what shares a server to one process, the dear ones first."""
@@ -46,6 +58,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             return selection.unit_of(nodeid)
+
+        def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+            super().add_node_collection(node, collection)
+            if node in self.registered_collections:
+                self.registered_collections[node] = _Places(collection)
+
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            super().mark_test_complete(node, item_index, duration)
+            # Or all that have ever been run are counted again after each case.
+            units = self.assigned_work[node]
+            unit = self._split_scope(self.registered_collections[node][item_index])
+            if all(units[unit].values()):
+                del units[unit]
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)

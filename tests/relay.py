@@ -1,9 +1,9 @@
 """Stands for a process of the starter where only a program can be named.
 
 ``python -I -S relay.py ADDRESS EXECUTABLE -m mcpkit run server.py`` has next to nothing imported.
-It hands its standard streams to the starter (`tests.starter`), which runs the rest as Python would,
-passes signals on, and ends as that ends. What the starter refuses is executed, and so is what is
-to inherit other descriptors.
+It hands the descriptors it has inherited to the starter (`tests.starter`), which runs the rest as
+Python would, passes signals on, and ends as that ends. What the starter refuses is executed, and so
+is what lacks a standard stream or inherits very many descriptors.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import _socket
 import marshal
 import posix
 import sys
+
+MOST = 16
+"""Descriptors that are handed on."""
 
 PASSED = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP)
 
@@ -25,9 +28,20 @@ def told(connection: _socket.socket) -> tuple[str, int]:
     return kind, int(number)
 
 
+def inherited() -> list[int]:
+    found = []
+    for each in map(int, posix.listdir("/proc/self/fd")):
+        try:
+            posix.fstat(each)
+        except OSError:  # that was for the folder
+            continue
+        found.append(each)
+    return sorted(found)
+
+
 def main(address: str, executable: str, *args: str) -> None:
-    open_ones = posix.listdir("/proc/self/fd")  # with the one that reads them
-    if len(open_ones) != 4 or not {"0", "1", "2"} <= set(open_ones):
+    descriptors = inherited()
+    if descriptors[:3] != [0, 1, 2] or len(descriptors) > MOST:
         posix.execv(sys.executable, [sys.executable, *args])
     request = marshal.dumps(
         {
@@ -39,22 +53,24 @@ def main(address: str, executable: str, *args: str) -> None:
                 for name, value in posix.environ.items()
             },
             "session": False,
+            "descriptors": descriptors,
         }
     )
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     connection.connect(address)
-    given = b"".join(each.to_bytes(4, sys.byteorder) for each in range(3))
+    given = b"".join(each.to_bytes(4, sys.byteorder) for each in descriptors)
     connection.sendmsg([request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, given)])
     kind, pid = told(connection)
     if kind == "refused":
         posix.execv(sys.executable, [sys.executable, *args])
-    for each in range(3):
+    for each in descriptors:
         posix.close(each)
     for each in PASSED:
         _signal.signal(each, lambda number, _: posix.kill(pid, number))
     _, code = told(connection)
     if code < 0:
-        _signal.signal(-code, _signal.SIG_DFL)
+        if -code not in (_signal.SIGKILL, _signal.SIGSTOP):
+            _signal.signal(-code, _signal.SIG_DFL)
         posix.kill(posix.getpid(), -code)
     posix._exit(code)
 

@@ -9,22 +9,24 @@ it was to have, whose end is that of the real interpreter too.
 It has one thread and no event loop, and knows three things: a Unix socket on which it is asked, its
 children, and its stdin, whose end means that nobody needs it any more.
 
-A request is one message: a dictionary in the format of `marshal`, with the descriptors 0, 1 and 2
-of the child beside it. It is answered with the child's process id, by the child once it is all it
-is to be, and in the end with its exit code (see `told`); or refused, if a fork cannot be what
-Python would be with these arguments and variables. If whoever has asked leaves, the child is
-killed.
+A request is one message: a dictionary in the format of `marshal`, with the descriptors of the child
+beside it, which are 0, 1 and 2 if it names no others. It is answered with the child's process id,
+by the child once it is all it is to be, and in the end with its exit code (see `told`); or refused,
+if a fork cannot be what Python would be with these arguments and variables. If whoever has asked
+leaves, the child is killed.
 """
 
 from __future__ import annotations
 
 import atexit
 import errno
+import fcntl
 import gc
 import importlib
 import io
 import linecache
 import marshal
+import multiprocessing.spawn
 import os
 import pkgutil
 import runpy
@@ -38,14 +40,18 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from types import FrameType, ModuleType, TracebackType
 from typing import Any, Final, NamedTuple, NoReturn
 
 __all__ = ["main"]
 
 PRELOADED: Final = (
+    "annotated_types",
     "anyio._backends._asyncio",
     "anyio._backends._trio",
+    "anyio._core._signals",
+    "anyio._core._subprocesses",
     "anyio.streams.buffered",
     "concurrent.futures.thread",
     "cryptography.hazmat.primitives.ciphers.aead",
@@ -54,12 +60,19 @@ PRELOADED: Final = (
     "httpx2",
     "multiprocessing.popen_spawn_posix",
     "multiprocessing.spawn",
+    "pydantic._internal._dataclasses",
     "pydantic.main",
+    "pydantic.plugin._loader",
     "pydantic.plugin._schema_validator",
+    "pydantic.type_adapter",
+    "pydantic.types",
     "rich.console",
     "rich.progress",
     "shellingham",
     "trio",
+    "typer._adapters",
+    "typer._click._textwrap",
+    "typer._click.decorators",
     "typer.testing",
     "uvicorn.lifespan.on",
     "uvicorn.logging",
@@ -78,6 +91,10 @@ LONGEST: Final = 1024 * 1024
 """Bytes of a request; the environment is most of it."""
 
 
+MOST: Final = 16
+"""Descriptors of a request."""
+
+
 def told(kind: str, number: int) -> bytes:
     """A message about a process: its ``pid``, its exit ``code``, or that it is ``refused``."""
     return f"{kind} {number}".encode()
@@ -88,12 +105,14 @@ class _Program(NamedTuple):
 
     Args:
         options: Of its warnings.
+        writes: Whether it may write down what it compiles.
         kind: ``-m`` if it is a module, ``-c`` if it is code, or ``file``.
         name: Of the module or file, or the code.
         argv: As the program is to see it.
     """
 
     options: list[str]
+    writes: bool
     kind: str
     name: str
     argv: list[str]
@@ -174,7 +193,7 @@ class _Starter:
         asked_on.settimeout(10)
         data, descriptors = b"", list[int]()
         with suppress(OSError):
-            data, descriptors, _, _ = socket.recv_fds(asked_on, LONGEST, 3)
+            data, descriptors, _, _ = socket.recv_fds(asked_on, LONGEST, MOST)
         request = marshal.loads(data) if data else {"args": [], "env": {}}
         parsed = self._parsed(request["args"], request["env"])
         pid = None if parsed is None else os.fork()
@@ -198,13 +217,17 @@ class _Starter:
         if _locale(env) != self._locale or not own <= IMITATED:
             return None
         options: list[str] = []
-        while len(args) > 1 and args[0] == "-W":
-            options.append(args[1])
-            args = args[2:]
+        writes = not env.get("PYTHONDONTWRITEBYTECODE")
+        while len(args) > 1 and args[0] in ("-W", "-B"):
+            if args[0] == "-B":
+                writes, args = False, args[1:]
+            else:
+                options.append(args[1])
+                args = args[2:]
         if len(args) > 1 and args[0] in ("-m", "-c"):
-            return _Program(options, args[0], args[1], [args[0], *args[2:]])
+            return _Program(options, writes, args[0], args[1], [args[0], *args[2:]])
         if args and args[0].endswith(".py") and not args[0].startswith("-"):
-            return _Program(options, "file", args[0], args)
+            return _Program(options, writes, "file", args[0], args)
         return None
 
 
@@ -233,17 +256,22 @@ def _child(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if request["session"]:
         os.setsid()
-    for number, given in enumerate(descriptors):
+    numbers: list[int] = request.get("descriptors", [0, 1, 2])
+    above = numbers[-1] + 1
+    aside = [fcntl.fcntl(each, fcntl.F_DUPFD, above) for each in descriptors]
+    telling = fcntl.fcntl(asked_on.detach(), fcntl.F_DUPFD, above)
+    for number, given in zip(numbers, aside, strict=True):
         os.dup2(given, number)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
     time.tzset()
 
-    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    sys.dont_write_bytecode = not program.writes
     sys.warnoptions[:] = program.options
     warnings._processoptions(sys.warnoptions)  # type: ignore[attr-defined]
     sys.executable = request["executable"]
+    multiprocessing.spawn.set_executable(sys.executable)
     sys.orig_argv[:] = [sys.executable, *request["args"]]
     sys.argv[:] = program.argv
     more = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
@@ -261,10 +289,13 @@ def _child(
         sys.modules["__mp_main__"] = fresh
     space = vars(fresh)
     space["__builtins__"] = sys.modules["builtins"]
+    end = _End()
+    vars(sys)["_end_of_the_child"] = end
 
-    asked_on.send(told("pid", os.getpid()))
-    asked_on.detach()
-    os.closerange(3, 65536)
+    os.write(telling, told("pid", os.getpid()))
+    for last, number in pairwise(numbers[2:]):
+        os.closerange(last + 1, number)
+    os.closerange(above, 65536)
 
     def run() -> None:
         try:
@@ -274,15 +305,46 @@ def _child(
                 _run_code(program.name, space)
             else:
                 _run_file(program.name, space)
-        except SystemExit:
+            end.code = 0
+        except SystemExit as left:
+            end.code = 0 if left.code is None else left.code
             raise
         except BaseException as error:
+            end.code = None if isinstance(error, KeyboardInterrupt) else 1
             own = _own(error.__traceback__)
             sys.excepthook(type(error), error.with_traceback(own), own)
             sys.excepthook = _shown
             raise
 
     return run
+
+
+class _End:
+    """Ends the process once the interpreter has nothing left to do that anybody could see.
+
+    It lies in `sys`, which is emptied when every module has been taken apart and whatever has been
+    printed is written. The interpreter would then give back its own memory, piece by piece; here
+    that is shared with the starter, and to touch it is to copy it, which takes longer than all
+    else.
+
+    Attributes:
+        code: What the process ends with. If it is not a number from 0 to 255, the end is left to
+            the interpreter, as it is if something cannot be written.
+    """
+
+    def __init__(self) -> None:
+        self.code: object = None
+
+    def __del__(self, sys: ModuleType = sys, leave: Callable[[int], NoReturn] = os._exit) -> None:
+        if not isinstance(self.code, int) or not 0 <= self.code <= 255:
+            return
+        try:
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None and not stream.closed:
+                    stream.flush()
+        except Exception:
+            return
+        leave(self.code)
 
 
 def _stream(number: int, name: str, unbuffered: bool) -> io.TextIOWrapper:

@@ -98,7 +98,7 @@ def test_no_payment_is_made_without_consent(action: str) -> None:
 def hosted(name: str, application: str) -> Iterator[str]:
     """The URL of an example that uvicorn serves."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        command = [sys.executable, "-m", "uvicorn", f"{name}:{application}", "--log-level", "error"]
+        command = [python(), "-m", "uvicorn", f"{name}:{application}", "--log-level", "error"]
         served = subprocess.Popen(
             [*command, "--app-dir", str(ROOT / "examples"), "--fd", str(listener.fileno())],
             pass_fds=[listener.fileno()],

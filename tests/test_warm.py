@@ -35,6 +35,8 @@ PROGRAMS = {
     "print(current_thread().name, current_thread() is main_thread(), len(enumerate()))",
     "a word at the end": "import sys\nsys.exit('no')",
     "a number at the end": "import sys\nsys.exit(3)",
+    "a number that is too large": "import sys\nsys.exit(259)",
+    "what cannot be written": "import os\nprint('lost')\nos.close(1)",
     "an exception": "def f():\n    1 / 0\nf()",
     "an interrupt": "raise KeyboardInterrupt",
     "a missing module": "import mcpkit.nothing",
@@ -81,6 +83,7 @@ def test_a_module_ends_and_prints_as_ever(tmp_path: Path, program: str) -> None:
         ["-m", "missing"],
         ["-c", "import sys; print(sys.argv, sys.path, __name__)", "a"],
         ["-c", "1 / 0"],
+        ["-B", "-c", "import sys; print(sys.dont_write_bytecode)"],
         ["-m", "mcpkit", "--version"],
         ["-m", "mcpkit", "run", "missing.py"],
     ],
@@ -186,7 +189,7 @@ class TestAProgramThatStandsForPython:
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, b"1\n", b"")
 
-    def test_descriptors_are_inherited_by_what_is_executed(self) -> None:
+    def test_descriptors_are_inherited(self) -> None:
         code = "import os, sys; os.write(int(sys.argv[1]), b'heard')"
         ours, theirs = os.pipe()
         with open(ours, "rb") as reader:
@@ -194,6 +197,15 @@ class TestAProgramThatStandsForPython:
             subprocess.run(command, env=environment(), pass_fds=[theirs], timeout=TIMEOUT)
             os.close(theirs)
             assert reader.read() == b"heard"
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+    def test_it_ends_by_the_signal_that_ends_the_process(self, number: signal.Signals) -> None:
+        code = f"import os; os.kill(os.getpid(), {int(number)})"
+        done = subprocess.run(
+            [warm.python(), "-c", code], env=environment(), capture_output=True, timeout=TIMEOUT
+        )
+        assert done.returncode == -number
+        assert b"relay.py" not in done.stderr
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
     def test_it_passes_signals_on(self, tmp_path: Path, number: signal.Signals) -> None:

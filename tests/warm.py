@@ -6,14 +6,15 @@ process that runs tests, which starts on first use and ends with it. What comes 
 process with real streams, signals, folder, environment and end. Executed as ever is every other
 command, every one that is ``cold``, and everything
 
-- with options or variables that act when Python starts (but for ``-W`` and a few variables), or in
-  another locale,
+- with options or variables that act when Python starts (but for ``-W``, ``-B`` and a few
+  variables), or in another locale,
 - on systems other than Linux: Windows cannot fork, and macOS's frameworks do not survive it,
 - while the environment has ``TESTS_COLD``, which is how to see whether a failure is due to this.
 
 What such a process does not show is whatever has to do with importing: that a module lacks an
 import which another one makes, what is loaded when, warnings while mcpkit is imported; nor how much
-memory it needs. Tests of those execute Python, and so does at least one test of each command.
+memory it needs, nor what libraries in C do when a process ends. Tests of those execute Python, and
+so does at least one test of each command.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class _Starter:
 
     Attributes:
         python: A program that stands for this Python and has the starter run what it is told to.
+        within: The same, and what it runs takes it for the Python that it runs with.
     """
 
     def __init__(self) -> None:
@@ -67,7 +69,9 @@ class _Starter:
             self._popen.kill()
             raise RuntimeError(f"the starter does not start: {self._popen.stderr.read().decode()}")
         self.python = os.path.join(folder, "python")
-        _write_program(self.python, f'exec {self.relay(sys.executable)} "$@"')
+        self.within = os.path.join(folder, "python-within")
+        for program, executable in ((self.python, sys.executable), (self.within, self.within)):
+            _write_program(program, f'exec {self.relay(executable)} "$@"')
 
     def relay(self, executable: str) -> str:
         """A command of a shell that stands for Python.
@@ -113,14 +117,19 @@ def _started() -> _Starter | None:
         return _starter
 
 
-def python() -> str:
+def python(*, within: bool = False) -> str:
     """A program that stands for this Python, for what starts processes by itself.
 
     What it is told to run is forked, as by `Popen`. That is a process beside its own, which gets
     its signals and ends with it; but the process id is another.
+
+    Args:
+        within: As for `Popen`.
     """
     starter = _started()
-    return sys.executable if starter is None else starter.python
+    if starter is None:
+        return sys.executable
+    return starter.within if within else starter.python
 
 
 def put_mcpkit(folder: Path) -> None:
@@ -131,7 +140,7 @@ def put_mcpkit(folder: Path) -> None:
         main = f'-c {shlex.quote(code)} "$@"'
         # It writes down which Python it is.
         install = f'[ "$1" != install ] || exec {shlex.quote(sys.executable)} {main}'
-        forked = f"exec {starter.relay(starter.python)} {main}"
+        forked = f"exec {starter.relay(starter.within)} {main}"
         _write_program(str(folder / "mcpkit"), f"{install}\n{forked}")
 
 
@@ -169,7 +178,7 @@ class Popen(subprocess.Popen[Any]):
         if starter is not None:
             streams = rest[:6]
             request = {
-                "executable": starter.python if self._within else sys.executable,
+                "executable": starter.within if self._within else sys.executable,
                 "args": whole[1:],
                 "cwd": os.path.abspath(os.getcwd() if cwd is None else os.fspath(cwd)),
                 "env": dict(os.environ if env is None else env),

@@ -9,15 +9,25 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["HURRIED", "limits"]
+if TYPE_CHECKING:
+    from tests.transports.http.plain import Server
+
+__all__ = ["HURRIED", "SOON", "hurried", "limits"]
 
 HURRIED: Final = [sys.executable, str(Path(__file__))]
 """Is ``mcpkit`` but for its limits."""
+
+SOON: Final = {
+    "mcpkit.cli.reloading.supervise._LOOK_S": 0.02,
+    "mcpkit.cli.reloading.supervise._START_PAUSE_S": 0.05,
+}
+"""What a server over HTTP waits for again and again."""
 
 _LIMITS: Final = "LIMITS"
 
@@ -25,6 +35,22 @@ _LIMITS: Final = "LIMITS"
 def limits(seconds: Mapping[str, float]) -> dict[str, str]:
     """Variables that give values to constants, such as ``mcpkit.cli.reloading.reload._HOLD_S``."""
     return {_LIMITS: json.dumps(dict(seconds))}
+
+
+@contextmanager
+def hurried(*arguments: str, cwd: Path) -> Iterator[Server]:
+    """``mcpkit run server.py`` over HTTP, which looks at files and starts processes again `SOON`.
+
+    Args:
+        arguments: Of the command line, in addition.
+        cwd: Where it runs.
+    """
+    # Not above: this file is a program too, which imports no more than it has to.
+    from tests.transports.http.plain import serving
+
+    command = [*HURRIED, "run", "server.py", "--http", "--port", "0", *arguments]
+    with serving(cwd=cwd, env=limits(SOON), command=command, within=True) as server:
+        yield server
 
 
 def _hurry() -> None:

@@ -289,9 +289,9 @@ def cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_call_that_takes_too_long_is_cancelled(cancelled: Path) -> None:
     """The limit is also one for the start of the server, so it is not short."""
-    ended = call("hang", "--timeout", "4", "--quiet")
+    ended = call("hang", "--timeout", "2", "--quiet")
     assert ended.code == 2
-    assert one_line(ended) == "hang did not answer within 4 s, and has been cancelled"
+    assert one_line(ended) == "hang did not answer within 2 s, and has been cancelled"
     assert cancelled.read_text() == "stopped"
 
 

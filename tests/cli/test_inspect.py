@@ -163,11 +163,14 @@ def test_a_url() -> None:
         assert ended.stdout.startswith("offering 1.2  All there is\n")
 
 
+SILENT = "sh -c 'cat >/dev/null'"
+"""A server that says nothing, and ends with its input."""
+
 WRONG = {
     "no file": (["missing.py"], "there is no file missing.py"),
     "no command": (["missing --flag"], "'missing --flag' is no file, module, command or URL"),
     "no server": (["true"], "the server ended before it answered"),
-    "silence": (["sleep 60", "--timeout", "0.5"], "sleep 60 did not answer in time"),
+    "silence": ([SILENT, "--timeout", "0.5"], f"{SILENT} did not answer in time"),
     "no revision": ([OFFERING, "--revision", "2020"], "--revision 2020: there is none of this"),
     "no time": ([OFFERING, "--timeout", "0"], "--timeout must be more than 0, not 0"),
     "a header for a process": ([OFFERING, "-H", "A: b"], "--header is for URLs"),

@@ -140,7 +140,7 @@ def reloading(folder: Path, seconds: Mapping[str, float] = {}) -> Iterator[Proce
         seconds: Limits that are to be reached.
     """
     env = limits({**LIMITS, **seconds})
-    with started([*HURRIED, *ARGUMENTS], cwd=folder, env=env) as process:
+    with started([*HURRIED, *ARGUMENTS], cwd=folder, env=env, within=True) as process:
         yield process
 
 
@@ -186,7 +186,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="ne
 def test_a_client_that_stays_connected_calls_the_new_version(folder: Path, revision: str) -> None:
     told: list[str] = []
     with TestClient(
-        [python(), *HURRIED[1:], *ARGUMENTS],
+        [python(within=True), *HURRIED[1:], *ARGUMENTS],
         revision=revision,
         cwd=folder,
         env={"PYTHONPATH": str(REPOSITORY), **limits(LIMITS)},
@@ -1051,5 +1051,5 @@ class TestRelay:
 
 def test_a_secret_that_there_is_is_that_of_the_versions(folder: Path) -> None:
     env = {"MCPKIT_SECRET": "mine-and-long-enough", **limits(LIMITS)}
-    with started([*HURRIED, *ARGUMENTS], cwd=folder, env=env) as server:
+    with started([*HURRIED, *ARGUMENTS], cwd=folder, env=env, within=True) as server:
         assert server.text(call(1, "secret")) == "mine-and-long-enough"

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests import warm
+from tests.cli.hurried import HURRIED, SOON, hurried, limits
 from tests.transports.http.plain import RUN, Client, Server, serving
 from tests.transports.processes import (
     TIMEOUT,
@@ -77,6 +78,10 @@ COMMANDS = {
 }
 
 
+COLD = {each for each in COMMANDS if "--host" not in each}
+"""With which something else is imported."""
+
+
 @pytest.fixture(scope="module", params=COMMANDS)
 def arguments(request: pytest.FixtureRequest) -> str:
     found: str = request.param
@@ -89,7 +94,8 @@ def arguments(request: pytest.FixtureRequest) -> str:
 def seen(folder: Path, arguments: str) -> Seen:
     command = [sys.executable, "itself.py"] if arguments == "itself.py" else None
     words = arguments.split()
-    with serving("server.py", *words, cwd=folder, command=command, cold=True) as server:
+    cold = arguments in COLD
+    with serving("server.py", *words, cwd=folder, command=command, cold=cold) as server:
         answer = server.client().post(call(1, "greet", name="you")).text
         server.process.signal(signal.SIGINT)
         code = server.process.exit_code()
@@ -218,7 +224,7 @@ SECOND = SERVER.replace("Hello", "Second")
 @pytest.fixture
 def reloading(tmp_path: Path) -> Iterator[Server]:
     (tmp_path / "server.py").write_text(FIRST)
-    with serving("server.py", "--http", "--reload", cwd=tmp_path) as server:
+    with hurried("--reload", cwd=tmp_path) as server:
         yield server
 
 
@@ -299,7 +305,7 @@ def nothing() -> None: ...
 class TestWorkers:
     def test_one_that_dies_is_replaced(self, tmp_path: Path) -> None:
         (tmp_path / "server.py").write_text(PID)
-        with serving("server.py", "--http", "--workers", "2", cwd=tmp_path) as server:
+        with hurried("--workers", "2", cwd=tmp_path) as server:
             client = server.client()
             first = int(client.post(call(1, "pid")).text)
             os.kill(first, signal.SIGKILL)
@@ -311,7 +317,7 @@ class TestWorkers:
         import resource
 
         (tmp_path / "server.py").write_text(PID)
-        with serving("server.py", "--http", "--workers", "2", cwd=tmp_path) as server:
+        with hurried("--workers", "2", cwd=tmp_path) as server:
             client, found = server.client(), set[int]()
 
             def both_serve() -> bool:
@@ -334,7 +340,7 @@ class TestWorkers:
     def test_all_that_die_at_once_and_again_are_replaced(self, tmp_path: Path) -> None:
         """Whoever has served before will do so again, whatever has killed them."""
         (tmp_path / "server.py").write_text(PID)
-        with serving("server.py", "--http", "--workers", "2", cwd=tmp_path) as server:
+        with hurried("--workers", "2", cwd=tmp_path) as server:
             client = server.client()
             assert client.post(call(1, "pid")).text
             parent = server.process.pid
@@ -437,13 +443,14 @@ class TestStderr:
 
     @staticmethod
     def run(folder: Path, port: int, more: list[str], stderr: Any, shell: str = "") -> warm.Popen:
-        command = [*RUN, "server.py", "--http", "--port", str(port), *more]
+        command = [*HURRIED, "run", "server.py", "--http", "--port", str(port), *more]
         if shell:
             command = ["sh", "-c", f'exec "$@" {shell}', "sh", *command]
         return warm.Popen(
             command,
+            within=True,
             cwd=folder,
-            env=environment(),
+            env=environment(**limits(SOON)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,6 +30,11 @@ COMMAND = [sys.executable, "-m", "mcpkit", "run", "server.py"]
 SERVER = """
 import logging, os, sys, warnings
 from mcpkit import Context, MCPKit
+
+if "FINISH" in os.environ:
+    from mcpkit.transports.stdio import stderr
+    assert stderr._FINISH_S
+    stderr._FINISH_S = float(os.environ["FINISH"])
 
 app = MCPKit("noisy")
 LINE = "x" * 99
@@ -78,11 +83,13 @@ def folder(tmp_path: Path) -> Path:
 class Host:
     """Starts a server, and reads its stderr only when told to."""
 
-    def __init__(self, folder: Path, how: str, err: int, *more: str) -> None:
+    def __init__(
+        self, folder: Path, how: str, err: int, *more: str, env: Mapping[str, str] = {}
+    ) -> None:
         self.popen = Popen(
             [*COMMAND, *more],
             cwd=folder,
-            env=environment(HOW=how),
+            env=environment(HOW=how, **env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=err,
@@ -143,11 +150,19 @@ SOCKET = pytest.param(
 """As hosts on Node have it."""
 
 
+@pytest.fixture
+def variables() -> dict[str, str]:
+    """For the server."""
+    return {}
+
+
 @pytest.fixture(params=[*((how, "pipe") for how in HOW), SOCKET], ids="-".join)
-def ends(request: pytest.FixtureRequest, folder: Path) -> Iterator[tuple[Host, Unread]]:
+def ends(
+    request: pytest.FixtureRequest, folder: Path, variables: dict[str, str]
+) -> Iterator[tuple[Host, Unread]]:
     how, kind = request.param
     unread = Unread(kind)
-    host = Host(folder, how, unread.theirs)
+    host = Host(folder, how, unread.theirs, env=variables)
     unread.give_away()
     yield host, unread
     host.end()
@@ -159,6 +174,7 @@ MUCH = 20_000
 
 
 class TestAHostThatDoesNotReadStderr:
+    @pytest.mark.parametrize("variables", [{"FINISH": "0.05"}], ids=["hurried"])
     def test_calls_are_answered_and_the_end_is_as_ever(self, ends: tuple[Host, Unread]) -> None:
         host, _ = ends
         assert host.ask(call(1, "noise", lines=MUCH))["result"]["structuredContent"] == MUCH

@@ -16,7 +16,7 @@ import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
 from tests.docs.pages import DOCS
-from tests.warm import run
+from tests.warm import python, run
 
 CODE: Final = DOCS / "code"
 SERVERS: Final = [
@@ -32,7 +32,7 @@ SERVERS: Final = [
 def hosted_in(folder: Path, name: str, application: str) -> Iterator[str]:
     """The URL of an application that uvicorn serves."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        command = [sys.executable, "-m", "uvicorn", f"{name}:{application}", "--log-level", "error"]
+        command = [python(), "-m", "uvicorn", f"{name}:{application}", "--log-level", "error"]
         served = subprocess.Popen(
             [*command, "--app-dir", str(folder), "--fd", str(listener.fileno())],
             pass_fds=[listener.fileno()],

@@ -17,6 +17,7 @@ import pytest
 
 from tests.mounting.serving import Address
 from tests.transports.http.wire import EVENTS, JSON, PATIENCE, Exchange, Site
+from tests.warm import Popen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
 
@@ -122,16 +123,20 @@ class Server:
 
 @contextmanager
 def running(
-    command: Sequence[str], target: str = "tests.mounting.server:app", *more: str
+    command: Sequence[str],
+    target: str = "tests.mounting.server:app",
+    *more: str,
+    cold: bool = False,
 ) -> Iterator[Server]:
-    """Start a server; ``command`` names it, with options."""
+    """Start a server; ``command`` names it, with options, and `cold` is as in `tests.warm`."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
     name, *options = command
     where = ["-b", f"127.0.0.1:{port}"] if name == "hypercorn" else ["--port", str(port)]
     kind = ["--interface", "asgi"] if name == "granian" else []
-    process = subprocess.Popen(
+    process = Popen(
         [sys.executable, "-m", name, target, *where, *kind, *options, *more],
+        cold=cold,
         cwd=ROOT,
         env={**os.environ, "MCPKIT_SECRET": "the-secret-of-the-tests"},
         stdout=subprocess.PIPE,
@@ -160,7 +165,7 @@ def open_streams(server: Server) -> tuple[Exchange, Exchange]:
 
 @pytest.fixture(scope="module", params=list(SERVERS))
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    with running(SERVERS[request.param]) as found:
+    with running(SERVERS[request.param], cold=True) as found:
         yield found
 
 

@@ -82,6 +82,8 @@ class Process:
         reading: Whether what it writes is read from the start.
         cold: Whether Python is executed rather than forked from one that has everything imported,
             for what is about importing, or memory (`tests.warm`).
+        within: Whether what it starts itself with this Python is forked too; those are no children
+            of its own then, and what is done to it is not done to them.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Process:
         ends: Ends = (None, None),
         reading: bool = True,
         cold: bool = False,
+        within: bool = False,
     ) -> None:
         self.version = MODERN
         self.others: list[Message] = []
@@ -106,6 +109,7 @@ class Process:
         self._popen = Popen(
             command,
             cold=cold,
+            within=within,
             cwd=cwd,
             env=environment(**(env or {})),
             stdin=stdin if isinstance(stdin, int) else stdin.fileno(),

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 
 from mcpkit import Context, MCPKit, SyncContext
+from mcpkit.transports.stdio import serve
 
 settings = os.environ
 app = MCPKit("served", max_in_flight=int(settings.get("MAX_IN_FLIGHT", "1000")))
@@ -188,6 +189,11 @@ def ask(question: str, tone: str = "kind") -> str:
 
 
 if __name__ == "__main__":
+    # Limits that a test is about.
+    for name in ("_CLEAN_UP_S", "_STALL_S"):
+        if name in settings:
+            assert hasattr(serve, name), f"{name} is no limit"
+            setattr(serve, name, float(settings[name]))
     app.run(
         backend=settings.get("BACKEND", "asyncio"),
         max_line=int(settings.get("MAX_LINE", str(64 * 1024 * 1024))),

@@ -386,12 +386,13 @@ class TestEnd:
             server.wait_for_stderr("1 handlers still run in threads")
             assert left.read_text() == "in order"
 
-    def test_a_handler_that_refuses_to_be_cancelled_keeps_nobody(self, server: Process) -> None:
-        server.send(call(1, "stubborn"), echo(2))
-        server.answer(2)
-        server.close_stdin()
-        assert server.exit_code(within=6) == 0
-        server.wait_for_stderr("a handler does not let itself be cancelled")
+    def test_a_handler_that_refuses_to_be_cancelled_keeps_nobody(self, backend: str) -> None:
+        with served(backend, env={"_CLEAN_UP_S": "0.1"}) as server:
+            server.send(call(1, "stubborn"), echo(2))
+            server.answer(2)
+            server.close_stdin()
+            assert ends_promptly(server) == 0
+            server.wait_for_stderr("a handler does not let itself be cancelled")
 
     def test_the_lifespan_is_left(self, backend: str, tmp_path: Path) -> None:
         (tmp_path / "server.py").write_text(
@@ -423,7 +424,7 @@ class TestEnd:
 
     def test_a_client_that_neither_reads_nor_waits(self, backend: str) -> None:
         """Input ends, and the last answers do not fit into the pipe."""
-        with served(backend, reading=False) as server:
+        with served(backend, env={"_STALL_S": "0.1"}, reading=False) as server:
             server.send(*(call(id, "large", size=100_000) for id in range(5)))
             server.send(call(5, "soon", seconds=0))
             server.wait_for_stderr("soon waits")
@@ -436,7 +437,8 @@ class TestEnd:
     ) -> None:
         """Its end is behind what the server does not read, because its answers are not read."""
         ends, theirs = sockets() if kind == "socket" else ((None, None), subprocess.PIPE)
-        with served(backend, stdin=theirs, ends=(ends[0], None), reading=False) as server:
+        env, halves = {"_STALL_S": "0.1"}, (ends[0], None)
+        with served(backend, env=env, stdin=theirs, ends=halves, reading=False) as server:
             server.fill(call(1, "large", size=100_000))
             if ends[1] is not None:
                 ends[1].close()  # the socket's other name

@@ -219,6 +219,7 @@ def serving(
     env: Mapping[str, str] | None = None,
     command: list[str] | None = None,
     cold: bool = False,
+    within: bool = False,
 ) -> Iterator[Server]:
     """``mcpkit run`` with arguments, for as long as the block lasts, on a port that is free.
 
@@ -227,10 +228,11 @@ def serving(
         cwd: Where it runs.
         env: Variables in addition to those of this process.
         command: To run instead; it must say where it listens as ``mcpkit run`` does.
-        cold: As for `Process`.
+        cold, within: As for `Process`.
     """
     whole = [*RUN, *arguments, "--port", "0"] if command is None else command
-    with started(whole, cwd=cwd, env=env, stdin=subprocess.DEVNULL, cold=cold) as process:
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "cold": cold, "within": within}
+    with started(whole, cwd=cwd, env=env, **options) as process:
         process.wait_for_stderr("(Ctrl-C stops it)")
         found = _LISTENS.search(process.stderr)
         assert found is not None

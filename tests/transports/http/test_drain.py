@@ -156,7 +156,8 @@ def end(server: Server, number: signal.Signals = signal.SIGTERM) -> int:
 def test_an_idle_server_waits_for_no_connection(
     folder: Path, how: list[str], number: signal.Signals, code: int
 ) -> None:
-    with serving("server.py", "--http", *how, cwd=folder, env={"GRACE": str(LONG)}) as server:
+    words, env = ["server.py", "--http", *how], {"GRACE": str(LONG)}
+    with serving(*words, cwd=folder, env=env, within=True) as server:
         client = server.client("2025-06-18")
         resting = client.connect()
         client.post(client.request("ping"), resting)

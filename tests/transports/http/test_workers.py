@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -109,9 +109,10 @@ class TestRestart:
     def test_without_a_secret_a_session_is_unknown(self, folder: Path, more: list[str]) -> None:
         """HTTPL-16."""
         secret = {"MCPKIT_SECRET": ""}
-        with serving("server.py", "--http", *more, cwd=folder, env=secret) as server:
+        options: dict[str, Any] = {"cwd": folder, "env": secret, "within": True}
+        with serving("server.py", "--http", *more, **options) as server:
             session = server.client("2025-06-18").session
-        with serving("server.py", "--http", *more, cwd=folder, env=secret) as server:
+        with serving("server.py", "--http", *more, **options) as server:
             client = server.client(session=session)
             answer = client.post(client.calling("pid"))
         assert answer.status == 404
