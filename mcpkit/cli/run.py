@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import traceback
@@ -15,8 +14,7 @@ from mcpkit.asking.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit.cli.reloading.relayed import follow_relay
 from mcpkit.cli.target import TargetError, load_app
 from mcpkit.cli.terminal import fail, say
-from mcpkit.engine.server import log
-from mcpkit.support.logs import log_to_stderr
+from mcpkit.support.logs import LEVELS, log_to_stderr
 from mcpkit.support.target import split
 from mcpkit.transports import TRANSPORTS
 from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
@@ -51,6 +49,14 @@ def run(
     debug: Annotated[
         bool, typer.Option("--debug", help="Show tracebacks, requests, and what is not served")
     ] = False,
+    log_level: Annotated[
+        str | None,
+        typer.Option(
+            help=f"The least that is logged: {', '.join(LEVELS)}",
+            envvar="MCPKIT_LOG_LEVEL",
+            show_envvar=True,
+        ),
+    ] = None,
     host: Annotated[
         str | None,
         typer.Option(help="The address to listen on (default: 127.0.0.1)", rich_help_panel=_HTTP),
@@ -115,6 +121,10 @@ def run(
     flags = flags or []
     if http and transport == "stdio":
         fail("--http and --transport stdio: choose one of them")
+    if log_level is not None:
+        log_level = log_level.lower()
+        if log_level not in LEVELS:
+            fail(f"unknown log level {log_level!r}; known: {', '.join(LEVELS)}")
     transport = transport or ("http" if http else "stdio")
     if transport not in TRANSPORTS:
         fail(f"unknown transport {transport!r}; known: {', '.join(TRANSPORTS)}")
@@ -147,21 +157,24 @@ def run(
     if transport == "stdio":
         follow_relay()
         if reload:
-            raise typer.Exit(_serve_anew(target, flags, take_over(), debug))
+            passed_on = ["--debug"] * debug
+            if log_level is not None:
+                passed_on += ["--log-level", log_level]
+            raise typer.Exit(_serve_anew(target, flags, take_over(), passed_on))
     # Two versions of a file may have the same size and be of the same second.
     sys.dont_write_bytecode = sys.dont_write_bytecode or reload
     app = _load(target, flags, debug)
     # After the import: if the server configures logging itself, this changes nothing.
-    log_to_stderr()
-    if debug:
-        log.setLevel(logging.DEBUG)
+    log_to_stderr(log_level, debug=debug)
     if transport == "stdio" and os.isatty(take_over().reader):
         say(f"{app.name} waits for a client on standard input; Ctrl-C ends it.", err=True)
     try:
         if workers > 1 or reload:
             if transport == "sse":
                 options["sse"] = True
-            raise typer.Exit(_supervise(app, target, flags, options, workers, reload, debug))
+            raise typer.Exit(
+                _supervise(app, target, flags, options, workers, reload, debug, log_level)
+            )
         app.run(transport, **options)
     except OSError as error:
         fail(str(error))
@@ -180,7 +193,7 @@ def _load(target: str, flags: list[str], debug: bool) -> MCPKit[Any]:
         fail(str(error))
 
 
-def _serve_anew(target: str, flags: list[str], streams: ProtocolStreams, debug: bool) -> int:
+def _serve_anew(target: str, flags: list[str], streams: ProtocolStreams, options: list[str]) -> int:
     """Serve on stdio by a process that is replaced when a file changes."""
     from mcpkit.cli.reloading.reload import serve_anew
     from mcpkit.cli.reloading.supervise import Watched
@@ -194,7 +207,7 @@ def _serve_anew(target: str, flags: list[str], streams: ProtocolStreams, debug: 
             f"Ctrl-C ends it.",
             err=True,
         )
-    return serve_anew(target, flags, streams, Watched(_folder_of(target)), debug=debug)
+    return serve_anew(target, flags, streams, Watched(_folder_of(target)), options=options)
 
 
 def _supervise(
@@ -205,6 +218,7 @@ def _supervise(
     workers: int,
     reload: bool,
     debug: bool,
+    log_level: str | None,
 ) -> int:
     """Serve in several processes, or in one that is started anew when a file changes."""
     from mcpkit.cli.reloading.supervise import Supervisor, Watched
@@ -228,7 +242,7 @@ def _supervise(
 
     supervisor = Supervisor(
         work,
-        [Order(target, flags, options, is_loopback(host), debug, reload)],
+        [Order(target, flags, options, is_loopback(host), debug, log_level, reload)],
         bound=bound,
         end_limit=settings.grace + 2 * MARGIN,
         announce=announce,

@@ -8,7 +8,7 @@ from typing import Final
 
 from mcpkit.support.plain import one_line, visible
 
-__all__ = ["get_logger", "log_to_stderr"]
+__all__ = ["LEVELS", "get_logger", "log_to_stderr"]
 
 _LONGEST_ARGUMENT: Final = 200
 """Characters of one argument of a message."""
@@ -24,11 +24,27 @@ def get_logger(name: str) -> logging.Logger:
     return logger
 
 
-def log_to_stderr() -> None:
-    """Show log records on stderr, unless logging has been configured already."""
+LEVELS: Final = ("debug", "info", "warning", "error", "critical")
+"""The levels of Python's logging, by their names on a command line."""
+
+
+def log_to_stderr(level: str | None = None, *, debug: bool = False) -> None:
+    """Show log records on stderr, unless logging has been configured already.
+
+    What has been configured stays as it is, but for what mcpkit itself has to say.
+
+    Args:
+        level: The least that is shown, one of `LEVELS`. None: ``"warning"``, and with `debug`
+            ``"info"`` of others and all of mcpkit's own.
+        debug: True to show what mcpkit does.
+    """
+    if level is not None or debug:
+        own = level or "debug"
+        logging.getLogger("mcpkit").setLevel(own.upper())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(handlers=[handler])
+    shown = level or ("info" if debug else "warning")
+    logging.basicConfig(handlers=[handler], level=shown.upper())
 
 
 class _Formatter(logging.Formatter):

@@ -227,3 +227,62 @@ def test_flags_of_the_server_have_to_stand_behind_two_dashes(folder: Path) -> No
     done = run(folder, "server.py", "--root", "/data")
     assert done.returncode == 2
     assert "No such option: --root; flags of the server itself come behind --" in done.stderr
+
+
+LOGGING = """
+import logging
+from mcpkit import MCPKit
+{configured}
+log = logging.getLogger("bookshop")
+app = MCPKit("hello")
+@app.tool
+def speak() -> str:
+    for level in ("debug", "info", "warning", "error"):
+        getattr(log, level)("said as %s", level)
+    return "spoken"
+"""
+CONFIGURED = "logging.basicConfig(format='mine %(levelname)s %(message)s', level='ERROR')"
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "shown"),
+    [
+        ([], None, ["WARNING", "ERROR"]),
+        (["--debug"], None, ["INFO", "WARNING", "ERROR"]),
+        (["--log-level", "debug"], None, ["DEBUG", "INFO", "WARNING", "ERROR"]),
+        (["--log-level", "ERROR"], None, ["ERROR"]),
+        (["--log-level", "error", "--debug"], None, ["ERROR"]),
+        (["--reload", "--log-level", "info"], None, ["INFO", "WARNING", "ERROR"]),
+        ([], "info", ["INFO", "WARNING", "ERROR"]),
+        (["--log-level", "error"], "info", ["ERROR"]),
+    ],
+    ids=str,
+)
+def test_what_a_server_logs_is_shown_from_a_level_on(
+    folder: Path, options: list[str], variable: str | None, shown: list[str]
+) -> None:
+    (folder / "logging_server.py").write_text(LOGGING.format(configured=""))
+    env = {} if variable is None else {"MCPKIT_LOG_LEVEL": variable}
+    with started([*RUN, "logging_server.py", *options], cwd=folder, env=env) as server:
+        assert server.text(call(1, "speak")) == "spoken"
+        server.close_stdin()
+        server.exit_code(within=TIMEOUT)
+    said = [line for line in server.stderr.splitlines() if " bookshop: said as " in line]
+    assert said == [f"{level} bookshop: said as {level.lower()}" for level in shown]
+
+
+@pytest.mark.parametrize("options", [[], ["--debug"], ["--log-level", "debug"]], ids=str)
+def test_what_an_author_has_configured_stays(folder: Path, options: list[str]) -> None:
+    (folder / "logging_server.py").write_text(LOGGING.format(configured=CONFIGURED))
+    with started([*RUN, "logging_server.py", *options], cwd=folder) as server:
+        assert server.text(call(1, "speak")) == "spoken"
+        server.close_stdin()
+        server.exit_code(within=TIMEOUT)
+    said = [line for line in server.stderr.splitlines() if "said as" in line]
+    assert said == ["mine ERROR said as error"]
+
+
+def test_an_unknown_level_is_refused_with_those_there_are(folder: Path) -> None:
+    done = run(folder, "server.py", "--log-level", "loud")
+    assert done.returncode == 2
+    assert "unknown log level 'loud'; known: debug, info, warning, error, critical" in done.stderr

@@ -86,7 +86,7 @@ def serve_anew(
     streams: ProtocolStreams,
     watched: Watched,
     *,
-    debug: bool = False,
+    options: Sequence[str] = (),
 ) -> int:
     """Serve a target to one host, and start it anew when a file changes.
 
@@ -95,7 +95,7 @@ def serve_anew(
         flags: Of the server itself.
         streams: Those of the host.
         watched: The files that make a new version when they change.
-        debug: True to have the server show tracebacks.
+        options: Of the command that runs the server.
 
     Returns:
         The exit code: that of the server; after a signal, 130 for SIGINT and 0 for SIGTERM.
@@ -105,7 +105,7 @@ def serve_anew(
         os.environ[SECRET] = new_secret()
     inherited: list[str] = getattr(subprocess, "_args_from_interpreter_flags")()  # noqa: B009
     # -B: two versions of a file may have the same size and be of the same second.
-    command = [*run_command(target, *inherited, "-B"), *["--debug"] * debug]
+    command = [*run_command(target, *inherited, "-B"), *options]
     command += ["--", *flags] if flags else []
     return Reloader(command, streams, watched).run()
 

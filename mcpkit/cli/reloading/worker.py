@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import signal
@@ -15,7 +14,6 @@ from typing import Any, NamedTuple
 
 from mcpkit.cli.target import TargetError, load_app
 from mcpkit.cli.terminal import note
-from mcpkit.engine.server import log
 from mcpkit.support.logs import log_to_stderr
 from mcpkit.transports.leaving import stop_signals
 from mcpkit.transports.stdio.stderr import never_block
@@ -32,6 +30,7 @@ class Order(NamedTuple):
         options: Of the endpoint.
         loopback: True if the socket can be reached from this machine only.
         debug: True to show tracebacks, and requests.
+        log_level: The least that is logged; None: as usual.
         renewed: True if the process is replaced when files change.
     """
 
@@ -40,6 +39,7 @@ class Order(NamedTuple):
     options: dict[str, Any]
     loopback: bool
     debug: bool
+    log_level: str | None
     renewed: bool
 
 
@@ -72,9 +72,7 @@ def work(order: Order, bound: socket.socket, ready: Connection) -> None:
     except TargetError as error:
         note(str(error))
         raise SystemExit(2) from None
-    log_to_stderr()
-    if order.debug:
-        log.setLevel(logging.DEBUG)
+    log_to_stderr(order.log_level, debug=order.debug)
 
     from mcpkit.transports.http.serve import serve_on
 
