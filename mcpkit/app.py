@@ -521,7 +521,9 @@ class MCPKit(Generic[StateT]):
             options: See `HttpSettings`; ``path`` is of no use here.
 
         Raises:
-            TypeError: The host has no routes to add to.
+            TypeError: The host has no routes to add to, or is a FastAPI with ``dependencies=``,
+                which would not run for the app, and there is no ``principal=`` that stands for
+                them.
         """
         load("http").attach(self._make(path, None, options), host, path)
 

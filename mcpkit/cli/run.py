@@ -12,8 +12,8 @@ import typer
 
 from mcpkit.asking.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit.cli.reloading.relayed import follow_relay
-from mcpkit.cli.target import TargetError, load_app
-from mcpkit.cli.terminal import fail, say
+from mcpkit.cli.target import TargetError, load_app, passed_over
+from mcpkit.cli.terminal import fail, note, say
 from mcpkit.support.logs import LEVELS, log_to_stderr
 from mcpkit.support.target import split
 from mcpkit.transports import TRANSPORTS
@@ -166,6 +166,11 @@ def run(
     app = _load(target, flags, debug)
     # After the import: if the server configures logging itself, this changes nothing.
     log_to_stderr(log_level, debug=debug)
+    if transport != "stdio" and (host_app := passed_over(app)) is not None:
+        note(
+            f"the middleware of {host_app} does not run here, where the app is served alone; "
+            f"`uvicorn {host_app}` serves both"
+        )
     if transport == "stdio" and os.isatty(take_over().reader):
         say(f"{app.name} waits for a client on standard input; Ctrl-C ends it.", err=True)
     try:

@@ -19,7 +19,7 @@ from mcpkit.engine import from_functions
 from mcpkit.errors import RegistrationError
 from mcpkit.support.target import split
 
-__all__ = ["TargetError", "load_app"]
+__all__ = ["TargetError", "load_app", "passed_over"]
 
 _NOT_THE_AUTHORS: Final = ("<frozen", str(Path(__file__).parents[1]))
 
@@ -72,6 +72,33 @@ def load_app(target: str, flags: Sequence[str] | None = None) -> MCPKit[Any]:
     if apps:
         return next(iter(apps.values()))
     return _from_marks(module, place)
+
+
+def passed_over(app: MCPKit[Any]) -> str | None:
+    """Return the name of an application that an app is part of, and that has middleware.
+
+    The middleware runs only where that application is served.
+
+    Args:
+        app: As it was loaded.
+
+    Returns:
+        ``module:name``; None if there is none.
+    """
+    for module in [*sys.modules.values()]:
+        known = getattr(module, "__dict__", {})
+        if not any(each is app for each in [*known.values()]):
+            continue
+        for name, host in known.items():
+            if getattr(host, "user_middleware", None) and _is_among(app, host.routes):
+                return f"{module.__name__}:{name}"
+    return None
+
+
+def _is_among(app: MCPKit[Any], routes: Sequence[Any]) -> bool:
+    lifespans = app.asgi().lifespans  # which all applications of the app share
+    served = [getattr(each, "app", None) for each in routes]
+    return any(each is app or getattr(each, "lifespans", None) is lifespans for each in served)
 
 
 def _is_app(value: object) -> TypeGuard[MCPKit[Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -126,6 +126,17 @@ def test_attached_apps_come_before_routes_that_take_everything() -> None:
     with served(attached(make_app())) as address:
         assert address.site("/y").get().body == b"hello"
         assert address.site("/x").call("who").text == "mounted"
+
+
+def test_dependencies_that_would_not_run_are_not_passed_over() -> None:
+    def check() -> None: ...
+
+    host = FastAPI(dependencies=[Depends(check)])
+    app: MCPKit[Any] = MCPKit("guarded")
+    with pytest.raises(TypeError, match=r"dependencies of this FastAPI .* pass principal="):
+        app.attach(host, "/mcp")
+    assert not any(getattr(each, "name", None) == "mcp" for each in host.routes)
+    app.attach(host, "/mcp", principal=lambda http: "ann")
 
 
 def test_what_has_no_routes_cannot_be_attached_to() -> None:

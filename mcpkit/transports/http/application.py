@@ -218,6 +218,7 @@ def make_route(application: Application, path: str) -> BaseRoute:
         def __init__(self) -> None:
             self.path = path
             self.name = "mcp"
+            self.app = application
             self.methods = {"GET", "POST", "DELETE"}
 
         def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -245,12 +246,21 @@ def attach(application: Application, host: Any, path: str) -> None:
     """Add a route to a Starlette or FastAPI application, in front of all that is there.
 
     The host's lifespan then serves the app as well, so that it is ready before the first request.
+
+    Raises:
+        TypeError: The host has no routes to add to, or dependencies that would not run.
     """
     router: Any = getattr(host, "router", None)
     if router is None or not hasattr(router, "routes"):
         raise TypeError(
             f"{type(host).__name__} has no router to attach to; "
             f"add app.route({path!r}) to its routes, or mount the app itself"
+        )
+    if getattr(router, "dependencies", None) and application.settings.principal is None:
+        raise TypeError(
+            f"the dependencies of this {type(host).__name__} run for its own path operations only, "
+            f"and not for an attached app: pass principal=..., a function that checks what they "
+            f"check, or let a path operation hand the request on to app.asgi()"
         )
     router.routes.insert(0, make_route(application, path))
     inner: Callable[[Any], AbstractAsyncContextManager[Any]] | None
