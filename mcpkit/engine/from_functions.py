@@ -477,12 +477,17 @@ def _repeats(signature: Signature, schema: JsonSchema | None) -> bool:
     returns = signature.docs.returns
     if not returns or signature.returns is UNSET:
         return False
-    described = [str(each.get("description", "")) for each in every_schema(schema or {})]
     known = {each.lower() for each in _WORD.findall(str(signature.returns))} | _TYPE_WORDS
-    texts = returns.partition(":")[2].strip().splitlines()
+    texts = [
+        text
+        for text in returns.partition(":")[2].strip().splitlines()
+        if not known.issuperset(map(str.lower, _WORD.findall(text)))
+    ]
+    if not texts or schema is None:
+        return not texts
+    described = [str(each["description"]) for each in every_schema(schema) if "description" in each]
     return all(
-        {each.lower() for each in _WORD.findall(text)} <= known
-        or any(_is_in(text, each) or _is_in(text.partition(":")[2], each) for each in described)
+        any(_is_in(text, each) or _is_in(text.partition(":")[2], each) for each in described)
         for text in texts
     )
 

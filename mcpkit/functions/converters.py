@@ -7,6 +7,7 @@ is ever imported here.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import operator
 import types
@@ -16,7 +17,6 @@ from datetime import datetime, timedelta
 from math import isfinite, isnan
 from typing import Annotated, Any, Final, NamedTuple, TypeGuard, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import get_type_hints
 
@@ -45,6 +45,11 @@ class Unsendable(Exception):
 
 class _NoData(TypeError):
     """The end of a sentence about a value that nothing is sent for."""
+
+
+_written: Final = functools.partial(
+    to_json, by_alias=True, bytes_mode="base64", inf_nan_mode="constants"
+)
 
 
 class Row(NamedTuple):
@@ -104,6 +109,14 @@ class Converters:
 
     # --- values -----------------------------------------------------------------------------------
 
+    def each_converted(self, values: Iterable[Any]) -> list[Any]:
+        """Return what is sent for each of several values."""
+        values = list(values)
+        kinds = set(map(type, values))
+        if not any(map(self.row, kinds)):
+            return values
+        return [self.converted(each) for each in values]
+
     def converted(self, value: Any) -> Any:
         """Return what is sent for a value; a value that has no converter as it is."""
         row = self.row(value.__class__)
@@ -120,6 +133,14 @@ class Converters:
         Raises:
             Unsendable: Something in it cannot be sent.
         """
+        if not self._own:
+            try:
+                text = _written(value)
+            except PydanticSerializationError:
+                pass  # the long way knows what to do, or has the words for it
+            else:
+                self._refuse_infinite(value, text)
+                return text
         return self.json_if_converted(value)[0]
 
     def json_if_converted(self, value: Any) -> tuple[bytes, bool]:
@@ -139,23 +160,15 @@ class Converters:
                 failed.append((each, error))
                 raise
 
-        def written(each: Any) -> bytes:
-            return to_json(
-                each,
-                by_alias=True,
-                bytes_mode="base64",
-                inf_nan_mode="constants",
-                fallback=fallback,
-            )
-
         try:
             try:
-                text = written(self._converted_inside(value, met) if self._own else value)
+                inside = self._converted_inside(value, met) if self._own else value
+                text = _written(inside, fallback=fallback)
             except PydanticSerializationError:
                 if failed:
                     raise
                 # What pydantic takes for another thing, such as pandas.NaT for a date.
-                text = written(self._converted_inside(value, met))
+                text = _written(self._converted_inside(value, met), fallback=fallback)
         except PydanticSerializationError as error:
             if not failed:
                 raise Unsendable("something in the result cannot become JSON") from error
@@ -163,11 +176,15 @@ class Converters:
             if not isinstance(reason, _NoData):
                 raise reason from None
             raise Unsendable(f"{self._place_of(value, each)} is {reason}") from None
+        self._refuse_infinite(value, text)
+        return text, bool(met)
+
+    def _refuse_infinite(self, value: Any, text: bytes) -> None:
         if b"NaN" in text or b"Infinity" in text:
             refuse_infinities(text)
-        if b"null" in text:
+        # Models have NaN written as null, whatever they are told.
+        if b"null" in text and _has_objects(value):
             self._refuse_infinite_models(value)
-        return text, bool(met)
 
     def _converted_inside(self, value: Any, met: list[Any]) -> Any:
         """Convert a value and those in its containers, also where pydantic knows the type."""
@@ -226,7 +243,7 @@ class Converters:
         inner: Any = value
         if dataclasses.is_dataclass(value):
             inner = {each.name: getattr(value, each.name, None) for each in fields(value)}
-        elif isinstance(value, BaseModel):
+        elif hasattr(value, "__pydantic_extra__"):
             inner = _members_of(value)
         elif not isinstance(value, (Mapping, Sequence, Set)):
             try:
@@ -290,6 +307,7 @@ _DEEPEST: Final = 50
 """Levels below the result that are searched for the place of a fault."""
 
 _ATOMS: Final = (str, bytes, bytearray, memoryview, int, float, type(None))
+_PLAIN: Final = frozenset({str, bytes, int, float, bool, type(None)})
 _SEQUENCES: Final = frozenset({list, tuple, set, frozenset})
 _GENERICS: Final[Mapping[Any, Any]] = {
     list: list,
@@ -300,6 +318,18 @@ _GENERICS: Final[Mapping[Any, Any]] = {
     Sequence: list,
     Mapping: dict,
 }
+
+
+def _has_objects(value: Any) -> bool:
+    """True if a value has anything in it but Python's own, found out container by container."""
+    kind = value.__class__
+    if kind is dict:
+        value = value.values()
+    elif kind not in _SEQUENCES:
+        return kind not in _PLAIN
+    if _PLAIN.issuperset(map(type, value)):
+        return False
+    return any(_has_objects(each) for each in value if each.__class__ not in _PLAIN)
 
 
 def _is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
@@ -355,12 +385,12 @@ def _attributes_of(value: Any) -> dict[str, Any]:
     return public
 
 
-def _members_of(model: BaseModel) -> dict[str, Any]:
+def _members_of(model: Any) -> dict[str, Any]:
     """Return what a model has written, unless it has a way of its own to write infinities."""
     if model.model_config.get("ser_json_inf_nan") == "strings":
         return {}
-    known = type(model).model_fields
-    values = {**model.__dict__, **(model.__pydantic_extra__ or {})}
+    known: Mapping[str, Any] = model.__class__.model_fields
+    values: dict[str, Any] = {**model.__dict__, **(model.__pydantic_extra__ or {})}
     return {
         name: each for name, each in values.items() if not getattr(known.get(name), "exclude", 0)
     }

@@ -377,6 +377,8 @@ def _folded(lines: Sequence[str]) -> str:
         lines: The first stands where the others need not begin.
     """
     first, *more = lines
+    if not more or (len(more) == 1 and not first):
+        return (first or more[0]).strip()
     rows = [first.strip(), *_dedented(more)]
     made: list[str] = []
     indent = 0

@@ -365,8 +365,8 @@ def blocks_of(value: Any, converters: Converters = _DEFAULT) -> list[ContentBloc
         Unsendable: Something in it has no JSON.
     """
     if isinstance(value, (list, tuple)):
-        items = [converters.converted(each) for each in cast("Iterable[Any]", value)]
-        if any(isinstance(item, (*_BLOCK_TYPES, Media, bytes)) for item in items):
+        items = converters.each_converted(cast("Iterable[Any]", value))
+        if any(issubclass(kind, (*_BLOCK_TYPES, Media, bytes)) for kind in set(map(type, items))):
             return [block_of(item, converters) for item in items]
     return [] if value is None else [block_of(value, converters)]
 
