@@ -119,7 +119,12 @@ class Converters:
 
     def converted(self, value: Any) -> Any:
         """Return what is sent for a value; a value that has no converter as it is."""
-        row = self.row(value.__class__)
+        try:
+            row = self._rows[value.__class__]
+        except KeyError:
+            row = self.row(value.__class__)
+        if row is None:
+            return value
         seen: list[Row] = []
         while row is not None and row not in seen:
             seen.append(row)
@@ -135,11 +140,13 @@ class Converters:
         """
         if not self._own:
             try:
-                text = _written(value)
+                text = to_json(value, by_alias=True, bytes_mode="base64", inf_nan_mode="constants")
             except PydanticSerializationError:
                 pass  # the long way knows what to do, or has the words for it
             else:
-                self._refuse_infinite(value, text)
+                # NaN, Infinity and null have a letter in common, and much that is sent has none.
+                if b"n" in text or b"N" in text:
+                    self._refuse_infinite(value, text)
                 return text
         return self.json_if_converted(value)[0]
 

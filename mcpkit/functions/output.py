@@ -381,7 +381,8 @@ def block_of(value: Any, converters: Converters = _DEFAULT) -> ContentBlock:
     Raises:
         Unsendable: Something in it has no JSON.
     """
-    value = converters.converted(value)
+    if value.__class__ is not str:
+        value = converters.converted(value)
     if isinstance(value, str):
         refuse_infinities_in(value)
         return TextContent(value)
