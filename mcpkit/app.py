@@ -12,7 +12,14 @@ from typing_extensions import TypeVar, Unpack
 from mcpkit.asking.sealing import check_secrets, secrets_from_environment
 from mcpkit.context import ListKind
 from mcpkit.engine import from_functions
-from mcpkit.engine.from_functions import PromptOptions, ResourceOptions, ToolOptions
+from mcpkit.engine.from_functions import (
+    Defaults,
+    Errors,
+    PromptOptions,
+    ResourceOptions,
+    ToolOptions,
+    errors_of,
+)
 from mcpkit.engine.registry import Registry
 from mcpkit.engine.server import Middleware, Server, Settings
 from mcpkit.errors import RegistrationError
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["MCPKit", "prompt", "resource", "tool"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 StateT = TypeVar("StateT", default=Any)
 
 MiddlewareT = TypeVar("MiddlewareT", bound=Middleware)
@@ -61,9 +69,13 @@ class MCPKit(Generic[StateT]):
             2026-07-28).
         http: The options for serving over HTTP, wherever no others are given: a dict of
             `HttpOptions`.
+        errors: The exceptions of handlers whose text is shown, as that of `ToolError` is: a class,
+            several, or ``"all"``. Any other exception is hidden behind a reference. What an entry
+            says about itself counts more.
 
     Raises:
         ValueError: ``page_size`` is less than 1, or a secret is too short.
+        RegistrationError: ``errors`` has something that is no class of exceptions.
     """
 
     def __init__(
@@ -87,6 +99,7 @@ class MCPKit(Generic[StateT]):
         state_lifetime: float = 3600,
         ask_timeout: float = 600,
         http: HttpOptions | None = None,
+        errors: Errors = (),
     ) -> None:
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1, or None for a single page")
@@ -117,8 +130,10 @@ class MCPKit(Generic[StateT]):
                 secrets=_secrets(secret),
                 state_lifetime=state_lifetime,
                 ask_timeout=ask_timeout,
+                errors=errors_of(errors, f"MCPKit({name!r})"),
             ),
         )
+        self._defaults = Defaults(self._server.converters, self._server.settings.errors)
 
     def __repr__(self) -> str:
         registry = self._server.registry
@@ -218,7 +233,8 @@ class MCPKit(Generic[StateT]):
 
         Args:
             fn: Sync or async. Its arguments arrive as strings and are converted to their types;
-                it returns a string, a message, or a list of them.
+                it returns a string, a message, a dict with ``role`` and ``content``, or a list of
+                them.
             options: See `add_prompt`.
 
         Returns:
@@ -278,11 +294,14 @@ class MCPKit(Generic[StateT]):
                 - input_schema: A JSON Schema to advertise instead of the derived one. Arguments
                   are still validated by the signature.
                 - inline: Run a plain ``def`` on the event loop, not in a thread.
+                - errors: The exceptions whose text the model reads, as that of a `ToolError`: a
+                  class, several, or ``"all"``; ``()`` hides all. The app's by default.
 
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
         """
-        self._server.registry.add(from_functions.make_tool(fn, **options))
+        made = from_functions.make_tool(fn, defaults=self._defaults, **options)
+        self._server.registry.add(made)
 
     def add_resource(
         self, fn: Callable[..., Any], uri: str | None = None, /, **options: Unpack[ResourceOptions]
@@ -304,23 +323,26 @@ class MCPKit(Generic[StateT]):
                   name nothing if they have a part ``..``, begin as an absolute path does, or have
                   control characters, because many a handler makes a path of them.
                 - inline: Run a plain ``def`` on the event loop, not in a thread.
+                - errors: The exceptions whose text is shown, as that of a `ResourceError`.
 
         Raises:
             RegistrationError: The function and the URI do not fit together, or the URI is taken.
         """
-        self._server.registry.add(from_functions.make_resource(uri, fn, **options))
+        made = from_functions.make_resource(uri, fn, defaults=self._defaults, **options)
+        self._server.registry.add(made)
 
     def add_prompt(self, fn: Callable[..., Any], /, **options: Unpack[PromptOptions]) -> None:
         """Offer a function as a prompt; clients that are connected are told.
 
         Args:
             fn: A function, method, partial, or any callable with a signature.
-            options: name, title, description, icons, meta, tags and inline, as for tools.
+            options: name, title, description, icons, meta, tags, inline and errors, as for tools.
 
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
         """
-        self._server.registry.add(from_functions.make_prompt(fn, **options))
+        made = from_functions.make_prompt(fn, defaults=self._defaults, **options)
+        self._server.registry.add(made)
 
     def remove_tool(self, name: str) -> None:
         """Stop offering a tool; clients that are connected are told.
@@ -346,7 +368,9 @@ class MCPKit(Generic[StateT]):
         """
         self._server.registry.remove("prompts", name)
 
-    def include(self, source: object, *, prefix: str | None = None) -> None:
+    def include(
+        self, source: object, *, prefix: str | None = None, errors: Errors | None = None
+    ) -> None:
         """Offer every marked function of a module, an object or a class.
 
         Functions are marked with the module-level decorators `tool`, `resource` and `prompt`.
@@ -355,6 +379,8 @@ class MCPKit(Generic[StateT]):
         Args:
             source: A module, an instance, or a class.
             prefix: Put in front of names, ``prefix_name``, and of URIs, ``scheme://prefix/rest``.
+            errors: The exceptions whose text is shown, where a mark does not say; the app's if
+                None.
 
         Raises:
             RegistrationError: Nothing is marked, or something marked cannot be served.
@@ -370,12 +396,57 @@ class MCPKit(Generic[StateT]):
             "tool": from_functions.make_tool,
             "prompt": from_functions.make_prompt,
         }
+        defaults = self._defaults
+        if errors is not None:
+            defaults = defaults._replace(errors=errors_of(errors, "include()"))
         for fn, kind, uri, options in found:
+            shared: dict[str, Any] = {"prefix": prefix, "defaults": defaults, **options}
             if kind == "resource":
-                item: Any = from_functions.make_resource(uri, fn, prefix=prefix, **options)
+                item: Any = from_functions.make_resource(uri, fn, **shared)
             else:
-                item = make[kind](fn, prefix=prefix, **options)
+                item = make[kind](fn, **shared)
             self._server.registry.add(item)
+
+    @overload
+    def converter(self, kind: type[T], convert: Callable[[T], Any], /) -> None: ...
+
+    @overload
+    def converter(self, kind: type[T], /) -> Callable[[F], F]: ...
+
+    def converter(self, kind: type[Any], convert: Any = None, /) -> Any:
+        """Have values of a class sent as something else: ``app.converter(Money, str)``.
+
+        Also a decorator: ``@app.converter(Money)``. It holds for what tools, resources and prompts
+        return, also inside of lists and dicts, and for subclasses; inside of models and dataclasses
+        only where pydantic does not know the class. Register it before the functions whose return
+        annotation names the class: the annotation of `convert` then stands for it, so that
+        ``-> dict[str, int]`` gives an output schema.
+
+        Arrays and scalars of NumPy, frames and series of pandas and polars, pictures of Pillow,
+        figures of matplotlib, rows of sqlite3, and objects with public attributes need none.
+
+        Args:
+            kind: The class.
+            convert: From a value of it to anything that a function may return. The last one that is
+                registered for a class counts.
+
+        Returns:
+            None, or a decorator that returns its function unchanged.
+
+        Raises:
+            RegistrationError: `kind` is no class.
+        """
+        if not isinstance(kind, type):
+            raise RegistrationError(f"converter({kind!r}): is no class; write converter(Money, fn)")
+        if convert is not None:
+            self._server.converters.add(kind, convert)
+            return None
+
+        def register(fn: F) -> F:
+            self._server.converters.add(kind, fn)
+            return fn
+
+        return register
 
     def files(
         self,

@@ -41,6 +41,8 @@ from mcpkit.types import (
 )
 
 if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
+
     from mcpkit.web import HttpRequest
 
 __all__ = ["CallNext", "Client", "Context", "Delivery", "ListKind", "Peer", "SyncContext"]
@@ -218,6 +220,14 @@ class Facts(Generic[StateT]):
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
+        """Let ``pydantic.validate_call`` pass a context on; there is nothing in it to validate."""
+        del source, handler
+        from pydantic_core import core_schema  # only those who use that pay for it
+
+        return core_schema.is_instance_schema(cls)
 
     # --- facts ------------------------------------------------------------------------------------
 

@@ -436,10 +436,19 @@ class Message:
     Args:
         content: Text, an `Image`, `Audio` or `File`, or a content block: exactly one.
         role: The one that says it, ``"user"`` or ``"assistant"``.
+
+    Raises:
+        ValueError: It is another role.
     """
 
     content: str | Media | ContentBlock
     role: Role = "user"
+
+    def __post_init__(self) -> None:
+        if self.role not in ("user", "assistant"):
+            raise ValueError(
+                f'a message of a prompt has the role "user" or "assistant", not {self.role!r}'
+            )
 
 
 def UserMessage(content: str | Media | ContentBlock) -> Message:  # noqa: N802 - reads as a type
@@ -476,11 +485,12 @@ class PromptResult:
     """A whole prompt result.
 
     Args:
-        messages: Strings (said by the user), `Message` values, `Image` and the like.
+        messages: Strings (said by the user), `Message` values, `Image` and the like, and dicts with
+            ``role`` and ``content``.
         description: Replaces the prompt's own description in this answer.
     """
 
-    messages: Sequence[str | Message | Media | ContentBlock]
+    messages: Sequence[str | Message | Media | ContentBlock | Mapping[str, Any]]
     _: KW_ONLY
     description: str | None = None
     meta: Meta | None = None

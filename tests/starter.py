@@ -55,7 +55,6 @@ PRELOADED: Final = (
     "anyio.streams.buffered",
     "concurrent.futures.thread",
     "cryptography.hazmat.primitives.ciphers.aead",
-    "docstring_parser",
     "encodings.idna",
     "httpx2",
     "multiprocessing.popen_spawn_posix",

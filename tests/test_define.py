@@ -22,9 +22,19 @@ from mcpkit.engine.from_functions import (
     marked_in,
 )
 from mcpkit.errors import RegistrationError
+from mcpkit.functions.converters import Unsendable
 from mcpkit.functions.markers import Complete, Depends, Header
 from mcpkit.protocol.headers import HeaderParameter
-from mcpkit.types import Annotations, Icon, Image, ToolAnnotations, ToolResult
+from mcpkit.types import (
+    Annotations,
+    Icon,
+    Image,
+    Message,
+    PromptResult,
+    TextContent,
+    ToolAnnotations,
+    ToolResult,
+)
 from tests.authoring import LATEST, context_with, handler, run, schema_for, wait
 
 
@@ -531,6 +541,133 @@ def suggestions(
 
 
 CITIES = ["Oslo", "Lisbon", "Rome"]
+
+
+class TestDescriptions:
+    """What a docstring says, and no schema does, stays where a model reads it."""
+
+    @pytest.mark.parametrize(
+        ("returns", "said", "kept"),
+        [
+            (str, "The price, in cents.", True),
+            (int, "The price, in cents.", True),
+            (int, "int: The price, in cents.", True),
+            (int, "int", False),
+            (dict[str, Any], "A dict of str", False),
+            (Point, "Point", False),
+            (Point, "A Point object.", False),
+            (Point, "Point: Where it is.", True),
+            (
+                Annotated[int, Field(description="The price, in cents.")],
+                "The price, in cents.",
+                False,
+            ),
+            (None, "None", False),
+        ],
+        ids=str,
+    )
+    def test_of_the_result_stay_unless_the_schema_says_it(
+        self, returns: Any, said: str, kept: bool
+    ) -> None:
+        def fn() -> Any: ...
+
+        fn.__annotations__["return"] = returns
+        fn.__doc__ = f"Do.\n\nReturns:\n    {said}"
+        assert make_tool(fn).description == (f"Do.\n\nReturns: {said}" if kept else "Do.")
+
+    def test_of_the_result_stay_without_an_annotation(self) -> None:
+        def fn():  # type: ignore[no-untyped-def]
+            """Do.
+
+            Returns:
+                dict
+            """
+
+        assert make_tool(fn).description == "Do.\n\nReturns: dict"
+
+    def test_of_members_stay_unless_the_schema_says_them(self) -> None:
+        class Stay(BaseModel):
+            nights: int = Field(description="How many.")
+            city: str
+
+        def fn() -> Stay: ...  # type: ignore[empty-body]
+
+        fn.__doc__ = "Do.\n\nReturns:\n    nights: How many."
+        assert make_tool(fn).description == "Do."
+        fn.__doc__ += "\n    city: The nearest one."
+        assert "city: The nearest one." in (make_tool(fn).description or "")
+
+    def test_of_what_the_server_fills_are_not_shown(self) -> None:
+        def fn(city: str, ctx: Context) -> None:
+            """Do.
+
+            Args:
+                city: Where.
+                ctx: The context.
+            """
+
+        made = make_tool(fn)
+        assert made.description == "Do."
+        assert made.input_schema["properties"]["city"]["description"] == "Where."
+
+    def test_of_the_variables_of_a_template_stay(self) -> None:
+        def fn(city: str, ctx: Context) -> str:
+            """Do.
+
+            Args:
+                city: Where.
+                ctx: The context.
+            """
+            return city
+
+        assert make_resource("a://{city}", fn).description == "Do.\n\nArgs:\n- city: Where."
+        assert make_resource("a://{city}", fn, description="Its own.").description == "Its own."
+
+
+def messages_of(value: Any) -> list[Message]:
+    """The messages that a prompt makes of what its function returns."""
+    made = make_prompt(lambda: value, name="a")
+    found: PromptResult = wait(lambda: made.get({}, context_with()))
+    return list(found.messages)  # type: ignore[arg-type]
+
+
+class TestMessages:
+    @pytest.mark.parametrize(
+        ("value", "messages"),
+        [
+            ("hi", [Message("hi")]),
+            ({"role": "user", "content": "hi"}, [Message("hi")]),
+            ({"role": "assistant", "content": "hi"}, [Message("hi", "assistant")]),
+            ([{"role": "user", "content": "a"}, "b"], [Message("a"), Message("b")]),
+            (
+                {"role": "assistant", "content": {"type": "text", "text": "a"}},
+                [Message(TextContent("a"), "assistant")],
+            ),
+            (
+                {"role": "user", "content": ["a", {"type": "text", "text": "b"}]},
+                [Message("a"), Message(TextContent("b"))],
+            ),
+            ({"role": "user", "content": {"a": 1}}, [Message(TextContent('{"a":1}'))]),
+            ({"role": "user"}, [Message(TextContent('{"role":"user"}'))]),
+            ({"type": "text", "text": "a"}, [Message(TextContent("a"))]),
+            ({"type": "odd", "text": "a"}, [Message(TextContent('{"type":"odd","text":"a"}'))]),
+            (PromptResult([{"role": "user", "content": "hi"}]), [Message("hi")]),
+        ],
+        ids=str,
+    )
+    def test_may_be_text_or_dicts(self, value: Any, messages: list[Message]) -> None:
+        assert messages_of(value) == messages
+
+    @pytest.mark.parametrize("role", ["system", "tool", "User", "", None, 7])
+    def test_of_another_role_are_refused(self, role: Any) -> None:
+        with pytest.raises(Unsendable, match='has the role "user" or "assistant", not'):
+            messages_of([{"role": role, "content": "hi"}])
+        with pytest.raises(ValueError, match='has the role "user" or "assistant", not'):
+            Message("hi", role)
+
+    def test_with_more_members_are_refused(self) -> None:
+        with pytest.raises(Unsendable, match="has a role and a content, but no name"):
+            messages_of({"role": "user", "content": "hi", "name": "Ada"})
 
 
 class TestComplete:

@@ -1,21 +1,19 @@
-"""What registration reads in a docstring: the description, and those of the parameters."""
+"""What registration reads in a docstring: the description, and those of the parameters.
+
+Nothing is lost: what does not become the description of a parameter stays in that of the function.
+"""
 
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Final
 
 import pytest
-from hypothesis import event, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.functions.docstrings import (
-    _SECTION,
-    Docs,
-    _google_docs,
-    _parsed_docs,
-    parse_docstring,
-)
+from mcpkit.functions.docstrings import Docs, Part, parse_docstring
 
 GOOGLE = """Book a hotel.
 
@@ -64,13 +62,128 @@ Only where there is room.
 """
 
 
-class TestDocstrings:
-    @pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
-    def test_the_description_is_what_stands_above_the_sections(self, text: str) -> None:
-        assert parse_docstring(text).description == "Book a hotel.\n\nOnly where there is room."
+STYLES: Final = pytest.mark.parametrize(
+    "text", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"]
+)
 
-    @pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
-    def test_parameters_are_described_on_one_line(self, text: str) -> None:
+
+def plain(text: str) -> Docs:
+    """A docstring without sections."""
+    return Docs((Part("text", text),), {})
+
+
+def described(text: str, *names: str) -> str | None:
+    """The description that a docstring gives a function with these parameters."""
+    return parse_docstring(inspect.cleandoc(text), names or None).description
+
+
+def parameter(text: str) -> str:
+    """The description of the parameter x."""
+    return parse_docstring(inspect.cleandoc(text), ["x"]).parameters["x"]
+
+
+class TestDescriptions:
+    @STYLES
+    def test_begin_with_what_stands_above_the_sections(self, text: str) -> None:
+        found = parse_docstring(text).description
+        assert found is not None
+        assert found.startswith("Book a hotel.\n\nOnly where there is room.\n\nReturns:")
+
+    @STYLES
+    def test_have_no_parameters(self, text: str) -> None:
+        assert "Where to stay" not in (parse_docstring(text).description or "")
+
+    @pytest.mark.parametrize(
+        ("text", "kept"),
+        [
+            (GOOGLE, "Returns: A booking.\nRaises: ValueError: If there is none."),
+            (NUMPY, "Returns: Booking: A booking."),
+            (REST, "Returns: A booking.\nRaises ValueError: If there is none."),
+        ],
+        ids=["google", "numpy", "rest"],
+    )
+    def test_keep_all_other_sections_compactly(self, text: str, kept: str) -> None:
+        assert (described(text) or "").split("\n\n", 2)[2] == kept
+
+    @pytest.mark.parametrize(
+        "section",
+        [
+            "Limitations:\n    Only in Norway.\n    Never at night.",
+            "Presentation Guidelines:\n    - Show a table.\n    - Name the price.",
+            "IMPORTANT:\n    Ask first.",
+            "Limitations\n-----------\nOnly in Norway.",
+            "## Usage\n\nCall it twice.",
+            ":meta private:",
+            ".. note:: Slow.",
+            "```\nArgs:\n    x: in code\n```",
+        ],
+    )
+    def test_keep_what_nobody_knows_as_it_was_written(self, section: str) -> None:
+        text = f"Book.\n\nArgs:\n    x: An x.\n\n{section}\n\nReturns:\n    It."
+        assert described(text, "x") == f"Book.\n\n{section}\n\nReturns: It."
+
+    def test_keep_what_follows_a_section(self) -> None:
+        assert described("Book.\n\nArgs:\n    x: An x.\n\nOnly once.") == "Book.\n\nOnly once."
+
+    def test_keep_what_follows_underlined_parameters(self) -> None:
+        text = "Book.\n\nParameters\n----------\nx : int\n    An x.\n\nOnly once.\n\nNote\n----\nA."
+        assert described(text, "x") == "Book.\n\nOnly once.\n\nNote: A."
+
+    def test_keep_what_is_said_of_no_parameter(self) -> None:
+        text = "Book.\n\nArgs:\n    x: An x.\n    query.limit: How many.\n    y: Another."
+        assert described(text, "x") == "Book.\n\nArgs:\nquery.limit: How many.\ny: Another."
+        assert described(":param x: An x.\n:param y: Another.", "x") == ":param y: Another."
+
+    def test_keep_the_lines_of_examples(self) -> None:
+        text = "Book.\n\nExamples:\n    >>> book(1)\n    'done'\n\n    >>> book(2)\n    'full'"
+        kept = "Examples:\n>>> book(1)\n'done'\n\n>>> book(2)\n'full'"
+        assert described(text) == f"Book.\n\n{kept}"
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "Book a hotel.",
+            "Book a hotel\nin a city.",
+            "Book.\n\nOne more.\n\nAnd one.",
+            "Book.\n\nReturns nothing in particular. Args: none.",
+            "Book.\n\nReturns: nothing in particular.",
+            "Search the notes.\n\nNotes\nare short.",
+            "Book.\n\n- city: where\n- nights: how many",
+            "Book :hotel: rooms.",
+            ":class:`Hotel` is booked.",
+            "Book.\n\n    city = 'oslo'\n    nights = 2",
+            "Book.\n\nArgs:\nnone",
+        ],
+    )
+    def test_are_prose_as_it_is(self, text: str) -> None:
+        assert parse_docstring(text) == plain(text)
+
+    def test_have_a_section_right_below_the_summary(self) -> None:
+        docs = parse_docstring("Book.\nArgs:\n    a: An a.")
+        assert (docs.description, docs.parameters) == ("Book.", {"a": "An a."})
+
+    @pytest.mark.parametrize(
+        "text",
+        ["Args:\n    a: An a.", "Parameters\n----------\na : int\n    An a.", ":param a: An a."],
+    )
+    def test_may_be_missing(self, text: str) -> None:
+        docs = parse_docstring(text)
+        assert (docs.description, docs.parameters) == (None, {"a": "An a."})
+
+    @pytest.mark.parametrize("text", ["", "   \n  "])
+    def test_of_nothing_at_all(self, text: str) -> None:
+        assert parse_docstring(text) == Docs((), {})
+
+    @STYLES
+    def test_may_be_had_without_the_result(self, text: str) -> None:
+        docs = parse_docstring(text)
+        assert "A booking." in docs.returns
+        assert "A booking." not in (docs.told("returns") or "")
+
+
+class TestParameters:
+    @STYLES
+    def test_sentences_are_on_one_line(self, text: str) -> None:
         assert parse_docstring(text).parameters["city"] == "Where to stay, or near it."
 
     @pytest.mark.parametrize(
@@ -83,100 +196,121 @@ class TestDocstrings:
             (REST, "nights", "How many."),
         ],
     )
-    def test_other_ways_to_name_a_parameter(self, text: str, name: str, about: str) -> None:
+    def test_other_ways_to_name_one(self, text: str, name: str, about: str) -> None:
         assert parse_docstring(text).parameters[name] == about
+
+    @pytest.mark.parametrize(
+        "item",
+        [
+            *("x: An x.", "x (int): An x.", "x (dict(str, int)): An x.", "*x: An x.", "`x`: An x."),
+            *(
+                "- x: An x.",
+                "* x (int): An x.",
+                "- `x` (int): An x.",
+                "x - An x.",
+                "x (int) – An x.",
+            ),
+            *("x :An x.", "x:\n        An x.", "x (int,\n", "**x**: An x."),
+        ],
+    )
+    def test_ways_to_write_an_item(self, item: str) -> None:
+        text = f"Book.\n\nArgs:\n    {item}"
+        found = parse_docstring(text, ["x"])
+        if item.endswith("\n"):  # a bracket that is never closed
+            assert "x (int," in (found.description or "")
+        else:
+            assert found.parameters == {"x": "An x."}
+
+    @pytest.mark.parametrize("title", ["Args", "Arguments", "Parameters", "Params", "args", "ARGS"])
+    def test_titles(self, title: str) -> None:
+        assert parameter(f"Book.\n\n{title}:\n    x: An x.") == "An x."
+
+    LISTS: Final = (
+        ("An x:\n  - a: one,\n    or so\n  - b: two", "An x:\n- a: one, or so\n- b: two"),
+        ("One of\n  fast: quick\n  slow: thorough", "One of\nfast: quick\nslow: thorough"),
+        ("An x.\n\n  Another\n  paragraph.", "An x.\n\nAnother paragraph."),
+        ("Steps:\n  1. go\n  2. stay", "Steps:\n1. go\n2. stay"),
+        ("As\n  | a | b |\n  | 1 | 2 |", "As\n| a | b |\n| 1 | 2 |"),
+        ("As\n  ```\n  a  b\n  ```", "As\n```\na  b\n```"),
+        ("A list\n  - a\n      - inner\n  - b", "A list\n- a\n    - inner\n- b"),
+    )
+
+    @pytest.mark.parametrize(("written", "kept"), LISTS)
+    def test_lists_and_paragraphs_keep_their_lines(self, written: str, kept: str) -> None:
+        more = written.replace("\n  ", "\n        ")
+        assert parameter(f"Book.\n\nArgs:\n    x: {more}") == kept
+        field = written.replace("\n  ", "\n    ")
+        assert parameter(f"Book.\n\n:param x: {field}") == kept
+        block = ("\n" + written.replace("\n  ", "\n")).replace("\n", "\n    ")
+        assert parameter(f"Book.\n\nParameters\n----------\nx : int{block}") == kept
 
     @pytest.mark.parametrize(
         "text",
         [
-            "Book a hotel.",
-            "Book a hotel\nin a city.",
-            "Book.\n\nOne more.\n\nAnd one.",
-            "Book.\n\nReturns nothing in particular. Args: none.",
-            "Search the notes.\n\nNotes\nare short.",
-            "Book.\n\n- city: where\n- nights: how many",
-            "Book :hotel: rooms.",
-            "Book.\n\n    city = 'oslo'\n    nights = 2",
+            "Book.\n\nArgs:\n    x ({'a', 'b'}): An x.",
+            "Parameters\n----------\nx : {'a', 'b'}\n    An x.",
+            ":param x: An x.\n:type x: {'a', 'b'}",
         ],
     )
-    def test_prose_is_kept_as_it_is(self, text: str) -> None:
-        assert parse_docstring(text) == Docs(text, {})
-
-    def test_paragraphs_below_the_summary_are_kept(self) -> None:
-        text = "Book.\n\nFirst\nlines.\n\nSecond.\n\nArgs:\n    a: An a."
-        assert parse_docstring(text).description == "Book.\n\nFirst\nlines.\n\nSecond."
-
-    def test_a_section_right_below_the_summary(self) -> None:
-        assert parse_docstring("Book.\nArgs:\n    a: An a.") == Docs("Book.", {"a": "An a."})
-
-    @pytest.mark.parametrize(
-        "text",
-        ["Args:\n    a: An a.", "Parameters\n----------\na : int\n    An a.", ":param a: An a."],
-    )
-    def test_nothing_but_a_section(self, text: str) -> None:
-        assert parse_docstring(text) == Docs(None, {"a": "An a."})
-
-    @pytest.mark.parametrize("text", ["", "   \n  "])
-    def test_nothing_at_all(self, text: str) -> None:
-        assert parse_docstring(text) == Docs(None, {})
+    def test_choices_in_a_type_are_kept(self, text: str) -> None:
+        assert parameter(text) == "An x. ({'a', 'b'})"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Book.\n\nArgs:\n    city\n        of the stay: Where.\n    nights: How many.",
-        "Note:\n    Book early.\nArgs:\n    city: Where.",
-        "Exceptions:\nArgs:\n    city: Where.",
-    ],
-)
-def test_what_is_out_of_the_ordinary_is_left_to_the_parser(text: str) -> None:
-    """So that no name and no sentence is made of parts that belong elsewhere."""
-    assert parse_docstring(text) == _parsed_docs(text)
+# --- nothing is lost ------------------------------------------------------------------------------
 
-
-# --- the short ways, beside the long ones ---------------------------------------------------------
-
-PLAIN: Final = ["Book a hotel.", "Only where there is room.", "", "", "Note:", "x: y"]
-TITLES: Final = [
-    *("Args:", "Args:", "Parameters:", "Attributes:", "Returns:", "Raises:", "Example:", "Yields:"),
-    *("Exceptions:", "Args:  ", "Args: none", "Parameters", "----------", "=====", ".. note:: x"),
-]
-ITEMS: Final = [
-    *("city: Where to stay.", "city (str): Where to stay.", "nights, more: How many.", "**more: a"),
-    *("    or near it.", "  odd", "no colon", "empty:", "blank: ", "a: b: c", "a (b (c)): d"),
-    *("a(): b", "(a): b", "a (int) b: c", "a b: c", "ValueError: If there is none.", "[a]: b"),
-    *(
-        "dict[str, int]: b",
-        ":param a: b",
-        "",
-        "    ",
-        "ä: ö",
-        "a\u00a0b: c",
-        "\x0ccity: x",
-        "- a: b",
-    ),
-    *("a: b   ", "a :b", ", a: b", "a,: b", ">>> book()", "city\r", "a: \u2003b", "@param a: b"),
-]
 LINES: Final = st.one_of(
-    st.sampled_from([*PLAIN, *TITLES]),
-    st.sampled_from(ITEMS).map("    {}".format),
-    st.sampled_from(ITEMS).map("    {}".format),
-    st.sampled_from(ITEMS),
-    st.sampled_from(["  short: indent", "  short", "\tcity: x"]),
+    st.sampled_from(
+        [
+            *(
+                "Book a hotel.",
+                "Only where there is room.",
+                "",
+                "Note:",
+                "x: y",
+                "Odd Title:",
+                "```",
+            ),
+            *("Args:", "Args:", "Parameters:", "Attributes:", "Returns:", "Raises:", "Yields:"),
+            *(
+                "Exceptions:",
+                "Args: none",
+                "Parameters",
+                "Returns",
+                "Odd title",
+                "----------",
+                "====",
+            ),
+            *(".. note:: x", ":param a: b", ":param city: where", ":returns: it", ":odd: field"),
+            *(":raises ValueError: If none.", ":type city: {'x'}", "- a: b", "city : str", "city"),
+        ]
+    ),
+    st.sampled_from(
+        [
+            *(
+                "city: Where.",
+                "city (str): Where.",
+                "nights, more: How many.",
+                "**more: a",
+                "- a: b",
+            ),
+            *("or near it.", "    odd", "no colon", "empty:", "a: b: c", "a (b (c)): d", "a(): b"),
+            *("ValueError: If none.", "[a]: b", "ä: ö", ">>> book()", "1. one", "| a |", "", "```"),
+        ]
+    ).map("    {}".format),
+    st.sampled_from(["  short: indent", "  short", "        deep", "\tcity: tab"]),
 )
-TEXTS: Final = st.lists(LINES, max_size=9).map("\n".join)
+TEXTS: Final = st.lists(LINES, max_size=12).map("\n".join)
+TITLES: Final = {"args", "parameters", "attributes", "param", "type"}
 
 
-@given(st.one_of(TEXTS, TEXTS.map("Book a hotel.\n\nArgs:\n    city: Where.\n{}".format)))
-def test_sections_in_the_style_of_google_are_read_as_by_the_parser(text: str) -> None:
-    text = inspect.cleandoc(text).strip()
-    found = _google_docs(text) if "\n" in text else None
-    event("read" if found is not None else "left to the parser")
-    if found is not None:
-        assert _SECTION.search(f"\n{text}") is not None
-        assert found == _parsed_docs(text)
+def words(text: str) -> set[str]:
+    return {each.lower() for each in re.findall(r"\w+", text)}
 
 
-@pytest.mark.parametrize("text", [GOOGLE, GOOGLE.replace("\n", "\n    ")])
-def test_common_docstrings_are_read_without_the_parser(text: str) -> None:
-    assert _google_docs(inspect.cleandoc(text).strip()) == parse_docstring(GOOGLE)
+@given(TEXTS, st.sampled_from([None, ("city", "nights")]))
+def test_every_word_is_in_one_of_the_descriptions(text: str, names: list[str] | None) -> None:
+    docs = parse_docstring(inspect.cleandoc(text), names)
+    shown = words(f"{docs.description or ''} {' '.join(docs.parameters.values())}")
+    # The names of parameters are in the schema, and so are their types.
+    gone = {*map(str.lower, docs.parameters), *TITLES, "str", "b", "c", "a", "more"}
+    assert words(text) - gone <= shown

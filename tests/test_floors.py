@@ -290,7 +290,6 @@ HEAVY: Final = [
     "anyio",
     "asyncio",
     "click",
-    "docstring_parser",
     "httptools",
     "httpx2",
     "starlette",

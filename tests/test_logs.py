@@ -53,6 +53,47 @@ def test_tracebacks_steer_nothing_and_are_short(hosts: io.StringIO) -> None:
     assert len(written) < 21_000
 
 
+OURS = Path(logs.__file__).parents[1] / "engine" / "run.py"
+TRACEBACK = f"""Traceback (most recent call last):
+  File "{OURS}", line 1, in first
+    await second()
+    ^^^^^^^^^^^^^^
+  File "{OURS}", line 2, in second
+    author()
+  File "/home/a/server.py", line 3, in author
+    library()
+  File "{OURS}", line 4, in info
+    raise KeyError(1)
+KeyError: 1"""
+
+
+def test_frames_of_ours_are_one_line() -> None:
+    """The one that raised the exception stays, since there is nothing else to go by."""
+    assert (
+        logs._folded(TRACEBACK)
+        == f"""Traceback (most recent call last):
+  … 2 frames of mcpkit
+  File "/home/a/server.py", line 3, in author
+    library()
+  File "{OURS}", line 4, in info
+    raise KeyError(1)
+KeyError: 1"""
+    )
+
+
+def test_frames_in_groups_and_causes_are_folded() -> None:
+    grouped = "\n".join(f"  | {line}" for line in TRACEBACK.split("\n"))
+    folded = logs._folded(f"{TRACEBACK}\n\nThe above exception\n\n{grouped}")
+    assert folded.count("… 2 frames of mcpkit") == 2
+    assert "  |   … 2 frames of mcpkit" in folded
+    assert "first" not in folded
+
+
+def test_a_traceback_without_frames_of_ours_is_left_alone() -> None:
+    other = TRACEBACK.replace(str(OURS), "/home/a/other.py")
+    assert logs._folded(other) == other
+
+
 def test_a_mapping_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     get_logger("mcpkit.test").warning("%(name)s", {"name": "a mapping"})
     assert caplog.messages == ["a mapping"]

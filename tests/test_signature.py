@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import pydantic
 import pytest
 import typing_extensions
 from hypothesis import event, given
@@ -24,7 +25,7 @@ from mcpkit.functions.hints import _settled_hints
 from mcpkit.functions.markers import Complete, Depends, Header
 from mcpkit.functions.signature import Signature, _plain_parameters, inspect_function
 from mcpkit.types import UNSET
-from tests.authoring import module_from
+from tests.authoring import context_with, handler, module_from, run, schema_for, wait
 
 HERE = Path(__file__).name
 
@@ -167,6 +168,161 @@ class TestDocsOfCallables:
 
     def test_a_partial_is_described_by_its_function(self) -> None:
         assert inspected(functools.partial(book, "oslo")).docs.description == "Book a hotel."
+
+
+def injecting(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that fills one parameter and adds another, and says so."""
+
+    @functools.wraps(fn)
+    def wrapper(*args: Any, dry: bool = False, **kwargs: Any) -> Any:
+        return None if dry else fn(*args, client="client", **kwargs)
+
+    known = inspect.signature(fn)
+    kept = [each for each in known.parameters.values() if each.name != "client"]
+    dry = inspect.Parameter("dry", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
+    wrapper.__signature__ = known.replace(parameters=[*kept, dry])  # type: ignore[attr-defined]
+    return wrapper
+
+
+def annotating(**annotations: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator that gives other types."""
+
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return fn(*args, **kwargs)
+
+        wrapper.__annotations__ = {**fn.__annotations__, **annotations}
+        return wrapper
+
+    return decorate
+
+
+@injecting
+def fetch(client: object, url: Annotated[str, "Where."], retries: int = 3) -> list[str]:
+    """Fetch a page.
+
+    Args:
+        client: Filled by the decorator.
+        retries: How often.
+    """
+    return [url, str(client), str(retries)]
+
+
+class TestWrappers:
+    def test_a_signature_of_its_own_has_the_parameters_and_their_types(self) -> None:
+        found = [(each.name, each.annotation) for each in inspected(fetch).parameters]
+        assert found == [("url", Annotated[str, "Where."]), ("retries", int), ("dry", bool)]
+
+    def test_a_signature_of_its_own_keeps_the_descriptions(self) -> None:
+        described = {each.name: each.description for each in inspected(fetch).parameters}
+        assert described == {"url": "Where.", "retries": "How often.", "dry": None}
+        assert inspected(fetch).docs.description == "Fetch a page."
+
+    def test_a_signature_of_its_own_keeps_the_return_type(self) -> None:
+        assert inspected(fetch).returns == list[str]
+
+    def test_a_function_may_have_a_signature_of_its_own(self) -> None:
+        def made(**kwargs: Any) -> Any: ...
+
+        by = inspect.Parameter("by", inspect.Parameter.KEYWORD_ONLY, annotation="int")
+        made.__signature__ = inspect.Signature([by], return_annotation=str)  # type: ignore[attr-defined]
+        found = inspected(made)
+        assert [(each.name, each.annotation) for each in found.parameters] == [("by", int)]
+        assert found.returns is str
+
+    @pytest.mark.parametrize("by", [float, "float", Annotated[float, "A number."]])
+    def test_annotations_of_its_own_win(self, by: Any) -> None:
+        found = inspected(annotating(by=by)(go)).parameters[0]
+        assert found.annotation == (float if by == "float" else by)
+
+    def test_annotations_of_its_own_may_change_the_result(self) -> None:
+        assert inspected(annotating(**{"return": str})(go)).returns is str
+
+    def test_annotations_of_a_wrapper_that_takes_anything_say_nothing(self) -> None:
+        def wrapper(*args: Any, **kwargs: Any) -> Any: ...
+
+        wrapper.__wrapped__ = go  # type: ignore[attr-defined]
+        found = inspected(wrapper)
+        assert (found.parameters[0].annotation, found.returns) == (int, int)
+
+    def test_the_outermost_docstring_counts(self) -> None:
+        wrapped = logged(fetch)
+        wrapped.__doc__ = "Fetch, and log."
+        assert inspected(wrapped).docs.description == "Fetch, and log."
+
+    def test_a_name_that_cannot_be_found(self) -> None:
+        assert "'Nowhere'" in refusal(annotating(by="Nowhere")(go))
+
+
+class TestValidateCall:
+    """``pydantic.validate_call`` around a handler, whose parameters are not all a client's."""
+
+    def test_a_context(self) -> None:
+        @pydantic.validate_call
+        async def fn(by: int, ctx: Context, *, other: Context[str] | None = None) -> int:
+            return by
+
+        found = {each.name: each.source for each in inspected(fn).parameters}
+        assert found == {"by": "argument", "ctx": "context", "other": "context"}
+        context = context_with()
+        assert wait(lambda: fn(by="2", ctx=context)) == 2  # type: ignore[arg-type]
+
+    def test_a_context_of_a_thread(self) -> None:
+        @pydantic.validate_call
+        def fn(ctx: SyncContext) -> bool:
+            return isinstance(ctx, SyncContext)
+
+        assert run(fn) is True
+
+    def test_a_dependency(self) -> None:
+        class Database: ...
+
+        @pydantic.validate_call
+        def fn(db: Annotated[Database, Depends(Database)]) -> bool:
+            return isinstance(db, Database)
+
+        assert run(fn) is True
+
+
+class TestDescriptionsInAnnotations:
+    @pytest.mark.parametrize(
+        "annotation",
+        [
+            Annotated[str, "Where."],
+            Annotated[str, "Where.", Complete(["a"])],
+            Annotated[str | None, "Where."],
+            Annotated[str, "Where."] | None,
+            Annotated[str, typing_extensions.Doc("Where.")],
+            Annotated[Annotated[str, "Where."], 0],
+        ],
+        ids=str,
+    )
+    def test_a_text_is_a_description(self, annotation: Any) -> None:
+        found = inspected(handler(annotation)).parameters[0]
+        assert found.description == "Where."
+        assert schema_for(annotation)["description"] == "Where."
+
+    def test_it_wins_over_the_docstring(self) -> None:
+        def fn(x: Annotated[int, "An x."]) -> None:
+            """Do.
+
+            Args:
+                x: Another.
+            """
+
+        assert inspected(fn).parameters[0].description == "An x."
+
+    def test_a_field_wins_over_it(self) -> None:
+        annotation = Annotated[int, "An x.", pydantic.Field(description="The x.")]
+        assert schema_for(annotation)["description"] == "The x."
+
+    def test_that_of_the_result_is_its_section(self) -> None:
+        def fn() -> Annotated[str, "A name."]:
+            """Do."""
+            return ""
+
+        assert inspected(fn).docs.description == "Do.\n\nReturns: A name."
 
 
 class TestPartial:

@@ -440,3 +440,35 @@ def test_loads_no_other_part_of_mcpkit() -> None:
         [sys.executable, "-I", "-S", "-c", code, path], capture_output=True, timeout=30, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+class TestWhole:
+    """A variable that is wanted as one text takes the rest of a path."""
+
+    @pytest.mark.parametrize(
+        ("template", "uri", "value"),
+        [
+            ("a://{path*}", "a://b/c/d.txt", "b/c/d.txt"),
+            ("a://{path*}", "a://b", "b"),
+            ("a://{path*}", "a://b%2Fc", "b/c"),
+            ("a://x{/path*}", "a://x/b/c", "b/c"),
+            ("a://{path*}/raw", "a://b/c/raw", "b/c"),
+            ("a://{+path*}", "a://b,c/d", "b,c/d"),
+        ],
+    )
+    def test_it_matches_slashes(self, template: str, uri: str, value: str) -> None:
+        assert UriTemplate(template, whole=["path"]).match(uri) == {"path": value}
+
+    def test_it_is_no_list(self) -> None:
+        (variable,) = UriTemplate("a://{path*}", whole=["path"]).variables
+        assert (variable.name, variable.multiple, variable.required) == ("path", False, True)
+
+    def test_the_template_stays_as_it_is_written(self) -> None:
+        assert UriTemplate("a://{path*}", whole=["path"]).template == "a://{path*}"
+
+    def test_it_is_expanded(self) -> None:
+        assert UriTemplate("a://{path*}", whole=["path"]).expand({"path": "b/c"}) == "a://b/c"
+
+    @pytest.mark.parametrize("template", ["a://{path}", "a://{x,path*}", "a://b{?path*}"])
+    def test_other_variables_are_as_they_were(self, template: str) -> None:
+        assert UriTemplate(template, whole=["path"]).variables == UriTemplate(template).variables

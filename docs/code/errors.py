@@ -17,6 +17,16 @@ def withdraw(cents: int) -> str:
 
 
 # --8<-- [end:tool]
+# --8<-- [start:shown]
+@app.tool(errors=(LookupError, TimeoutError))
+def balance(number: int) -> int:
+    """Tell what is in an account."""
+    if number != 12:
+        raise LookupError(f"there is no account {number}, only 12")
+    return 100
+
+
+# --8<-- [end:shown]
 # --8<-- [start:resource]
 @app.resource("accounts://{number}")
 def account(number: int) -> str:

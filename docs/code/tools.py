@@ -102,6 +102,27 @@ def shelf(title: str) -> ToolResult:
     # --8<-- [end:results]
 
 
+# --8<-- [start:converter]
+class Money:
+    """An amount, as a library of yours has it."""
+
+    def __init__(self, cents: int) -> None:
+        self.cents = cents
+
+
+@app.converter(Money)
+def in_words(money: Money) -> str:
+    """Say an amount."""
+    return f"{money.cents / 100:.2f} EUR"
+
+
+@app.tool(read_only=True)
+def price(title: str) -> Money:
+    """Tell the price of a book."""
+    return Money(STOCK[title].cents)
+    # --8<-- [end:converter]
+
+
 def png_of(title: str) -> bytes:
     """A picture with nothing on it."""
     import zlib

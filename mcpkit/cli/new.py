@@ -184,7 +184,6 @@ _NEEDED: Final = frozenset(
     [
         "anyio",
         "click",
-        "docstring_parser",
         "fastapi",
         "hatchling",
         "httptools",

@@ -61,6 +61,7 @@ class Entry(ABC):
         tags: For selecting; never sent.
         uses_context: True if using it may log, report progress, or ask the client.
         function: The Python function behind it, if there is one; for tools that inspect code.
+        errors: The exceptions whose text is shown to the other side, as that of `PublicError` is.
     """
 
     name: str
@@ -71,6 +72,10 @@ class Entry(ABC):
     tags: frozenset[str] = frozenset()
     uses_context: bool = True
     function: Callable[..., Any] | None = None
+    errors: tuple[type[Exception], ...] = ()
+    tells_how: bool = field(default=True, init=False)
+    """False once the log has said how the text of its exceptions could be shown."""
+
     number: int = field(default=0, init=False)
     """The place in the order of registration."""
 

@@ -14,6 +14,7 @@ from typing import (
     Any,
     Final,
     Literal,
+    NamedTuple,
     TypeAlias,
     TypedDict,
     cast,
@@ -28,12 +29,19 @@ from mcpkit.engine.call_plan import CONTEXTS, CallPlan, inspect_handler
 from mcpkit.engine.entries import Argument, Prompt, Resource, ResourceTemplate, Tool
 from mcpkit.errors import InvalidArguments, RegistrationError, ResourceNotFound
 from mcpkit.functions.arguments import Arguments
+from mcpkit.functions.converters import (
+    Converters,
+    Unconvertible,
+    Unsendable,
+    refuse_infinities_in,
+)
+from mcpkit.functions.docstrings import Docs
 from mcpkit.functions.hints import unalias
-from mcpkit.functions.output import Output, Rendered, is_structured
+from mcpkit.functions.output import Output, Rendered, block_of, is_structured
 from mcpkit.functions.signature import Parameter, Signature, function_name, inspect_function
 from mcpkit.functions.uri_template import UriTemplate, misleads
+from mcpkit.protocol import wire
 from mcpkit.protocol.headers import declared_in
-from mcpkit.protocol.messages import encode
 from mcpkit.support.json_schema import JsonSchema, every_schema
 from mcpkit.support.text import cut
 from mcpkit.types import (
@@ -43,6 +51,7 @@ from mcpkit.types import (
     CacheScope,
     Icon,
     Media,
+    Message,
     Meta,
     PromptResult,
     ResourceContents,
@@ -52,12 +61,16 @@ from mcpkit.types import (
     ToolAnnotations,
     contents_of,
     is_binary,
+    is_object,
 )
 
 __all__ = [
+    "Defaults",
+    "Errors",
     "PromptOptions",
     "ResourceOptions",
     "ToolOptions",
+    "errors_of",
     "make_prompt",
     "make_resource",
     "make_tool",
@@ -97,6 +110,7 @@ class FunctionResource(Resource):
     """A resource whose contents a Python function returns."""
 
     plan: CallPlan
+    converters: Converters = field(default_factory=Converters)
 
     async def read(
         self, uri: str, variables: Mapping[str, Any], context: Context[Any]
@@ -111,6 +125,7 @@ class FunctionTemplate(ResourceTemplate):
     """A resource template whose contents a Python function returns."""
 
     plan: CallPlan
+    converters: Converters = field(default_factory=Converters)
     accepts: Arguments
     completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
     unchecked: frozenset[str] = frozenset()
@@ -158,6 +173,7 @@ class FunctionPrompt(Prompt):
     """A prompt whose messages a Python function returns."""
 
     plan: CallPlan
+    converters: Converters = field(default_factory=Converters)
     accepts: Arguments
     completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
 
@@ -182,10 +198,48 @@ class FunctionPrompt(Prompt):
         values = self.accepts.validate(arguments)
         value = await self.plan.run(values, context)
         if isinstance(value, PromptResult):
+            return replace(value, messages=self._messages(value.messages))
+        several = isinstance(value, (list, tuple))
+        return PromptResult(self._messages(cast("Sequence[Any]", value) if several else [value]))
+
+    def _messages(self, values: Iterable[Any]) -> list[Message]:
+        """Return the messages that values stand for, and dicts with role and content among them."""
+        made: list[Message] = []
+        for value in values:
+            if isinstance(value, Message):
+                made.append(replace(value, content=self.converters.converted(value.content)))
+            elif is_object(value) and value.keys() & _MESSAGE == _MESSAGE:
+                made += self._from_dict(value)
+            else:
+                made.append(Message(self._content(value)))
+        return made
+
+    def _from_dict(self, value: Mapping[str, Any]) -> Iterable[Message]:
+        unknown = value.keys() - _MESSAGE
+        if unknown:
+            raise Unsendable(
+                f"a message of a prompt has a role and a content, but no "
+                f"{', '.join(map(str, sorted(unknown, key=str)))}"
+            )
+        content = value["content"]
+        contents = (
+            cast("Iterable[Any]", content) if isinstance(content, (list, tuple)) else [content]
+        )
+        try:
+            return [Message(self._content(each), value["role"]) for each in contents]
+        except ValueError as error:
+            raise Unsendable(str(error)) from error
+
+    def _content(self, value: Any) -> Any:
+        value = self.converters.converted(value)
+        if is_object(value) and isinstance(value.get("type"), str):
+            try:
+                return wire.block_from_wire(value)
+            except ValueError:
+                pass  # data that has a type
+        if isinstance(value, (str, Message, Media)):
             return value
-        if isinstance(value, (list, tuple)):
-            return PromptResult(cast("Sequence[Any]", value))
-        return PromptResult([value])
+        return block_of(value, self.converters)
 
     async def complete(
         self, name: str, typed: str, others: Mapping[str, str] | None, context: Context[Any]
@@ -205,6 +259,7 @@ async def _complete(
     return () if completer is None else await completer(typed, others, context)
 
 
+_MESSAGE: Final = frozenset({"role", "content"})
 _CONTENTS: Final = (TextResourceContents, BlobResourceContents)
 
 
@@ -217,24 +272,46 @@ def _resource_result(
         items = cast("Sequence[Any]", value)
         if items and all(isinstance(item, _CONTENTS) for item in items):
             return ResourceResult(cast("Sequence[ResourceContents]", items))
-    return ResourceResult([_contents(value, uri, entry.mime_type)])
+    value = entry.converters.converted(value)
+    return ResourceResult([_contents(value, uri, entry.mime_type, entry.converters)])
 
 
-def _contents(value: Any, uri: str, mime_type: str | None) -> ResourceContents:
+def _contents(
+    value: Any, uri: str, mime_type: str | None, converters: Converters
+) -> ResourceContents:
     if isinstance(value, _CONTENTS):
         return value
     if isinstance(value, str):
+        refuse_infinities_in(value)
         return TextResourceContents(uri, value, mime_type=mime_type or "text/plain")
     if is_binary(value):
         mime_type = mime_type or "application/octet-stream"
         return BlobResourceContents(uri, bytes(value), mime_type=mime_type)
     if isinstance(value, Media):
         return contents_of(uri, value.data, mime_type or value.mime_type)
-    text = encode(value, by_alias=True, bytes_mode="base64", inf_nan_mode="null").decode()
+    text = converters.json(value).decode()
     return TextResourceContents(uri, text, mime_type=mime_type or "application/json")
 
 
 # --- options --------------------------------------------------------------------------------------
+
+Errors: TypeAlias = type[Exception] | Iterable[type[Exception]] | Literal["all"]
+"""The exceptions of a handler whose text is shown: a class, several, or ``"all"``."""
+
+
+class Defaults(NamedTuple):
+    """The part of an app that its entries are made with.
+
+    Args:
+        converters: For values that are no JSON.
+        errors: The exceptions that are shown, where an entry does not say.
+    """
+
+    converters: Converters = Converters()
+    errors: tuple[type[Exception], ...] = ()
+
+
+_NO_APP: Final = Defaults()
 
 
 class CommonOptions(TypedDict):
@@ -247,6 +324,7 @@ class CommonOptions(TypedDict):
     meta: NotRequired[Meta | None]
     tags: NotRequired[Iterable[str]]
     inline: NotRequired[bool]
+    errors: NotRequired[Errors | None]
 
 
 class ToolOptions(CommonOptions):
@@ -290,15 +368,43 @@ def _check_options(signature: Signature, options: Mapping[str, Any], kind: Any) 
             raise RegistrationError(f"{at}: there is no option {name!r}; {meant}")
 
 
+def errors_of(errors: object, place: str) -> tuple[type[Exception], ...]:
+    """Return the exceptions that an author wants to be shown, as `isinstance` takes them.
+
+    Args:
+        errors: As for the option of this name.
+        place: For messages.
+
+    Raises:
+        RegistrationError: It is something else.
+    """
+    if errors == "all":
+        return (Exception,)
+    found: Any = (errors,) if isinstance(errors, type) else errors
+    if not isinstance(found, str) and hasattr(found, "__iter__"):
+        classes: tuple[Any, ...] = tuple(found)
+        if all(isinstance(each, type) and issubclass(each, Exception) for each in classes):
+            return classes
+    raise RegistrationError(
+        f'{place}: errors is "all" or classes of exceptions, such as (ValueError,), not {errors!r}'
+    )
+
+
 def _common(
-    fn: Callable[..., Any], signature: Signature, options: CommonOptions, prefix: str | None
+    fn: Callable[..., Any],
+    signature: Signature,
+    options: CommonOptions,
+    prefix: str | None,
+    defaults: Defaults,
 ) -> dict[str, Any]:
     name = options.get("name") or signature.name
     if name == "<lambda>":
         raise RegistrationError(f"{signature.where}: a lambda has no name; pass name=...")
     plan = CallPlan(fn, signature, inline=options.get("inline", False))
+    errors = options.get("errors")
     return {
         "function": fn,
+        "errors": defaults.errors if errors is None else errors_of(errors, signature.place),
         "uses_context": plan.uses_context,
         "plan": plan,
         "name": f"{prefix}_{name}" if prefix else name,
@@ -327,9 +433,17 @@ def _hints(options: ToolOptions) -> ToolAnnotations | None:
 
 
 def make_tool(
-    fn: Callable[..., Any], *, prefix: str | None = None, **options: Unpack[ToolOptions]
+    fn: Callable[..., Any],
+    *,
+    prefix: str | None = None,
+    defaults: Defaults = _NO_APP,
+    **options: Unpack[ToolOptions],
 ) -> FunctionTool:
     """A tool from a function.
+
+    Args:
+        prefix: Put at the start of the name.
+        defaults: Of the app.
 
     Raises:
         RegistrationError: The function or an option cannot be served; the message has the fix.
@@ -343,9 +457,12 @@ def make_tool(
         headers = declared_in(input_schema)
     except ValueError as error:
         raise RegistrationError(f"{signature.where}: {signature.name}(): {error}") from None
-    output = Output(signature, options.get("structured_output"))
+    output = Output(signature, options.get("structured_output"), defaults.converters)
+    common = _common(fn, signature, options, prefix, defaults)
+    if not options.get("description") and _repeats(signature, output.schema):
+        common["description"] = signature.docs.told("returns")
     return FunctionTool(
-        **_common(fn, signature, options, prefix),
+        **common,
         accepts=arguments,
         output=output,
         input_schema=input_schema,
@@ -355,11 +472,47 @@ def make_tool(
     )
 
 
+def _repeats(signature: Signature, schema: JsonSchema | None) -> bool:
+    """True if a docstring says no more of the result than an output schema or a type does."""
+    returns = signature.docs.returns
+    if not returns or signature.returns is UNSET:
+        return False
+    known = {each.lower() for each in _WORD.findall(str(signature.returns))} | _TYPE_WORDS
+    texts = [
+        text
+        for text in returns.partition(":")[2].strip().splitlines()
+        if not known.issuperset(map(str.lower, _WORD.findall(text)))
+    ]
+    if not texts or schema is None:
+        return not texts
+    described = [str(each["description"]) for each in every_schema(schema) if "description" in each]
+    return all(
+        any(_is_in(text, each) or _is_in(text.partition(":")[2], each) for each in described)
+        for text in texts
+    )
+
+
+def _is_in(text: str, description: str) -> bool:
+    plain = text.strip(" .-")
+    return bool(plain) and plain in description
+
+
+_WORD: Final = re.compile(r"\w+")
+_TYPE_WORDS: Final = frozenset(
+    {
+        *("a", "an", "and", "array", "bool", "boolean", "bytes", "dict", "dictionary", "float"),
+        *("int", "integer", "json", "list", "none", "null", "number", "object", "of", "or"),
+        *("str", "string", "text", "the", "tuple"),
+    }
+)
+
+
 def make_resource(
     uri: str | None,
     fn: Callable[..., Any],
     *,
     prefix: str | None = None,
+    defaults: Defaults = _NO_APP,
     **options: Unpack[ResourceOptions],
 ) -> FunctionResource | FunctionTemplate:
     """A resource from a function, or a resource template if the URI has variables.
@@ -367,6 +520,7 @@ def make_resource(
     Args:
         uri: ``resource://`` and the function's name, with its arguments as segments, if None.
         prefix: Put at the start of the name, and of what follows the URI's scheme.
+        defaults: Of the app.
 
     Raises:
         RegistrationError: The function, the URI or an option cannot be served.
@@ -382,11 +536,18 @@ def make_resource(
         scheme, separator, rest = uri.partition("://")
         uri = f"{scheme}://{prefix}/{rest}" if separator else f"{prefix}/{uri}"
     try:
-        template = UriTemplate(uri)
+        template = UriTemplate(uri, whole=_texts_among(arguments))
     except ValueError as error:
         raise RegistrationError(f"{at}: {error}") from None
     if "://" not in uri and _SCHEME.match(uri) is None:
         raise RegistrationError(f'{at}: {uri!r} has no scheme; write "resource://{uri}"')
+    try:
+        returns = defaults.converters.returned(signature.returns)
+    except Unconvertible as error:
+        raise RegistrationError(
+            f"{at}: nothing can be read of {error}, the return type; return text, bytes, a model, "
+            f"a dataclass or built-in types, or give the app a converter"
+        ) from None
     annotations = options.get("annotations")
     if options.get("audience") is not None or options.get("priority") is not None:
         annotations = replace(annotations or Annotations())
@@ -394,8 +555,9 @@ def make_resource(
             if options.get(name) is not None:
                 setattr(annotations, name, options.get(name))
     shared: dict[str, Any] = {
-        **_common(fn, signature, options, prefix),
-        "mime_type": options.get("mime_type") or _mime_type_of(signature.returns),
+        **_common(fn, signature, options, prefix, defaults),
+        "converters": defaults.converters,
+        "mime_type": options.get("mime_type") or _mime_type_of(returns),
         "annotations": annotations,
         "ttl": options.get("ttl"),
         "cache_scope": options.get("cache_scope"),
@@ -408,6 +570,8 @@ def make_resource(
             )
         return FunctionResource(**shared, uri=uri, size=options.get("size"))
     _check_variables(template, arguments, at)
+    if not options.get("description"):
+        shared["description"] = _with_variables(signature.docs, names)
     unchecked = options.get("unchecked") or ()
     variables = [each.name for each in template.variables]
     if isinstance(unchecked, str) or not set(unchecked) <= set(variables):
@@ -422,6 +586,27 @@ def make_resource(
         completers=_completers(arguments, signature),
         unchecked=frozenset(unchecked),
     )
+
+
+def _with_variables(docs: Docs, names: Iterable[str]) -> str | None:
+    """Return the description of a template, and of its variables: a list has no other place."""
+    told = [f"- {name}: {docs.parameters[name]}" for name in names if name in docs.parameters]
+    parts = [docs.description, "Args:\n" + "\n".join(told) if told else None]
+    return "\n\n".join(filter(None, parts)) or None
+
+
+def _texts_among(arguments: Arguments) -> list[str]:
+    """Return the names of the arguments that are text, or may be missing."""
+    return [
+        each.wire_name
+        for each in arguments.fields
+        if each.form.schema("validation").get("type") == "string"
+        or _choices(each.form.schema("validation")) <= {"string", "null"}
+    ]
+
+
+def _choices(schema: JsonSchema) -> set[str]:
+    return {str(each.get("type")) for each in schema.get("anyOf", [{}])}
 
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
@@ -462,9 +647,17 @@ def _mime_type_of(returns: Any) -> str | None:
 
 
 def make_prompt(
-    fn: Callable[..., Any], *, prefix: str | None = None, **options: Unpack[PromptOptions]
+    fn: Callable[..., Any],
+    *,
+    prefix: str | None = None,
+    defaults: Defaults = _NO_APP,
+    **options: Unpack[PromptOptions],
 ) -> FunctionPrompt:
     """A prompt from a function.
+
+    Args:
+        prefix: Put at the start of the name.
+        defaults: Of the app.
 
     Raises:
         RegistrationError: The function or an option cannot be served; the message has the fix.
@@ -474,7 +667,8 @@ def make_prompt(
     arguments = Arguments(signature)
     _refuse_headers(arguments, f"{signature.where}: {signature.name}()")
     return FunctionPrompt(
-        **_common(fn, signature, options, prefix),
+        **_common(fn, signature, options, prefix, defaults),
+        converters=defaults.converters,
         accepts=arguments,
         completers=_completers(arguments, signature),
     )

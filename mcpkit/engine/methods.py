@@ -8,12 +8,12 @@ stands what an exception becomes: a *result* for a tool that failed, an error fo
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 from mcpkit.context import Context
 from mcpkit.engine.encoding import Completion
-from mcpkit.engine.entries import Listing, Prompt, Readable, ResourceTemplate, Tool
+from mcpkit.engine.entries import Entry, Listing, Prompt, Readable, ResourceTemplate, Tool
 from mcpkit.engine.registry import Catalog, Page
 from mcpkit.engine.server import Server, log
 from mcpkit.errors import (
@@ -23,12 +23,16 @@ from mcpkit.errors import (
     InternalError,
     InvalidArguments,
     InvalidParams,
+    MCPKitError,
     MissingClientCapability,
+    PromptError,
     ProtocolError,
     PublicError,
+    ResourceError,
     ResourceNotFound,
     UrlElicitationRequired,
 )
+from mcpkit.functions.converters import Unsendable
 from mcpkit.functions.output import OutputMismatch, Rendered
 from mcpkit.protocol import wire
 from mcpkit.protocol.connection import Request
@@ -172,8 +176,14 @@ async def _failed(tool: Tool, context: Context[Any], error: BaseException) -> Re
     elif isinstance(error, OutputMismatch):
         reference = fault(context, error, f"the tool {tool.name} returned an unfit value")
         text = f"The tool returned a value that does not fit its own output schema ({reference})."
+    elif isinstance(error, Unsendable):
+        reference = fault(context, error, f"the tool {tool.name} returned an unfit value")
+        text = f"The tool returned a value that cannot be sent: {error} ({reference})."
+    elif (shown := shown_text(error, tool.errors)) is not None:
+        context.peer.handler_raised(error)
+        text = shown
     else:
-        reference = fault(context, error, f"the tool {tool.name} failed")
+        reference = fault(context, error, f"the tool {tool.name} failed", tool)
         text = f"The tool failed ({reference})."
     return Rendered(text, is_error=True)
 
@@ -192,6 +202,8 @@ def error_for(error: BaseException, context: Context[Any]) -> ProtocolError:
             return not_found(error, error.uri or "", context.request.revision)
         return InternalError(str(error))
     reference = fault(context, error, f"{context.method} failed")
+    if isinstance(error, Unsendable):
+        return InternalError(f"The server cannot send its answer: {error} ({reference})")
     return InternalError(f"The server failed to answer ({reference})")
 
 
@@ -206,6 +218,15 @@ def _is_result(error: ProtocolError, request: Request) -> bool:
     return isinstance(error, MissingClientCapability)
 
 
+def _shown(error: Exception, entry: Entry, kind: type[PublicError]) -> Exception:
+    """Return the error whose message is shown instead of an exception; itself if none is."""
+    found = unwrap(error)
+    if isinstance(found, (MCPKitError, OutputMismatch, Unsendable)):
+        return error
+    text = shown_text(found, entry.errors)
+    return error if text is None else kind(text)
+
+
 def unwrap(error: BaseException) -> BaseException:
     """Return the one exception in a group of one, such as a task group raises around it."""
     inner: Sequence[BaseException] = getattr(error, "exceptions", ())
@@ -215,10 +236,55 @@ def unwrap(error: BaseException) -> BaseException:
     return error
 
 
-def fault(context: Context[Any], error: BaseException, what: str) -> str:
-    """Log a fault of the server, and return the reference that stands beside it in the log."""
+def shown_text(error: BaseException, errors: tuple[type[Exception], ...]) -> str | None:
+    """Return the text of an exception, if its author wants it to be shown; None if not.
+
+    Args:
+        error: As it left the handler; of a group of exceptions all have to be shown.
+        errors: The classes that are shown.
+    """
+    if not errors:
+        return None
+    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
+    if inner:
+        texts = [shown_text(each, errors) for each in inner]
+        return None if None in texts else "\n".join(filter(None, texts))
+    if not isinstance(error, errors):
+        return None
+    text = str(error)
+    # The text of a KeyError is the key alone, and some exceptions have none.
+    if isinstance(error, KeyError):
+        return f"{type(error).__name__}: {text}"
+    return text or type(error).__name__
+
+
+def _names(error: BaseException) -> Iterator[str]:
+    """Yield the name of the class of an exception, of a group those of all in it."""
+    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
+    if not inner:
+        yield type(error).__name__
+    for each in inner:
+        yield from _names(each)
+
+
+def fault(
+    context: Context[Any], error: BaseException, what: str, entry: Entry | None = None
+) -> str:
+    """Log a fault of the server, and return the reference that stands beside it in the log.
+
+    Args:
+        context: Of the request that failed.
+        error: That left the handler.
+        what: What failed, as the beginning of a sentence.
+        entry: Whose exceptions may be shown, if its author says so; the log tells how, once.
+    """
     reference = f"reference {os.urandom(4).hex()}"
-    log.error("%s (%s, request %r)", what, reference, context.request_id, exc_info=error)
+    how = ""
+    if entry is not None and entry.tells_how and isinstance(error, Exception):
+        entry.tells_how = False
+        names = ", ".join(dict.fromkeys(_names(error)))
+        how = f"; the model does not see why: errors=({names},) or ToolError would show it"
+    log.error("%s (%s, request %r)%s", what, reference, context.request_id, how, exc_info=error)
     context.peer.handler_raised(error)
     return reference
 
@@ -281,6 +347,8 @@ async def read(server: Server, uri: str, context: Context[Any]) -> ResourceResul
         result = await entry.read(uri, variables, context)
     except UrlElicitationRequired as error:
         raise await context.peer.open_page(error) from None
+    except Exception as error:
+        raise _shown(error, entry, ResourceError) from error
     return ResourceResult(
         result.contents,
         ttl=entry.ttl if result.ttl is None else result.ttl,
@@ -318,6 +386,8 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> P
         raise InvalidParams(f"Invalid arguments for the prompt {cut(name)}: {error}") from error
     except UrlElicitationRequired as error:
         raise await context.peer.open_page(error) from None
+    except Exception as error:
+        raise _shown(error, prompt, PromptError) from error
     return PromptResult(
         result.messages, description=result.description or prompt.description, meta=result.meta
     )

@@ -17,6 +17,7 @@ from mcpkit.asking.roots import Root
 from mcpkit.asking.sampling import Sample, SampleResult
 from mcpkit.context import Context, ListKind
 from mcpkit.engine.encoding import InputRequired
+from mcpkit.engine.from_functions import Defaults
 from mcpkit.engine.methods import error_for, read
 from mcpkit.engine.sampling_tools import sample_with_tools
 from mcpkit.engine.server import Server
@@ -190,7 +191,8 @@ class Run:
         self, sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int
     ) -> SampleResult:
         """Let the client's model call functions until it has an answer."""
-        return await sample_with_tools(Context(self), sample, functions, rounds)
+        defaults = Defaults(self.server.converters, self.server.settings.errors)
+        return await sample_with_tools(Context(self), sample, functions, rounds, defaults)
 
     def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
         """Call a function whenever this client says that its roots have changed."""

@@ -8,7 +8,7 @@ from typing import Any
 from mcpkit.asking.sampling import Sample, SampleMessage, SampleResult, ToolUse, ToolUseResult
 from mcpkit.context import Context
 from mcpkit.engine.entries import Tool
-from mcpkit.engine.from_functions import make_tool
+from mcpkit.engine.from_functions import Defaults, make_tool
 from mcpkit.engine.methods import use_tool
 from mcpkit.functions.output import Rendered
 from mcpkit.protocol import wire
@@ -17,7 +17,11 @@ __all__ = ["sample_with_tools"]
 
 
 async def sample_with_tools(
-    context: Context[Any], sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int
+    context: Context[Any],
+    sample: Sample,
+    functions: Sequence[Callable[..., Any]],
+    rounds: int,
+    defaults: Defaults,
 ) -> SampleResult:
     """Ask the model, run the tools it wants, and tell it the results, until it answers.
 
@@ -26,8 +30,10 @@ async def sample_with_tools(
         sample: The first question; its tools are added here.
         functions: The tools: their signatures become schemas, as for ``@app.tool``.
         rounds: How often the model may want tools; then it has to answer without.
+        defaults: Of the app.
     """
-    tools = {tool.name: tool for tool in map(make_tool, functions)}
+    made = [make_tool(each, defaults=defaults) for each in functions]
+    tools = {tool.name: tool for tool in made}
     revision = context.request.revision
     described = [tool.to_wire(revision) for tool in tools.values()]
     messages = list(sample.messages)

@@ -14,6 +14,7 @@ from mcpkit.context import CallNext, Context
 from mcpkit.engine.changes import Changes
 from mcpkit.engine.entries import Entry
 from mcpkit.engine.registry import Catalog, Registry, View
+from mcpkit.functions.converters import Converters
 from mcpkit.protocol import wire
 from mcpkit.protocol.connection import SERVER_INFO_KEY, Request
 from mcpkit.protocol.messages import encode
@@ -46,6 +47,7 @@ class Settings(NamedTuple):
             none: a random one that lives as long as the process.
         state_lifetime: Seconds that a request may be continued for (2026-07-28).
         ask_timeout: Seconds that a handler waits for an answer of the client.
+        errors: The exceptions whose text is shown, where an entry does not say.
     """
 
     page_size: int | None = None
@@ -58,6 +60,7 @@ class Settings(NamedTuple):
     secrets: tuple[str, ...] = ()
     state_lifetime: float = 3600
     ask_timeout: float = 600
+    errors: tuple[type[Exception], ...] = ()
 
 
 @dataclass(slots=True)
@@ -73,6 +76,7 @@ class Server:
         steps: Results of steps of handlers that run again.
         changes: The bus on which changes are announced.
         middleware: Around every operation, the first outermost; see `mcpkit.engine.middleware`.
+        converters: For values that are no JSON.
         shows: Tells which entries a request may see; None: all.
         info_texts: The texts that `info_meta` has encoded, by the versions of revisions.
     """
@@ -85,6 +89,7 @@ class Server:
     steps: StepMemory = field(default_factory=StepMemory)
     changes: Changes = field(default_factory=Changes)
     middleware: tuple[Middleware, ...] = ()
+    converters: Converters = field(default_factory=Converters)
     shows: Callable[[Request, Entry], bool] | None = None
     _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])
     info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])

@@ -29,6 +29,13 @@ class Depends(NamedTuple):
 
     provide: Callable[..., Any]
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        """Let ``pydantic.validate_call`` pass on what the server has made, of whatever class."""
+        del source, handler
+        from pydantic_core import core_schema  # only those who use that pay for it
+
+        return core_schema.any_schema()
+
 
 class DeclaredAsk:
     """A question to the client that is asked before a handler runs, to fill a parameter.

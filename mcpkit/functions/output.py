@@ -12,11 +12,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, cast, get_args, get_origin
 
-from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
+from pydantic_core import PydanticSerializationError, ValidationError, from_json
 
 from mcpkit.errors import RegistrationError
+from mcpkit.functions.converters import (
+    BRACKETS,
+    Converters,
+    Unconvertible,
+    refuse_infinities,
+    refuse_infinities_in,
+)
 from mcpkit.functions.hints import unalias
-from mcpkit.functions.schema import TypeForm, first_line, form_of, settle_references
+from mcpkit.functions.schema import TypeForm, form_of, settle_references
 from mcpkit.functions.signature import Signature
 from mcpkit.support.json_schema import JsonSchema, copy_schema
 from mcpkit.types import (
@@ -102,6 +109,10 @@ class OutputMismatch(Exception):
     """A handler returned something that its own return annotation does not allow."""
 
 
+_DEFAULT: Final = Converters()
+"""The converters where there is no app."""
+
+
 class Output:
     """The way from a tool's value to content, and to structured content if the type has it.
 
@@ -109,48 +120,79 @@ class Output:
         signature: For its return annotation.
         structured: True or False force or forbid structured content; None decides by the type:
             everything but text, nothing, and content blocks is structured.
+        converters: For values that are no JSON.
 
     Raises:
         RegistrationError: The return type cannot be serialised or described.
     """
 
-    __slots__ = ("_dump", "_form", "is_object", "schema")
+    __slots__ = ("_converters", "_dump", "_form", "_is_converted", "is_object", "schema")
 
-    def __init__(self, signature: Signature, structured: bool | None) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        structured: bool | None,
+        converters: Converters = _DEFAULT,
+    ) -> None:
+        self._converters = converters
+        self._is_converted = False
         self._form: TypeForm | None = None
         self._dump: Callable[[Any], bytes] | None = None
         self.schema: JsonSchema | None = None
         self.is_object = False
-        annotation = signature.returns
         if structured is False:
             return
+        annotation = signature.returns
+        if converters.has_own and annotation is not UNSET:
+            annotation = converters.returned(annotation, own=True)
         if structured is None and not is_structured(annotation):
-            return
-        if annotation is UNSET:
+            _refuse_media_in_dict(annotation, signature)
+        elif annotation is UNSET:
             raise RegistrationError(
                 f"{signature.place}: structured output needs a return annotation"
             )
+        elif not self._describe(annotation):
+            annotation = self._sent_instead(annotation, signature)
+            if structured is None and not is_structured(annotation):
+                _refuse_media_in_dict(annotation, signature)
+            elif not self._describe(annotation):
+                raise RegistrationError(_WITHOUT_JSON.format(signature.place, annotation))
+        self._is_converted = annotation is not signature.returns
+
+    def _describe(self, annotation: Any) -> bool:
+        """Take over the form and the schema of a type; False if it has none."""
         try:
-            self._form = form_of(annotation)
-            schema = settle_references(copy_schema(self._form.schema("serialization")))
-        except Exception as error:
-            raise RegistrationError(
-                f"{signature.place}: the return type cannot become JSON ({first_line(error)}); "
-                f"return a model, a dataclass or built-in types, or pass structured_output=False"
-            ) from error
+            form = form_of(annotation)
+            schema = settle_references(copy_schema(form.schema("serialization")))
+        except Exception:
+            return False
+        self._form = form
         self.schema = schema
         self.is_object = schema.get("type") == "object"
+        return True
+
+    def _sent_instead(self, annotation: Any, signature: Signature) -> Any:
+        """Return the type of what is sent for values of a type that pydantic does not know."""
+        try:
+            return self._converters.returned(annotation)
+        except Unconvertible as error:
+            raise RegistrationError(_WITHOUT_JSON.format(signature.place, error)) from None
 
     def render(self, value: Any) -> Rendered:
         """Return the result to send for a value that the function returned.
 
         Raises:
-            OutputMismatch: It does not fit the return annotation, or cannot be serialised.
+            OutputMismatch: It does not fit the return annotation.
+            Unsendable: Something in it has no JSON.
         """
         if type(value) is ToolResult:
             return self._whole(value)
         if self._form is None:
-            return Rendered(value if type(value) is str else blocks_of(value))
+            if type(value) is not str:
+                return Rendered(blocks_of(value, self._converters))
+            if value[:1] in BRACKETS:
+                refuse_infinities_in(value)
+            return Rendered(value)
         return Rendered(None, self._json_of(value), False, None, self.is_object)
 
     def _whole(self, value: ToolResult) -> Rendered:
@@ -159,13 +201,14 @@ class Output:
             if self._form is not None and not value.is_error:
                 structured = self._json_of(value.structured_content)
             else:
-                structured = _any_json(value.structured_content)
+                structured = self._converters.json(value.structured_content)
         elif self._form is not None and not value.is_error:
             raise OutputMismatch(
                 "a ToolResult without structured_content, which the schema promises"
             )
         content: Any = value.content
-        blocks = blocks_of(content) if content != [] else []
+        is_empty = type(content) is list and not content
+        blocks = [] if is_empty else blocks_of(content, self._converters)
         if not blocks and structured is not None:
             blocks = [TextContent(_readable(structured))]
         is_object = self.is_object
@@ -176,12 +219,88 @@ class Output:
     def _json_of(self, value: Any) -> bytes:
         dump = self._dump
         if dump is None:
-            assert self._form is not None
-            dump = self._dump = self._form.dumper()
+            dump = self._dump = self._make_dump()
         try:
             return dump(value)
         except (ValidationError, PydanticSerializationError) as error:
-            raise OutputMismatch(str(error)) from error
+            return self._converted(value, error)
+
+    def _make_dump(self) -> Callable[[Any], bytes]:
+        form = self._form
+        assert form is not None
+        dump = form.dumper()
+        if self._is_converted:
+            return self._dump_converted
+        if not _writes_constants(getattr(form, "adapter", None)):
+            return dump
+
+        def checked(value: Any) -> bytes:
+            text = dump(value)
+            refuse_infinities(text)
+            return text
+
+        return checked
+
+    def _dump_converted(self, value: Any) -> bytes:
+        assert self._form is not None
+        text = self._converters.json(value)
+        self._form.validate(from_json(text))
+        return text
+
+    def _converted(self, value: Any, error: Exception) -> bytes:
+        """Try once more with what is sent for the values inside that are no JSON.
+
+        Raises:
+            OutputMismatch: There are none, or what is sent for them does not fit either.
+            Unsendable: Something in it has no JSON.
+        """
+        assert self._form is not None
+        text, was_converted = self._converters.json_if_converted(value)
+        if was_converted and not self._is_converted:
+            try:
+                return self._form.dumper()(self._form.validate(from_json(text)))
+            except (ValidationError, PydanticSerializationError) as again:
+                error = again
+        raise OutputMismatch(str(error)) from error
+
+
+def _writes_constants(adapter: Any) -> bool:
+    """True if a model's own configuration has NaN written as it is, which is no JSON."""
+    core = getattr(adapter, "core_schema", None)
+    waiting: list[Any] = [core]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            known = cast("dict[str, Any]", each)
+            if known.get("ser_json_inf_nan") == "constants":
+                return True
+            waiting += known.values()
+        elif isinstance(each, (list, tuple)):
+            waiting += cast("Iterable[Any]", each)
+    return False
+
+
+_WITHOUT_JSON: Final = (
+    "{0}: the return type cannot become JSON (nothing is known of {1}); return a model, a "
+    "dataclass or built-in types, give the app a converter, or pass structured_output=False"
+)
+
+
+def _refuse_media_in_dict(annotation: Any, signature: Signature) -> None:
+    if _has_media_in_dict(annotation):
+        raise RegistrationError(
+            f"{signature.place}: a picture, a sound or a file cannot stand in a dict, which "
+            f"becomes JSON; return it by itself, or in a list with text"
+        )
+
+
+def _has_media_in_dict(annotation: Any, *, inside: bool = False) -> bool:
+    plain = _plainly(annotation)
+    if isinstance(plain, type) and issubclass(plain, Media):
+        return inside
+    inside = inside or get_origin(plain) is dict
+    parts = [part for part in get_args(plain) if part is not plain]
+    return any(_has_media_in_dict(part, inside=inside) for part in parts)
 
 
 def is_structured(annotation: Any) -> bool:
@@ -232,36 +351,40 @@ def _readable(json_text: bytes) -> str:
     return json_text.decode()
 
 
-def _any_json(value: Any) -> bytes:
-    try:
-        return to_json(value, by_alias=True, bytes_mode="base64", inf_nan_mode="null")
-    except PydanticSerializationError as error:
-        raise OutputMismatch(str(error)) from error
-
-
-def blocks_of(value: Any) -> list[ContentBlock]:
+def blocks_of(value: Any, converters: Converters = _DEFAULT) -> list[ContentBlock]:
     """Return the content blocks for a value of any type.
 
     Text stays text; `Image`, `Audio`, `File` and bytes become blocks; a list that contains any of
     these becomes a block each; everything else becomes its JSON text; None is no block at all.
 
+    Args:
+        value: Anything.
+        converters: For values that are none of these.
+
     Raises:
-        OutputMismatch: Something in it cannot be serialised.
+        Unsendable: Something in it has no JSON.
     """
     if isinstance(value, (list, tuple)):
-        items = cast("Iterable[Any]", value)
-        if any(isinstance(item, (*_BLOCK_TYPES, Media, bytes)) for item in items):
-            return [block_of(item) for item in items]
-    return [] if value is None else [block_of(value)]
+        items = converters.each_converted(cast("Iterable[Any]", value))
+        if any(issubclass(kind, (*_BLOCK_TYPES, Media, bytes)) for kind in set(map(type, items))):
+            return [block_of(item, converters) for item in items]
+    return [] if value is None else [block_of(value, converters)]
 
 
-def block_of(value: Any) -> ContentBlock:
+def block_of(value: Any, converters: Converters = _DEFAULT) -> ContentBlock:
     """Return one content block for one value.
 
+    Args:
+        value: Anything.
+        converters: For values that are neither text, nor bytes, nor content.
+
     Raises:
-        OutputMismatch: It cannot be serialised.
+        Unsendable: Something in it has no JSON.
     """
+    if value.__class__ is not str:
+        value = converters.converted(value)
     if isinstance(value, str):
+        refuse_infinities_in(value)
         return TextContent(value)
     if isinstance(value, _BLOCK_TYPES):
         return value
@@ -271,7 +394,7 @@ def block_of(value: Any) -> ContentBlock:
         return EmbeddedResource(value)
     if is_binary(value):
         return _block_of_bytes(bytes(value))
-    return TextContent(_readable(_any_json(value)))
+    return TextContent(_readable(converters.json(value)))
 
 
 def _block_of_bytes(data: bytes) -> ContentBlock:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from mcpkit.errors import RegistrationError
-from mcpkit.functions.docstrings import Docs, parse_docstring
+from mcpkit.functions.docstrings import Docs, Part, parse_docstring
 from mcpkit.functions.hints import ANNOTATED, UNIONS, resolve_hints, unalias
 from mcpkit.functions.markers import Complete, DeclaredAsk, Depends, Header
 from mcpkit.types import UNSET
@@ -39,7 +39,8 @@ class Parameter(NamedTuple):
         name: As in Python; also the name of the argument.
         annotation: The resolved type, with its ``Annotated`` metadata; `Any` if there is none.
         default: `UNSET` if it must be given.
-        description: From the docstring; ``Annotated`` metadata wins over it when a schema is made.
+        description: From ``Annotated[..., "text"]``, else from the docstring; a ``Field(...)`` wins
+            over it when a schema is made.
         source: Who fills it: the client, the context, or a dependency.
         depends: The dependency, if that is the source.
         complete: Where suggestions come from, if the author says so.
@@ -110,14 +111,97 @@ def inspect_function(fn: Callable[..., Any], *, contexts: tuple[type, ...] = ())
             f"mcpkit, and include the class: app.include(...)"
         )
     raw = _parameters(fn, name)
+    names = [each[0] for each in raw]
     hints = resolve_hints(target, name, where)
+    if fn is not target or "__signature__" in getattr(fn, "__dict__", ()):
+        hints.update(_changed_hints(fn, target, names, name, where))
     if isinstance(fn, type):
         hints["return"] = fn
-    docs = parse_docstring(_docstring(fn, target))
+    # What a partial or a wrapper fills is no more the model's business than a dependency is.
+    code = getattr(target, "__code__", None)
+    filled = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code else ()
+    docs = parse_docstring(_docstring(fn, target), {*names, *filled})
+    returned = _told_in(hints.get("return"))
+    if returned is not None and not docs.returns:
+        docs = docs._replace(parts=(*docs.parts, Part("returns", f"Returns: {returned}")))
     at = f"{where}: {name}()"
     parameters = tuple([_parameter(each, hints, docs, at, contexts) for each in raw])
     returns = hints.get("return", UNSET)
     return Signature(name, is_async(fn), parameters, returns, docs, where)
+
+
+def _changed_hints(
+    fn: Callable[..., Any],
+    target: Callable[..., Any],
+    names: Collection[str],
+    name: str,
+    where: str,
+) -> dict[str, Any]:
+    """Return the annotations in which a wrapper differs from the function that it wraps.
+
+    They stand in its own ``__signature__`` or ``__annotations__``. Those of a wrapper that takes
+    ``*args`` and ``**kwargs`` say nothing, and ``Any`` for its result says no more.
+    """
+    before: dict[str, Any] = getattr(target, "__annotations__", {})
+    kept = {*names, "return"}
+    changed: dict[str, Any] = {}
+    wrappers = [fn, *_wrapped_by(fn)]
+    for each in reversed(wrappers):
+        written: Any = getattr(each, "__annotations__", None)
+        if each is not target and type(each) is types.FunctionType and written is not before:
+            own = {key: written[key] for key in written if key in kept}
+            if own.keys() - {"return"} or not names:
+                changed.update(own)
+        signature = getattr(each, "__dict__", {}).get("__signature__")
+        if isinstance(signature, inspect.Signature):
+            every = {one.name: one.annotation for one in signature.parameters.values()}
+            every["return"] = signature.return_annotation
+            changed.update({key: found for key, found in every.items() if found is not _EMPTY})
+    changed = {key: found for key, found in changed.items() if found is not before.get(key)}
+    if changed.get("return") is Any and "return" in before:
+        del changed["return"]
+    if not changed:
+        return {}
+    # A text may be of the module with the decorator, or of the one with the function.
+    refused: RegistrationError | None = None
+    for scope in (target, *wrappers):
+        code, known = getattr(scope, "__code__", None), getattr(scope, "__globals__", {})
+        if code is None:
+            continue
+        probe = types.FunctionType(code, known, name, None, getattr(scope, "__closure__", None))
+        probe.__annotations__ = changed
+        try:
+            return resolve_hints(probe, name, where)
+        except RegistrationError as error:
+            refused = refused or error
+    if refused is None:
+        return {key: found for key, found in changed.items() if not isinstance(found, str)}
+    raise refused
+
+
+_EMPTY: Final = inspect.Parameter.empty
+
+
+def _wrapped_by(fn: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """Return what a function wraps, from the outermost to the innermost."""
+    found: list[Callable[..., Any]] = []
+    each: Any = _without_arguments(fn)
+    if each is not fn:
+        found.append(each)
+    while (each := getattr(each, "__wrapped__", None)) is not None and each not in found:
+        found.append(each)
+    return found
+
+
+def _told_in(annotation: Any) -> str | None:
+    """Return what ``Annotated[..., "text"]`` says of a value, also as a choice of a union."""
+    if type(annotation) is ANNOTATED:
+        texts = [getattr(each, "documentation", each) for each in annotation.__metadata__]
+        told = "\n".join(each.strip() for each in texts if isinstance(each, str))
+        return told or _told_in(annotation.__origin__)
+    if type(annotation) in UNIONS:
+        return next(filter(None, map(_told_in, annotation.__args__)), None)
+    return None
 
 
 _Raw: TypeAlias = tuple[str, Any, Any]
@@ -195,6 +279,7 @@ def _parameter(
         if marks:
             depends, ask = _first(marks, Depends), _first(marks, DeclaredAsk)
             complete = _first(marks, Complete)
+        description = _told_in(annotation) or description
         if marks and (is_context or depends or ask) and _first(marks, Header) is not None:
             raise RegistrationError(
                 f"{at}: {name} is not sent by the client, so no header can repeat it; "
@@ -302,6 +387,9 @@ def underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _docstring(fn: Callable[..., Any], target: Callable[..., Any]) -> str:
     fn = _without_arguments(fn)
+    for each in (fn, *_wrapped_by(fn)) if fn is not target else ():
+        if inspect.isroutine(each) and each.__doc__ is not None:
+            return inspect.cleandoc(each.__doc__)  # a wrapper may have one of its own
     if fn is target and type(fn) is types.FunctionType and fn.__doc__ is not None:
         return inspect.cleandoc(fn.__doc__)
     if target.__doc__ is None and not inspect.isroutine(fn):

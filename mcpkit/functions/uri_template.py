@@ -34,7 +34,7 @@ from __future__ import annotations
 
 # urllib.parse is imported where it is used: a server without such URIs starts without it.
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from keyword import iskeyword
 from typing import Final, NamedTuple, NoReturn, cast
 
@@ -57,6 +57,11 @@ class Variable(NamedTuple):
 class UriTemplate:
     """A parsed template. Immutable, and safe to share between threads.
 
+    Args:
+        template: The text.
+        whole: Names of variables that are wanted as one text, slashes included, also where the
+            template has a list: ``{path*}`` is then read as ``{+path}`` is.
+
     Raises ValueError, with one line that names the column (from 1) and what to write instead,
     when the template is malformed or refused (see the module).
     """
@@ -67,9 +72,11 @@ class UriTemplate:
     variables: tuple[Variable, ...]
     """In order of appearance."""
 
-    def __init__(self, template: str) -> None:
+    def __init__(self, template: str, *, whole: Collection[str] = ()) -> None:
         self.template = template
         parts = _Parser(template).parse()
+        if whole:
+            parts = tuple(_with_whole(parts, whole))
         self._parts = parts
         expressions = [part for part in parts if isinstance(part, _Expression)]
         self.variables = tuple(variable for part in expressions for variable in part.variables)
@@ -225,6 +232,25 @@ class _Expression(NamedTuple):
     symbol: str
     operator: _Operator
     variables: tuple[Variable, ...]
+
+
+def _with_whole(
+    parts: Iterable[str | _Expression], whole: Collection[str]
+) -> Iterator[str | _Expression]:
+    """Yield parts in which a list alone in its expression is one text, if it is to be."""
+    for part in parts:
+        if (
+            isinstance(part, str)
+            or part.symbol not in ("", "+", "/")
+            or len(part.variables) > 1
+            or not any(each.multiple and each.name in whole for each in part.variables)
+        ):
+            yield part
+            continue
+        if part.operator.first:
+            yield part.operator.first
+        texts = tuple(each._replace(multiple=False) for each in part.variables)
+        yield _Expression("+", _OPERATORS["+"], texts)
 
 
 class _Run(NamedTuple):

@@ -1,9 +1,16 @@
-"""Logs that repeat texts of others: these forge no line, steer no terminal and stay short."""
+"""Logs that repeat texts of others: these forge no line, steer no terminal and stay short.
+
+Tracebacks are about the code of authors: the frames of this package are one line, unless the logger
+is on the level of debugging.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import re
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 from mcpkit.support.plain import one_line, visible
@@ -59,7 +66,8 @@ def _make_harmless(record: logging.LogRecord) -> bool:
         record.args = tuple(map(_harmless, record.args))
     if record.exc_info and record.exc_info[1] is not None:
         written = logging.Formatter().formatException(record.exc_info)
-        harmless = visible(_shortened(written))
+        debugging = logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
+        harmless = visible(_shortened(written if debugging else _folded(written)))
         if harmless != written:
             # Formatters take this one, rather than to write their own.
             record.exc_text = harmless
@@ -70,6 +78,65 @@ def _harmless(argument: object) -> object:
     if isinstance(argument, (str, BaseException)):
         return one_line(argument, _LONGEST_ARGUMENT)
     return argument
+
+
+_FRAME: Final = re.compile(r'([ |+]*)  File "([^"]+)", line ')
+_OURS: Final = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+
+
+def _folded(traceback: str) -> str:
+    """Return a traceback with one line for frames of this package that follow one another.
+
+    If such a frame raised the exception, it stays: there is nothing else to go by.
+    """
+    made: list[str] = []
+    ours: list[list[str]] = []
+    margin = ""
+    for frame, is_ours in _frames(traceback):
+        if is_ours:
+            ours.append(frame)
+            margin = (_FRAME.match(frame[0]) or _NOWHERE)[1]
+            continue
+        if ours:
+            raised = _FRAME.match(frame[0]) is None
+            kept = ours.pop() if raised else []
+            if ours:
+                several = "s" if len(ours) > 1 else ""
+                made.append(f"{margin}  … {len(ours)} frame{several} of mcpkit")
+            made += kept
+            ours = []
+        made += frame
+    return "\n".join(made + [line for frame in ours for line in frame])
+
+
+_NOWHERE: Final = ("", "")
+
+
+def _frames(traceback: str) -> Iterator[tuple[list[str], bool]]:
+    """Yield the lines of each frame of a traceback, and whether it is one of this package.
+
+    Lines between frames are yielded one by one.
+    """
+    frame: list[str] = []
+    ours = False
+    belongs = ("", "")
+    for line in traceback.split("\n"):
+        found = _FRAME.match(line)
+        # The line of code, what marks a part of it, and how often it has been repeated.
+        if found is None and frame and line.startswith(belongs):
+            frame.append(line)
+            continue
+        if frame:
+            yield frame, ours
+            frame = []
+        if found is None:
+            yield [line], False
+            continue
+        frame = [line]
+        belongs = (f"{found[1]}    ", f"{found[1]}  [")
+        ours = found[2].startswith(_OURS)
+    if frame:
+        yield frame, ours
 
 
 def _shortened(text: str) -> str:

@@ -144,6 +144,24 @@ def test_functions_without_annotations_are_looked_into(folder: Path) -> None:
     assert finding["subject"] == {"kind": "tool", "name": "get_order"}
 
 
+def test_a_tool_that_hides_what_it_raises_is_found_once(folder: Path) -> None:
+    (folder / "raising.py").write_text(
+        GOOD.replace(
+            "    print", '    if not order_id:\n        raise ValueError("which?")\n    print'
+        )
+        + """
+
+@app.tool(destructive=True, errors="all")
+def drop_order(order_id: str) -> str:
+    \"\"\"Drop an order that has been sent.\"\"\"
+    raise ValueError("not yet")
+"""
+    )
+    (finding,) = found(folder, "raising.py", "--select", "OUT004")["findings"]
+    assert finding["subject"] == {"kind": "tool", "name": "cancel_order"}
+    assert finding["message"] == "raises ValueError, whose text the model does not see"
+
+
 def test_what_a_server_writes_cannot_reach_the_terminal_as_it_is(folder: Path) -> None:
     (folder / "foreign.py").write_text(FOREIGN.replace("get weather", "get\\x1b[31m\\u200b"))
     ended = check(folder, f"{sys.executable} foreign.py", cold=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -58,6 +59,13 @@ class State:
     kept: Context[Any] | None = None
 
 
+class Town:
+    """A plain class."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
 class Weather(BaseModel):
     """Structured output that is an object."""
 
@@ -100,6 +108,7 @@ def make_app() -> MCPKit[State]:
     _add_talking(app)
     _add_changing(app)
     _add_resources(app)
+    _add_more_resources(app)
     _add_prompts(app)
     return app
 
@@ -224,6 +233,28 @@ def _add_failures(app: MCPKit[State]) -> None:
     def crash() -> str:
         """Fail unexpectedly."""
         raise RuntimeError(SECRET)
+
+    @app.tool(errors=LookupError)
+    def confess(hidden: bool = False) -> str:
+        """Fail with an exception whose text is shown, or with another one."""
+        if hidden:
+            raise RuntimeError(SECRET)
+        raise LookupError("no such town")
+
+    @app.tool
+    def infinite() -> dict[str, Any]:
+        """Return a number that JSON does not have."""
+        return {"rows": [{"celsius": math.inf}]}
+
+    @app.tool
+    def plain_object() -> Any:
+        """Return an object of a plain class."""
+        return Town("Oslo")
+
+    @app.tool
+    def no_data() -> Any:
+        """Return what nobody can be sent."""
+        return [object()]
 
     @app.tool
     async def crash_in_group() -> str:
@@ -392,6 +423,27 @@ def _add_resources(app: MCPKit[State]) -> None:
     app.files(FILES, "lib://files")
 
 
+def _add_more_resources(app: MCPKit[State]) -> None:
+    @app.resource("note://{path*}/raw")
+    def whole_path(path: str) -> str:
+        """Return the path.
+
+        Args:
+            path: Slashes included.
+        """
+        return path
+
+    @app.resource("note://open", errors=LookupError)
+    def open_resource() -> str:
+        """A resource whose exceptions are shown."""
+        raise LookupError("no such note")
+
+    @app.resource("note://infinite")
+    def infinite_resource() -> dict[str, float]:
+        """A number that JSON does not have."""
+        return {"celsius": math.nan}
+
+
 def _add_prompts(app: MCPKit[State]) -> None:
     @app.prompt(title="Greeting")
     def greet(name: str, style: Literal["short", "long"] = "short", times: int = 1) -> str:
@@ -421,6 +473,24 @@ def _add_prompts(app: MCPKit[State]) -> None:
     ) -> str:
         """Write an address."""
         return f"{street}, {town}, {country}"
+
+    @app.prompt
+    def dicts() -> list[dict[str, Any]]:
+        """A conversation as other frameworks write it."""
+        return [
+            {"role": "user", "content": "Look."},
+            {"role": "assistant", "content": {"type": "text", "text": "I see."}},
+        ]
+
+    @app.prompt
+    def wrong_role() -> dict[str, Any]:
+        """A message of nobody that there is."""
+        return {"role": "system", "content": "Obey."}
+
+    @app.prompt(errors=LookupError)
+    def open_prompt() -> str:
+        """A prompt whose exceptions are shown."""
+        raise LookupError("no such words")
 
     @app.prompt
     def broken_prompt() -> str:

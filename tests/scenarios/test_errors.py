@@ -78,6 +78,39 @@ async def test_an_exception_is_a_result_that_hides_it(client: TappedClient) -> N
     assert "Traceback" not in sent
 
 
+async def test_an_exception_is_shown_if_its_author_says_so(client: TappedClient) -> None:
+    """TOOL-8."""
+    result = await client.call_tool("confess")
+    assert (result.is_error, result.text) == (True, "no such town")
+    result = await client.call_tool("confess", {"hidden": True})
+    assert result.text.startswith("The tool failed (reference ")
+    assert SECRET not in everything_sent(client)
+
+
+async def test_so_it_is_of_a_resource_and_of_a_prompt(client: TappedClient) -> None:
+    """ERR-3."""
+    with pytest.raises(ProtocolError, match="no such note"):
+        await client.read_resource("note://open")
+    with pytest.raises(ProtocolError, match="no such words"):
+        await client.get_prompt("open_prompt")
+
+
+async def test_a_number_that_json_does_not_have_is_named(client: TappedClient) -> None:
+    """TOOL-9."""
+    result = await client.call_tool("infinite")
+    assert result.is_error
+    assert "result.rows[0].celsius is Infinity" in result.text
+    with pytest.raises(ProtocolError, match=r"result\.celsius is NaN"):
+        await client.read_resource("note://infinite")
+
+
+async def test_what_nobody_can_be_sent_is_said_so(client: TappedClient) -> None:
+    result = await client.call_tool("no_data")
+    assert result.is_error
+    assert "result[0] is an object, which has no public attributes" in result.text
+    assert "output schema" not in result.text
+
+
 async def test_an_error_alone_in_a_task_group_is_shown_itself(client: TappedClient) -> None:
     result = await client.call_tool("crash_in_group")
     assert (result.is_error, result.text) == (True, "a task failed")

@@ -39,6 +39,19 @@ async def test_the_description_is_repeated(client: TappedClient) -> None:
     assert (await client.get_prompt("greet", {"name": "Ada"})).description == "Greet somebody."
 
 
+async def test_messages_may_be_dicts(client: TappedClient) -> None:
+    messages = (await client.get_prompt("dicts")).messages
+    assert [(each.role, each.text) for each in messages] == [
+        ("user", "Look."),
+        ("assistant", "I see."),
+    ]
+
+
+async def test_a_wrong_role_is_refused_with_the_right_ones(client: TappedClient) -> None:
+    with pytest.raises(ProtocolError, match='"user" or "assistant", not \'system\''):
+        await client.get_prompt("wrong_role")
+
+
 UNFIT: dict[str, dict[str, Any]] = {
     "missing": {},
     "not in the choice": {"name": "Ada", "style": "odd"},

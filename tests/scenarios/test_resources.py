@@ -31,7 +31,7 @@ async def test_templates_are_listed_by_themselves(client: TappedClient, revision
     for each in templates:
         check_value(each.raw, revision, "ResourceTemplate")
     found = [each.uri_template for each in templates]
-    assert found == ["diary://{year}/{month}", "lib://files/{+path}"]
+    assert found == ["diary://{year}/{month}", "lib://files/{+path}", "note://{path*}/raw"]
 
 
 async def test_a_listed_resource_tells_its_type_and_size(client: TappedClient) -> None:
@@ -72,6 +72,20 @@ async def test_several_contents(client: TappedClient) -> None:
     """RES-6."""
     contents = await client.read_resource("note://all")
     assert [each.uri for each in contents] == ["note://hello", "note://bytes"]
+
+
+async def test_a_list_of_a_template_is_the_rest_of_a_path(client: TappedClient) -> None:
+    contents = (await client.read_resource("note://a/b%2Fc/d.txt/raw"))[0]
+    assert isinstance(contents, TextResourceContents)
+    assert contents.text == "a/b/c/d.txt"
+
+
+async def test_a_template_describes_its_variables(client: TappedClient) -> None:
+    found = {each.uri_template: each for each in await client.list_resource_templates()}
+    assert (
+        found["note://{path*}/raw"].description
+        == "Return the path.\n\nArgs:\n- path: Slashes included."
+    )
 
 
 async def test_a_template_fills_the_arguments(client: TappedClient) -> None:

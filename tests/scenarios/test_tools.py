@@ -83,6 +83,10 @@ async def test_there_is_no_structured_content_yet(client: TappedClient, name: st
     assert "outputSchema" not in await listed(client, name)
 
 
+async def test_a_plain_object_is_its_public_attributes(client: TappedClient) -> None:
+    assert (await client.call_tool("plain_object")).text == '{"name":"Oslo"}'
+
+
 @pytest.mark.revisions(*since("2025-06-18"))
 async def test_an_object_is_sent_as_it_is(client: TappedClient) -> None:
     """TOOL-9."""

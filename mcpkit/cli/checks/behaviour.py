@@ -12,6 +12,7 @@ from mcpkit.types import is_object
 
 __all__ = [
     "contradiction",
+    "hidden_errors",
     "output_root",
     "unbounded",
     "undeclared_destruction",
@@ -165,3 +166,21 @@ def output_root(served: Served) -> Iterator[Found]:
         schema: Any = tool.raw.get("outputSchema")
         if is_object(schema) and schema.get("type") != "object":
             yield Found(tool, f"the output schema has the type {schema.get('type')!r}")
+
+
+@rule(
+    "OUT004",
+    "note",
+    "exceptions whose text is hidden",
+    reason="What a tool raises is the model's only hint at what to do otherwise. It reads the text "
+    "of a ToolError; of any other exception it gets a reference, because that may hold what nobody "
+    "outside should see.",
+    fix="show them with errors=(ValueError,) at the tool or the app, or raise ToolError",
+    source=f"{SPEC}/server/tools#error-handling",
+)
+def hidden_errors(served: Served) -> Iterator[Found]:
+    """A function raises ordinary exceptions with a text of its own."""
+    for tool in served.tools:
+        if tool.hidden_errors:
+            names = " and ".join(tool.hidden_errors)
+            yield Found(tool, f"raises {names}, whose text the model does not see")

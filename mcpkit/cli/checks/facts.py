@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import functools
 import inspect
@@ -10,13 +11,14 @@ import os
 import sys
 import textwrap
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from mcpkit.cli.checks.served import Entry, Kind, Location, Served
 from mcpkit.cli.target import TargetError, load_app
+from mcpkit.errors import MCPKitError
 
 __all__ = ["with_facts"]
 
@@ -63,7 +65,13 @@ def _known(entry: Entry, registered: Any) -> Entry:
     fn = _function(registered.function)
     if fn is None:
         return entry
-    return replace(entry, location=_location(fn), untyped_data=_untyped_data(fn))
+    body = _body(fn)
+    return replace(
+        entry,
+        location=_location(fn),
+        untyped_data=_untyped_data(fn, body),
+        hidden_errors=tuple(dict.fromkeys(_hidden_errors(fn, body, registered.errors))),
+    )
 
 
 def _function(fn: Callable[..., Any]) -> types.FunctionType | None:
@@ -89,14 +97,77 @@ def _location(fn: types.FunctionType) -> Location | None:
     return Location(path.as_posix(), fn.__code__.co_firstlineno)
 
 
-def _untyped_data(fn: types.FunctionType) -> bool | None:
-    if "return" in fn.__annotations__:
-        return False
+def _body(fn: types.FunctionType) -> list[ast.stmt] | None:
+    """Return the source of a function as the body of a module; None if there is none."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(fn)))
+        return ast.parse(textwrap.dedent(inspect.getsource(fn))).body
     except (OSError, SyntaxError, TypeError):
         return None
-    return any(isinstance(each, _DATA) for each in _returned(tree.body))
+
+
+def _untyped_data(fn: types.FunctionType, body: list[ast.stmt] | None) -> bool | None:
+    if "return" in fn.__annotations__:
+        return False
+    if body is None:
+        return None
+    return any(isinstance(each, _DATA) for each in _returned(body))
+
+
+def _hidden_errors(
+    fn: types.FunctionType, body: list[ast.stmt] | None, shown: tuple[type[Exception], ...]
+) -> Iterator[str]:
+    """Yield the exceptions with a text that a function raises itself, and that are not shown.
+
+    Only what is plain to see: the class is found by its name, it has a text, and nothing around it
+    catches it.
+    """
+    known = {**vars(builtins), **fn.__globals__, **inspect.getclosurevars(fn).nonlocals}
+    for name, caught_by in _raised(body[0] if body else None, ()):
+        kind = _found(known, name)
+        if not isinstance(kind, type) or not issubclass(kind, Exception):
+            continue
+        if issubclass(kind, (MCPKitError, NotImplementedError, AssertionError, *shown)):
+            continue
+        caught = [_found(known, each) for each in caught_by]
+        if not any(each is None or _catches(each, kind) for each in caught):
+            yield kind.__name__
+
+
+def _catches(found: Any, kind: type[Exception]) -> bool:
+    return isinstance(found, type) and issubclass(kind, found)
+
+
+def _found(known: Mapping[str, Any], name: str) -> Any:
+    """Return what a dotted name stands for; None if it is not known."""
+    first, *rest = name.split(".")
+    found = known.get(first)
+    for each in rest:
+        found = getattr(found, each, None)
+    return found
+
+
+def _raised(node: ast.AST | None, caught_by: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the names of classes that are raised with a text, and what would catch each."""
+    if isinstance(node, ast.Raise):
+        if isinstance(node.exc, ast.Call) and node.exc.args:
+            yield ast.unparse(node.exc.func), [*caught_by]
+        return
+    if isinstance(node, ast.Try):
+        handled: list[str] = []
+        for handler in node.handlers:
+            several = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+            handled += ["BaseException" if each is None else ast.unparse(each) for each in several]
+        for inner in node.body:
+            yield from _raised(inner, (*caught_by, *handled))
+        for other in (*node.handlers, *node.orelse, *node.finalbody):
+            yield from _raised(other, caught_by)
+        return
+    for each in ast.iter_child_nodes(node) if node is not None else ():
+        if not isinstance(each, _SCOPES):
+            yield from _raised(each, caught_by)
+
+
+_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 def _returned(body: Iterable[ast.AST], *, inside: bool = False) -> Iterable[ast.expr | None]:

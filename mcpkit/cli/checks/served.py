@@ -76,6 +76,8 @@ class Entry:
         location: Of its function, if it is known.
         untyped_data: True if its function returns a dict or a list without an annotation; None
             if that is not known.
+        hidden_errors: The names of the exceptions that its function raises and whose text nobody
+            sees, as far as its code tells.
     """
 
     kind: Kind
@@ -83,6 +85,7 @@ class Entry:
     raw: Raw
     location: Location | None = None
     untyped_data: bool | None = None
+    hidden_errors: tuple[str, ...] = ()
 
     @property
     def description(self) -> str:

@@ -84,6 +84,7 @@ RULES: Final[tuple[Rule, ...]] = (
     behaviour.unbounded,
     behaviour.untyped_result,
     behaviour.output_root,
+    behaviour.hidden_errors,
     offers.resource_undescribed,
     offers.no_mime_type,
     offers.bad_uri,

@@ -443,6 +443,13 @@ CASES: Final[dict[str, Case]] = {
             server(tool(outputSchema={"type": "object"}), modern=False),
         ],
     ),
+    "OUT004": Case(
+        [
+            (server(tool(hidden_errors=("ValueError",))), "raises ValueError, whose"),
+            (server(tool(hidden_errors=("ValueError", "OSError"))), "ValueError and OSError"),
+        ],
+        [server(tool())],
+    ),
     "RES001": Case(
         [
             (server(resource(description=None)), "no description"),

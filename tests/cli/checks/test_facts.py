@@ -1,0 +1,141 @@
+"""What the code of a function tells of the exceptions that it raises and nobody reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcpkit.cli.checks.facts import _body, _hidden_errors
+from mcpkit.errors import ToolError
+
+
+class GitError(Exception):
+    """Of an author."""
+
+
+class Quiet:
+    """No exception."""
+
+
+def plainly(x: int) -> None:
+    raise ValueError(f"no such {x}")
+
+
+def of_a_module(x: str) -> None:
+    raise json.JSONDecodeError("no", x, 0)
+
+
+def several(x: int) -> None:
+    if x:
+        raise GitError("one")
+    with open("a"):
+        raise ValueError("two")
+
+
+def in_a_handler() -> None:
+    try:
+        plainly(1)
+    except ValueError as error:
+        raise GitError("no") from error
+
+
+def not_caught() -> None:
+    try:
+        raise GitError("no")
+    except ValueError:
+        pass
+
+
+def twice(x: int) -> None:
+    if x:
+        raise GitError("one")
+    raise GitError("two")
+
+
+def found_in(fn: Any, *shown: type[Exception]) -> list[str]:
+    return list(_hidden_errors(fn, _body(fn), shown))
+
+
+@pytest.mark.parametrize(
+    ("fn", "names"),
+    [
+        (plainly, ["ValueError"]),
+        (of_a_module, ["JSONDecodeError"]),
+        (several, ["GitError", "ValueError"]),
+        (in_a_handler, ["GitError"]),
+        (not_caught, ["GitError"]),
+        (twice, ["GitError", "GitError"]),
+    ],
+    ids=lambda each: getattr(each, "__name__", "-"),
+)
+def test_exceptions_with_a_text_are_found(fn: Any, names: list[str]) -> None:
+    assert found_in(fn) == names
+
+
+def for_the_model() -> None:
+    raise ToolError("no")
+
+
+def without_a_text() -> None:
+    raise ValueError
+
+
+def unknown() -> None:
+    raise Nowhere("no")  # type: ignore[name-defined]  # noqa: F821 - on purpose
+
+
+def not_implemented() -> None:
+    raise NotImplementedError("later")
+
+
+def again() -> None:
+    try:
+        plainly(1)
+    except ValueError:
+        raise
+
+
+def caught() -> None:
+    try:
+        raise GitError("no")
+    except (ValueError, Exception):
+        pass
+
+
+def caught_by_all() -> None:
+    try:
+        raise GitError("no")
+    except:  # noqa: E722 - on purpose
+        pass
+
+
+def elsewhere() -> Callable[[], None]:
+    def inner() -> None:
+        raise GitError("no")
+
+    return inner
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        *(for_the_model, without_a_text, unknown, not_implemented, again, caught),
+        *(caught_by_all, elsewhere),
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_what_may_be_right_is_left_alone(fn: Any) -> None:
+    assert found_in(fn) == []
+
+
+def test_what_is_shown_is_left_alone() -> None:
+    assert found_in(several, GitError) == ["ValueError"]
+    assert found_in(several, Exception) == []
+
+
+def test_code_that_cannot_be_read_is_left_alone() -> None:
+    fn: Any = plainly
+    assert list(_hidden_errors(fn, None, ())) == []

@@ -1,0 +1,307 @@
+"""Exceptions whose text is shown, because their author says so; all others are hidden."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import anyio
+import pytest
+
+import mcpkit
+from mcpkit import Context, Depends, MCPKit, ProtocolError, ToolError
+from mcpkit.errors import RegistrationError
+from mcpkit.testing import TestClient
+
+TEXT = "no such branch"
+
+
+class GitError(Exception):
+    """Of an author."""
+
+
+class Detached(GitError):
+    pass
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        return ""
+
+
+Errors = type[Exception] | tuple[type[Exception], ...] | list[type[Exception]] | Literal["all"]
+
+
+def told(error: BaseException, errors: Errors | None = None, app: Errors = ()) -> str:
+    """What the model reads of an exception."""
+    made = MCPKit("a", errors=app)
+
+    @made.tool(errors=errors)
+    def fail() -> str:
+        raise error
+
+    with TestClient(made) as client:
+        result = client.call_tool("fail")
+    assert result.is_error
+    return result.text
+
+
+def is_hidden(text: str) -> bool:
+    return text.startswith("The tool failed (reference ")
+
+
+class TestTools:
+    @pytest.mark.parametrize(
+        "errors",
+        ["all", GitError, (GitError,), [ValueError, GitError], (Exception,)],
+        ids=["all", "one", "tuple", "list", "exception"],
+    )
+    @pytest.mark.parametrize("error", [GitError(TEXT), Detached(TEXT)], ids=["itself", "subclass"])
+    def test_what_is_named_is_shown(self, errors: Errors, error: Exception) -> None:
+        assert told(error, errors) == TEXT
+
+    @pytest.mark.parametrize("errors", [None, (), ValueError, (ValueError, Detached)], ids=str)
+    def test_anything_else_is_hidden(self, errors: Errors | None) -> None:
+        text = told(GitError(TEXT), errors)
+        assert is_hidden(text)
+        assert TEXT not in text
+
+    def test_the_app_says_it_for_all(self) -> None:
+        assert told(GitError(TEXT), app="all") == TEXT
+        assert told(GitError(TEXT), app=(GitError,)) == TEXT
+
+    def test_a_tool_says_it_for_itself(self) -> None:
+        assert is_hidden(told(GitError(TEXT), (), app="all"))
+        assert is_hidden(told(GitError(TEXT), ValueError, app=GitError))
+        assert told(GitError(TEXT), GitError, app=ValueError) == TEXT
+
+    @pytest.mark.parametrize("text", ["two\nlines", "ünï", "x" * 5000, "\x1b[2J", "{}", " blank "])
+    def test_the_text_is_shown_as_that_of_a_tool_error_is(self, text: str) -> None:
+        assert told(GitError(text), "all") == told(ToolError(text))
+
+    @pytest.mark.parametrize(
+        ("error", "text"),
+        [
+            (Silent(), "Silent"),
+            (ValueError(), "ValueError"),
+            (KeyError("oslo"), "KeyError: 'oslo'"),
+            (OSError(2, "No such file"), "[Errno 2] No such file"),
+        ],
+        ids=["without a text", "without arguments", "a key alone", "of the system"],
+    )
+    def test_a_text_that_says_nothing_has_the_name_of_its_class(
+        self, error: Exception, text: str
+    ) -> None:
+        assert told(error, "all") == text
+
+    def test_a_protocol_error_stays_one(self) -> None:
+        with pytest.raises(ProtocolError):
+            told(ProtocolError("closed", code=4001), "all")
+
+    def test_what_is_no_exception_is_never_shown(self) -> None:
+        with pytest.raises(ProtocolError, match="failed to answer"):
+            told(SystemExit(TEXT), "all")
+
+    def test_a_result_that_does_not_fit_is_never_shown(self) -> None:
+        app = MCPKit("a", errors="all")
+
+        @app.tool
+        def fail() -> int:
+            value: Any = "secret"
+            return value  # type: ignore[no-any-return]
+
+        with TestClient(app) as client:
+            assert "output schema" in client.call_tool("fail").text
+
+    def test_a_dependency_belongs_to_its_tool(self) -> None:
+        app = MCPKit("a")
+
+        def connect() -> str:
+            raise GitError(TEXT)
+
+        @app.tool(errors=GitError)
+        def fail(db: Annotated[str, Depends(connect)]) -> str:
+            return db
+
+        with TestClient(app) as client:
+            assert client.call_tool("fail").text == TEXT
+
+    @pytest.mark.parametrize(
+        ("errors", "text"),
+        [("all", "one\ntwo"), (GitError, None), ((GitError, OSError), "one\ntwo")],
+    )
+    def test_a_group_is_shown_if_all_in_it_are(self, errors: Errors, text: str | None) -> None:
+        app = MCPKit("a")
+
+        @app.tool(errors=errors)
+        async def fail() -> str:
+            async def one() -> None:
+                raise GitError("one")
+
+            async def two() -> None:
+                raise OSError("two")
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(one)
+                group.start_soon(two)
+            return ""
+
+        with TestClient(app) as client:
+            found = client.call_tool("fail").text
+        assert is_hidden(found) if text is None else sorted(found.split("\n")) == ["one", "two"]
+
+
+class TestOtherEntries:
+    @pytest.mark.parametrize("uri", ["a://b", "a://{name}"])
+    def test_of_a_resource(self, uri: str) -> None:
+        app = MCPKit("a")
+
+        def fail(name: str = "") -> str:
+            raise GitError(TEXT + name)
+
+        def bare() -> str:
+            raise GitError(TEXT)
+
+        app.add_resource(fail if "{" in uri else bare, uri, errors=GitError)
+        with TestClient(app) as client, pytest.raises(ProtocolError, match=TEXT) as caught:
+            client.read_resource(uri.format(name="x"))
+        assert caught.value.code == -32603
+
+    def test_of_a_prompt(self) -> None:
+        app = MCPKit("a", errors="all")
+
+        @app.prompt
+        def fail() -> str:
+            raise GitError(TEXT)
+
+        @app.prompt(errors=())
+        def hide() -> str:
+            raise GitError(TEXT)
+
+        with TestClient(app) as client:
+            with pytest.raises(ProtocolError, match=TEXT):
+                client.get_prompt("fail")
+            with pytest.raises(ProtocolError, match="reference"):
+                client.get_prompt("hide")
+
+    def test_of_a_resource_that_another_handler_reads(self) -> None:
+        app = MCPKit("a")
+
+        @app.resource("a://b", errors="all")
+        def fail() -> str:
+            raise GitError(TEXT)
+
+        @app.tool
+        async def read(ctx: Context) -> str:
+            await ctx.read_resource("a://b")
+            return ""
+
+        with TestClient(app) as client:
+            assert client.call_tool("read").text == TEXT
+
+
+class Tools:
+    @mcpkit.tool
+    def plain(self) -> str:
+        """Say nothing about errors."""
+        raise GitError(TEXT)
+
+    @mcpkit.tool(errors=())
+    def own(self) -> str:
+        """Hide them."""
+        raise GitError(TEXT)
+
+
+@pytest.mark.parametrize(
+    ("app", "include", "shown"),
+    [((), None, False), ("all", None, True), ((), GitError, True), ("all", (), False)],
+    ids=["nowhere", "app", "include", "hidden by include"],
+)
+def test_including_says_it_for_what_is_included(app: Any, include: Any, shown: bool) -> None:
+    made = MCPKit("a", errors=app)
+    made.include(Tools(), errors=include)
+    with TestClient(made) as client:
+        assert is_hidden(client.call_tool("plain").text) is not shown
+        assert is_hidden(client.call_tool("own").text)
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        "any",
+        "ValueError",
+        7,
+        (SystemExit,),
+        (ValueError, "OSError"),
+        BaseException,
+        ValueError("x"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("place", ["tool", "app", "include"])
+def test_what_is_no_exception_is_refused(errors: Any, place: str) -> None:
+    def make() -> Any:
+        if place == "app":
+            return MCPKit("a", errors=errors)
+        if place == "include":
+            MCPKit("a").include(Tools(), errors=errors)
+        return MCPKit("a").tool(errors=errors)(Tools().plain)
+
+    with pytest.raises(
+        RegistrationError, match='errors is "all" or classes of exceptions'
+    ) as caught:
+        make()
+    if place == "tool":
+        assert "test_shown_errors.py:" in str(caught.value)
+
+
+class TestLog:
+    def calls(self, *tools: Callable[[], str], times: int = 2) -> None:
+        app = MCPKit("a")
+        for each in tools:
+            app.add_tool(each)
+        with TestClient(app) as client:
+            for _ in range(times):
+                for each in tools:
+                    client.call_tool(each.__name__)
+
+    def test_says_once_for_each_tool_how_to_show_it(self, caplog: pytest.LogCaptureFixture) -> None:
+        def one() -> str:
+            raise GitError(TEXT)
+
+        def two() -> str:
+            raise KeyError(TEXT)
+
+        self.calls(one, two)
+        said = [each for each in caplog.messages if "errors=" in each]
+        assert len(caplog.messages) == 4
+        assert [each.rpartition("; ")[2] for each in said] == [
+            "the model does not see why: errors=(GitError,) or ToolError would show it",
+            "the model does not see why: errors=(KeyError,) or ToolError would show it",
+        ]
+
+    def test_says_nothing_of_what_is_shown(self, caplog: pytest.LogCaptureFixture) -> None:
+        assert told(GitError(TEXT), "all") == TEXT
+        assert caplog.messages == []
+
+    def test_has_the_frames_of_the_author(self, caplog: pytest.LogCaptureFixture) -> None:
+        def fail() -> str:
+            raise GitError(TEXT)
+
+        self.calls(fail, times=1)
+        (record,) = caplog.records
+        text = logging.Formatter().format(record)
+        assert "frames of mcpkit" in text
+        assert "in fail\n" in text
+        assert "use_tool" not in text
+
+    def test_has_all_frames_when_debugging(self, caplog: pytest.LogCaptureFixture) -> None:
+        def fail() -> str:
+            raise GitError(TEXT)
+
+        caplog.set_level(logging.DEBUG, "mcpkit")
+        self.calls(fail, times=1)
+        text = logging.Formatter().format(caplog.records[-1])
+        assert "frames of mcpkit" not in text
+        assert "use_tool" in text
