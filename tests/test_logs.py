@@ -132,7 +132,7 @@ def test_a_server_shows_no_forged_line(tmp_path: Path) -> None:
     params = {"name": "fail", "arguments": {"text": FORGED}, "_meta": meta}
     sent = [
         {"method": f"notifications/{FORGED}", "params": {"_meta": meta}},
-        {"method": "tools/call", "id": "i" * 100_000, "params": params},
+        {"method": "tools/call", "id": "i" * 1000, "params": params},
     ]
     lines = b"".join(json.dumps({"jsonrpc": "2.0", **each}).encode() + b"\n" for each in sent)
     ended = mcpkit("run", "loud.py", "--debug", input=lines, cwd=tmp_path)
