@@ -138,10 +138,14 @@ class TappedClient(AsyncTestClient):
         """Send a message as it is, and wait for the answer under its id (the last one's)."""
         last = message[-1] if isinstance(message, list) else message
         await self.send(message)
+        return await self.answer(last["id"])
+
+    async def answer(self, id: str | int) -> dict[str, Any]:
+        """Wait for the answer under an id."""
         with anyio.fail_after(PATIENCE):
             while True:
                 for each in self.received:
-                    same = each.get("id") == last["id"] and type(each["id"]) is type(last["id"])
+                    same = each.get("id") == id and type(each["id"]) is type(id)
                     if same and "method" not in each:
                         return each
                 self._arrived = anyio.Event()
