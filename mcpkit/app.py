@@ -290,7 +290,8 @@ class MCPKit(Generic[StateT]):
                   read_only, destructive, idempotent, open_world.
                 - icons, meta, tags: Passed on; tags are for selecting, and are not sent.
                 - structured_output: False for content only, True to insist on structured output;
-                  None, the default, decides by the return annotation.
+                  None, the default, decides by the return annotation. What is no object is sent
+                  as ``{"result": …}``; ``"raw"`` insists, and sends it as it is from 2026-07-28 on.
                 - input_schema: A JSON Schema to advertise instead of the derived one. Arguments
                   are still validated by the signature.
                 - inline: Run a plain ``def`` on the event loop, not in a thread.

@@ -210,12 +210,12 @@ class CallResult:
 
     @property
     def data(self) -> Any:
-        """The structured content, out of the wrapper ``{"result": …}`` that revisions before
-        2026-07-28 need around anything but an object; None if there is none."""
+        """The structured content, out of the wrapper ``{"result": …}`` that servers put around
+        anything but an object; None if there is none."""
         found = self.structured_content
         if found is UNSET:
             return None
-        wrapped = is_object(found) and found.keys() == {"result"} and "resultType" not in self.raw
+        wrapped = is_object(found) and found.keys() == {"result"}
         return found["result"] if wrapped else found
 
 

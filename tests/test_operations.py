@@ -162,10 +162,10 @@ async def test_structured_content_of_a_whole_result(revision: Revision, value: o
     raw = (await call(served, "a", revision=revision.version)).raw
     if revision.structured_output == "none":
         assert "structuredContent" not in raw
-    elif revision.structured_output == "object" and not isinstance(value, dict):
-        assert raw["structuredContent"] == {"result": value}
-    else:
+    elif isinstance(value, dict):
         assert raw["structuredContent"] == value
+    else:
+        assert raw["structuredContent"] == {"result": value}
 
 
 async def test_output_that_cannot_be_serialised_is_an_error() -> None:

@@ -584,6 +584,17 @@ class TestWire:
             return []
 
         wire = make_tool(fn).to_wire(revision)
+        expected = {"none": None, "object": "object", "any": "object"}[revision.structured_output]
+        assert wire.get("outputSchema", {}).get("type") == expected
+
+    @pytest.mark.parametrize("revision", REVISIONS, ids=str)
+    def test_a_raw_one_is_wrapped_only_there(self, revision: Revision) -> None:
+        """TOOL-11, TOOL-12"""
+
+        def fn() -> list[int]:
+            return []
+
+        wire = make_tool(fn, structured_output="raw").to_wire(revision)
         expected = {"none": None, "object": "object", "any": "array"}[revision.structured_output]
         assert wire.get("outputSchema", {}).get("type") == expected
 

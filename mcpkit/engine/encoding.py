@@ -121,7 +121,8 @@ def _tool(value: Rendered, revision: Revision) -> _Encoded:
             [wire.block_to_wire(each, revision) for each in content or ()]
         )
     if structured is not None and revision.structured_output != "none":
-        if revision.structured_output == "object" and not value.is_object:
+        knows_objects_only = revision.structured_output == "object"
+        if not value.is_object and (knows_objects_only or not value.is_raw):
             structured = b'{"result":' + structured + b"}"  # TOOL-11
         text += b',"structuredContent":' + structured
     if value.is_error:

@@ -108,6 +108,7 @@ class Tool(Entry):
         output_schema: JSON Schema of the structured content; None if none is promised.
         annotations: Hints for clients.
         headers: The arguments that an HTTP request repeats in headers.
+        raw_output: True to wrap structured content that is no object only where it must be.
 
     Raises:
         RegistrationError: Hosts do not accept the name.
@@ -117,6 +118,7 @@ class Tool(Entry):
     output_schema: JsonSchema | None = None
     annotations: ToolAnnotations | None = None
     headers: tuple[HeaderParameter, ...] = ()
+    raw_output: bool = False
 
     def __post_init__(self) -> None:
         if _TOOL_NAME.fullmatch(self.name) is None:
@@ -149,7 +151,9 @@ class Tool(Entry):
         members["inputSchema"] = self.input_schema
         schema = self.output_schema
         if schema is not None:
-            if revision.structured_output == "object" and schema.get("type") != "object":
+            knows_objects_only = revision.structured_output == "object"
+            is_object = schema.get("type") == "object"
+            if not is_object and (knows_objects_only or not self.raw_output):
                 schema = wrapped_schema(schema)  # TOOL-11
             members["outputSchema"] = schema
         if self.annotations is not None:

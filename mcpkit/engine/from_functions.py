@@ -335,7 +335,7 @@ class ToolOptions(CommonOptions):
     destructive: NotRequired[bool | None]
     idempotent: NotRequired[bool | None]
     open_world: NotRequired[bool | None]
-    structured_output: NotRequired[bool | None]
+    structured_output: NotRequired[bool | Literal["raw"] | None]
     input_schema: NotRequired[JsonSchema | None]
 
 
@@ -469,6 +469,7 @@ def make_tool(
         output_schema=output.schema,
         annotations=hints,
         headers=headers,
+        raw_output=output.is_raw,
     )
 
 

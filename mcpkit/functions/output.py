@@ -10,7 +10,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, cast, get_args, get_origin
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json
 
@@ -80,7 +80,8 @@ class Rendered:
         is_error: Whether it reports a failure.
         meta: The result's ``_meta``.
         is_object: True if the structured content is promised to be an object; anything else is
-            wrapped in one for revisions that know objects only (TOOL-11).
+            wrapped in one (TOOL-11), because so many clients know objects only.
+        is_raw: True to send it as it is to those that know more (TOOL-12).
     """
 
     content: Sequence[ContentBlock] | str | None
@@ -88,6 +89,7 @@ class Rendered:
     is_error: bool = False
     meta: dict[str, Any] | None = None
     is_object: bool = True
+    is_raw: bool = False
 
     def blocks(self) -> Sequence[ContentBlock]:
         """Return the blocks for the model."""
@@ -119,19 +121,20 @@ class Output:
     Args:
         signature: For its return annotation.
         structured: True or False force or forbid structured content; None decides by the type:
-            everything but text, nothing, and content blocks is structured.
+            everything but text, nothing, and content blocks is structured. ``"raw"`` forces it, and
+            wraps what is no object for those revisions only that know nothing else.
         converters: For values that are no JSON.
 
     Raises:
         RegistrationError: The return type cannot be serialised or described.
     """
 
-    __slots__ = ("_converters", "_dump", "_form", "_is_converted", "is_object", "schema")
+    __slots__ = ("_converters", "_dump", "_form", "_is_converted", "is_object", "is_raw", "schema")
 
     def __init__(
         self,
         signature: Signature,
-        structured: bool | None,
+        structured: bool | Literal["raw"] | None,
         converters: Converters = _DEFAULT,
     ) -> None:
         self._converters = converters
@@ -140,6 +143,7 @@ class Output:
         self._dump: Callable[[Any], bytes] | None = None
         self.schema: JsonSchema | None = None
         self.is_object = False
+        self.is_raw = structured == "raw"
         if structured is False:
             return
         annotation = signature.returns
@@ -193,7 +197,7 @@ class Output:
             if value[:1] in BRACKETS:
                 refuse_infinities_in(value)
             return Rendered(value)
-        return Rendered(None, self._json_of(value), False, None, self.is_object)
+        return Rendered(None, self._json_of(value), False, None, self.is_object, self.is_raw)
 
     def _whole(self, value: ToolResult) -> Rendered:
         structured = None
@@ -214,7 +218,7 @@ class Output:
         is_object = self.is_object
         if self.schema is None:
             is_object = structured is None or structured[:1] == b"{"
-        return Rendered(blocks, structured, value.is_error, value.meta, is_object)
+        return Rendered(blocks, structured, value.is_error, value.meta, is_object, self.is_raw)
 
     def _json_of(self, value: Any) -> bytes:
         dump = self._dump

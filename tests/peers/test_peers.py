@@ -183,9 +183,7 @@ def answer(text: str, structured: Any = None, *, is_error: bool = False) -> dict
 
 
 def as_structured(peer: Peer, value: Any) -> Any:
-    """What a revision makes of a structured result that is not an object (TOOL-11, TOOL-12)."""
-    if peer.modern:
-        return value
+    """What a revision makes of a structured result that is not an object (TOOL-11)."""
     return {"result": value} if peer.revision >= "2025-06-18" else None
 
 

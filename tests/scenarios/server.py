@@ -144,6 +144,9 @@ def _add_results(app: MCPKit[State]) -> None:
         """Give back a number, or nothing."""
         return number
 
+    app.add_tool(cities, name="raw_cities", structured_output="raw")
+    app.add_tool(perhaps, name="raw_perhaps", structured_output="raw")
+
     @app.tool
     def silence() -> None:
         """Return nothing."""

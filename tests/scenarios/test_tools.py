@@ -94,7 +94,7 @@ async def test_an_object_is_sent_as_it_is(client: TappedClient) -> None:
     assert result.structured_content == {"city": "Oslo", "celsius": 21.5, "rain": False}
 
 
-@pytest.mark.revisions("2025-06-18", "2025-11-25")
+@pytest.mark.revisions(*since("2025-06-18"))
 async def test_anything_else_is_wrapped_and_so_is_its_schema(client: TappedClient) -> None:
     """TOOL-11."""
     result = await client.call_tool("cities")
@@ -105,21 +105,29 @@ async def test_anything_else_is_wrapped_and_so_is_its_schema(client: TappedClien
 
 
 @pytest.mark.revisions(MODERN)
-async def test_any_value_is_sent_as_it_is(client: TappedClient) -> None:
+async def test_any_value_is_sent_as_it_is_if_the_tool_asks_for_that(client: TappedClient) -> None:
     """TOOL-12."""
-    assert (await client.call_tool("cities")).structured_content == ["Lisbon", "Oslo"]
-    assert (await listed(client, "cities"))["outputSchema"]["type"] == "array"
+    assert (await client.call_tool("raw_cities")).structured_content == ["Lisbon", "Oslo"]
+    assert (await listed(client, "raw_cities"))["outputSchema"]["type"] == "array"
+
+
+@pytest.mark.revisions("2025-06-18", "2025-11-25")
+async def test_before_it_is_wrapped_all_the_same(client: TappedClient) -> None:
+    """TOOL-11."""
+    result = await client.call_tool("raw_cities")
+    assert result.structured_content == {"result": ["Lisbon", "Oslo"]}
+    assert (await listed(client, "raw_cities"))["outputSchema"]["type"] == "object"
 
 
 @pytest.mark.revisions(MODERN)
 async def test_null_is_a_value(client: TappedClient) -> None:
     """TOOL-12: absent and null are kept apart."""
-    result = await client.call_tool("perhaps")
+    result = await client.call_tool("raw_perhaps")
     assert result.raw["structuredContent"] is None
     assert "structuredContent" not in (await client.call_tool("silence")).raw
 
 
-@pytest.mark.revisions("2025-06-18", "2025-11-25")
+@pytest.mark.revisions(*since("2025-06-18"))
 async def test_null_is_wrapped(client: TappedClient) -> None:
     """TOOL-11."""
     assert (await client.call_tool("perhaps")).structured_content == {"result": None}
