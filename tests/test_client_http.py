@@ -221,6 +221,47 @@ async def test_other_answers_are_errors_that_show_them(
     assert site.methods() == ["server/discover"]
 
 
+async def postponed(site: FakeSite, times: int, after: str) -> list[float]:
+    """Call a tool of a server that has the call come again later; the pauses that were made."""
+    left = times
+    pauses: list[float] = []
+
+    async def note(seconds: float) -> None:
+        pauses.append(seconds)
+
+    @site.on("tools/call")
+    async def call(incoming: Incoming) -> None:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            await incoming.json({}, 429, **{"Retry-After": after})
+        else:
+            await incoming.result(resultType="complete", content=TEXT)
+
+    async with Client(site.url) as client:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("mcpkit.transports.http_client.anyio.sleep", note)
+            assert (await client.call_tool("any")).text == "done"
+    return pauses
+
+
+async def test_a_call_that_came_too_early_is_sent_again_when_it_may(modern: FakeSite) -> None:
+    """RFC 6585, 4."""
+    assert await postponed(modern, 3, "2") == [2, 2, 2]
+    assert modern.methods().count("tools/call") == 4
+
+
+@pytest.mark.parametrize(
+    ("times", "after"), [(6, "0"), (1, "11"), (1, "Wed, 21 Oct 2026 07:28:00 GMT"), (1, "")]
+)
+async def test_nobody_waits_again_and_again_or_for_long(
+    modern: FakeSite, times: int, after: str
+) -> None:
+    with pytest.raises(ConnectionClosed, match="answered 429 Too Many Requests"):
+        await postponed(modern, times, after)
+    assert modern.methods().count("tools/call") == times
+
+
 async def test_what_denies_access_in_json_is_raised_as_it_is(site: FakeSite) -> None:
     @site.on("server/discover")
     async def refuse(incoming: Incoming) -> None:

@@ -77,6 +77,11 @@ Answered = Callable[[], bool]
 """Returns True once the answer to a request has arrived."""
 
 
+_MAX_POSTPONED: Final = 5
+_LONGEST_PAUSE_S: Final = 10.0
+"""Seconds, and how often, for which a server may have a request come again later."""
+
+
 class _SessionLost(ConnectionClosed):
     """The server does not know the session any more (HTTPL-16)."""
 
@@ -536,7 +541,8 @@ class HttpLink:
         merged = self._headers.copy()
         merged.update({_bytes(name): _bytes(value) for name, value in headers.items()})
         merged["Accept-Encoding"] = "identity"
-        for _ in range(_MAX_REDIRECTS):
+        detours = postponed = 0
+        while detours < _MAX_REDIRECTS:
             request = self._client.build_request(
                 method, url, headers=merged, content=content, timeout=self._timeout
             )
@@ -548,10 +554,18 @@ class HttpLink:
             except httpx2.HTTPError as error:
                 shown = _without_secrets(url)
                 raise ConnectionClosed(f"{shown} does not answer: {_reason(error)}") from error
+            pause = _pause_before_retry(response)
+            if pause is not None and postponed < _MAX_POSTPONED:
+                await _close(response)
+                postponed += 1
+                log.info("%s asks to wait for %g s", _without_secrets(url), pause)
+                await anyio.sleep(pause)
+                continue
             target = self._detour(url, response)
             if target is None:
                 return response
             await _close(response)
+            detours += 1
             if url == self._url:
                 self._url = target
             url = target
@@ -663,6 +677,18 @@ def _shortest_pause(idle: int) -> float:
 
 def _bytes(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode()
+
+
+def _pause_before_retry(response: httpx2.Response) -> float | None:
+    """Return the seconds after which a request may be sent again that came too early.
+
+    It has not been processed then (RFC 6585, 4); None if it is not so, or a person should know.
+    """
+    said = response.headers.get("Retry-After", "")
+    if response.status_code != 429 or not said.isascii() or not said.isdigit():
+        return None
+    seconds = float(said[:10])
+    return seconds if seconds <= _LONGEST_PAUSE_S else None
 
 
 def _without_secrets(url: httpx2.URL) -> str:

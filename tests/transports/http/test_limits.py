@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import MCPKit
+from mcpkit import Client, MCPKit
 from mcpkit.transports.http import sessions
 from mcpkit.transports.http.access import RateLimit
 from mcpkit.web import HttpRequest, HttpSettings
@@ -412,6 +412,18 @@ def test_principals_are_counted_one_by_one(serve: Serve) -> None:
         assert site.ask("server/discover", {"X-User": user}).status == 200
     for user in ("ann", "bob"):
         assert site.ask("server/discover", {"X-User": user}).status == 429
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("revision", [LEGACY[-1], MODERN])
+async def test_two_a_second_are_enough_for_a_call(serve: Serve, revision: str) -> None:
+    """What comes before it does not count, and a client that came too early comes again."""
+    site = serve(rate_limit=2)
+    for _ in range(2):
+        async with Client(
+            f"http://127.0.0.1:{site.host.port}{site.path}", revision=revision
+        ) as client:
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
 
 
 class Clock:
