@@ -25,7 +25,7 @@ from mcpkit.engine.server import Middleware, Server, Settings
 from mcpkit.errors import RegistrationError
 from mcpkit.functions.signature import function_name, is_async, location, underlying
 from mcpkit.transports import load
-from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
+from mcpkit.types import UNSET, CacheScope, Icon, Implementation, LogLevel
 
 if TYPE_CHECKING:
     from mcpkit.web import HttpOptions
@@ -503,17 +503,28 @@ class MCPKit(Generic[StateT]):
     # --- running ----------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def running(self) -> AsyncGenerator[Server, None]:
+    async def running(
+        self,
+        *,
+        overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
+        lifespan: Any = UNSET,
+    ) -> AsyncGenerator[Server, None]:
         """Enter the lifespan, for as long as something serves the app. Used by transports.
+
+        Args:
+            overrides: Functions in the place of those that dependencies come from, for tests.
+            lifespan: In the place of the app's own; None for none.
 
         Yields:
             The server, with the state that the lifespan yields.
         """
-        if self._lifespan is None:
-            yield self._server
+        server = self._server.with_overrides(overrides) if overrides else self._server
+        enter = self._lifespan if lifespan is UNSET else lifespan
+        if enter is None:
+            yield server
             return
-        async with self._lifespan(self) as state:
-            yield self._server.with_state(state)
+        async with enter(self) as state:
+            yield server.with_state(state)
 
     def run(self, transport: str = "stdio", **options: Any) -> None:
         """Serve until the client leaves or the process is told to stop.

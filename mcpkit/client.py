@@ -11,7 +11,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard, TypeVar
 
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from mcpkit.app import MCPKit
+    from mcpkit.engine.server import Server
     from mcpkit.transports.http_client import HttpLink
 
 __all__ = ["Client", "Handler", "Target"]
@@ -270,13 +271,17 @@ class Client:
         if error[:1] == (None,):
             self._raise_failure()
 
+    def _running(self, app: MCPKit[Any]) -> AbstractAsyncContextManager[Server]:
+        """Enter the lifespan of an app in memory."""
+        return app.running()
+
     async def _open(self) -> Link:
         from mcpkit.app import MCPKit
 
         assert self._loop is not None
         target = self._target
         if isinstance(target, MCPKit):
-            server = await self._stack.enter_async_context(target.running())
+            server = await self._stack.enter_async_context(self._running(target))
             return MemoryLink(server, self._loop, self._receive, self._note_exception)
         if is_url(target):
             self._http = _http_link(

@@ -73,6 +73,11 @@ class Peer(Protocol):
     """The progress that was reported last; None before the first report."""
 
     @property
+    def overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
+        """Functions in the place of those that dependencies come from; only tests have any."""
+        ...
+
+    @property
     def repeats(self) -> bool:
         """True while the handler does again what it has done in an earlier round."""
         ...

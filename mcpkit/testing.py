@@ -9,14 +9,15 @@ with TestClient(app, revision="2025-06-18") as client:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import ExitStack
-from typing import Any, ClassVar, TypeVar
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypedDict, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from typing_extensions import ParamSpec, Self
+from typing_extensions import ParamSpec, Self, Unpack
 
-from mcpkit.client import Client, Target
+from mcpkit.client import Client, Handler, Target
 from mcpkit.protocol.revisions import REVISIONS as _REVISIONS
 from mcpkit.results import (
     CallResult,
@@ -29,7 +30,13 @@ from mcpkit.results import (
 )
 from mcpkit.types import Implementation, LogLevel, ResourceContents
 
-__all__ = ["REVISIONS", "AsyncTestClient", "TestClient"]
+if TYPE_CHECKING:
+    import httpx2
+
+    from mcpkit.app import MCPKit
+    from mcpkit.engine.server import Server
+
+__all__ = ["REVISIONS", "AsyncTestClient", "ClientOptions", "Overrides", "TestClient"]
 
 REVISIONS = tuple(each.version for each in _REVISIONS)
 """Every revision, oldest first: to run a test over all of them."""
@@ -38,22 +45,70 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+Overrides: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
+"""The function of a ``Depends`` → another one in its place, with dependencies of its own."""
+
+
+class ClientOptions(TypedDict, total=False):
+    """The options of a client for tests; see `Client` for most of them.
+
+    Attributes:
+        overrides: What stands for functions that dependencies come from; for an app object.
+        lifespan: In the place of the app's own, or None for none; for an app object.
+    """
+
+    overrides: Overrides
+    lifespan: Callable[[Any], AbstractAsyncContextManager[Any]] | None
+    name: str
+    version: str
+    elicitation: Handler | None
+    sampling: Handler | None
+    roots: Sequence[str | os.PathLike[str]] | Handler | None
+    capabilities: Mapping[str, Any] | None
+    on_log: Callable[[str, Any, str | None], object] | None
+    on_notification: Callable[[str, Mapping[str, Any]], object] | None
+    timeout: float | None
+    probe_timeout: float
+    max_rounds: int
+    max_input_requests: int
+    on_round: Callable[[int, Mapping[str, Any]], object] | None
+    env: Mapping[str, str] | None
+    cwd: str | os.PathLike[str] | None
+    stderr: int | None
+    headers: Mapping[str, str] | None
+    http_client: httpx2.AsyncClient | None
+    raise_exceptions: bool
+
+
 class AsyncTestClient(Client):
     """`mcpkit.Client` with defaults for tests: the newest revision, and ten seconds for a request.
 
     Args:
         target: The app, or anything else a `Client` takes.
         revision: One of `REVISIONS`.
-        timeout: Seconds that a request may take.
-        options: As for `Client`; ``raise_exceptions=True`` raises the handler's real exception.
+        options: As for `Client`; ``raise_exceptions=True`` raises the handler's real exception,
+            ``overrides=`` and ``lifespan=`` put others in the place of an app's dependencies and
+            lifespan.
+
+    Raises:
+        TypeError: There are overrides, or a lifespan, of something else than an app object.
     """
 
     __test__: ClassVar = False
 
     def __init__(
-        self, target: Target, *, revision: str = REVISIONS[-1], timeout: float = 10, **options: Any
+        self, target: Target, *, revision: str = REVISIONS[-1], **options: Unpack[ClientOptions]
     ) -> None:
-        super().__init__(target, revision=revision, timeout=timeout, **options)
+        own: dict[str, Any] = {"timeout": 10, **options}
+        self._served: dict[str, Any] = {
+            name: own.pop(name) for name in ("overrides", "lifespan") if name in own
+        }
+        if self._served and not hasattr(target, "running"):
+            raise TypeError(f"{', '.join(self._served)}: of an app object only, not of {target!r}")
+        super().__init__(target, revision=revision, **own)
+
+    def _running(self, app: MCPKit[Any]) -> AbstractAsyncContextManager[Server]:
+        return app.running(**self._served)
 
 
 class TestClient:
@@ -63,7 +118,7 @@ class TestClient:
         target: The app, or anything else a `Client` takes.
         revision: One of `REVISIONS`.
         backend: The event loop, ``"asyncio"`` or ``"trio"``.
-        options: As for `Client`; ``raise_exceptions=True`` raises the handler's real exception.
+        options: As for `AsyncTestClient`.
     """
 
     __test__: ClassVar = False
@@ -74,7 +129,7 @@ class TestClient:
         *,
         revision: str = REVISIONS[-1],
         backend: str = "asyncio",
-        **options: Any,
+        **options: Unpack[ClientOptions],
     ) -> None:
         self._client = AsyncTestClient(target, revision=revision, **options)
         self._backend = backend

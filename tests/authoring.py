@@ -91,6 +91,7 @@ class RecordingPeer:
         self.state: Any = None
         self.cancelled = False
         self.last_progress: float | None = None
+        self.overrides: Mapping[Callable[..., Any], Callable[..., Any]] = {}
         self.threshold = threshold
         self.sent: list[tuple[str, Mapping[str, Any]]] = []
         self.announced: list[tuple[str, str]] = []

@@ -5,17 +5,18 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import pytest
 
-from mcpkit import Context, MCPKit, ResourceError, TextResourceContents, ToolError
+from mcpkit import Context, Depends, MCPKit, ResourceError, TextResourceContents, ToolError
 from mcpkit.client import Client
-from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
+from mcpkit.testing import REVISIONS, AsyncTestClient, ClientOptions, TestClient
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -255,6 +256,100 @@ def test_it_offers_what_the_async_client_offers() -> None:
 
 
 # --- the fixture ----------------------------------------------------------------------------------
+
+
+# --- others in the place of what an app depends on ------------------------------------------------
+
+
+class Database:
+    """What an app depends on, and tests do without."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+@asynccontextmanager
+async def production(app: MCPKit[Any]) -> AsyncIterator[str]:
+    raise AssertionError("no test reaches production")
+    yield "production"
+
+
+@asynccontextmanager
+async def elsewhere(app: MCPKit[Any]) -> AsyncIterator[str]:
+    yield "elsewhere"
+
+
+LEFT: list[str] = []
+
+
+def settings(ctx: Context) -> str:
+    return f"settings of {ctx.state}"
+
+
+def database(found: Annotated[str, Depends(settings)]) -> Iterator[Database]:
+    yield Database(found)
+    LEFT.append(found)
+
+
+async def in_memory() -> AsyncIterator[Database]:
+    yield Database("in memory")
+    LEFT.append("in memory")
+
+
+def make_guarded() -> MCPKit[Any]:
+    guarded: MCPKit[Any] = MCPKit("guarded", lifespan=production)
+
+    @guarded.tool
+    async def which(db: Annotated[Database, Depends(database)]) -> str:
+        return db.name
+
+    @guarded.tool
+    def which_in_thread(db: Annotated[Database, Depends(database)], more: int = 0) -> str:
+        return f"{db.name} {more}"
+
+    @guarded.tool
+    async def plain() -> str:
+        return "plain"
+
+    return guarded
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_another_function_may_stand_for_a_dependency(revision: str) -> None:
+    guarded = make_guarded()
+    LEFT.clear()
+    replaced = {database: in_memory}
+    with TestClient(guarded, revision=revision, lifespan=None, overrides=replaced) as client:
+        assert client.call_tool("which").text == "in memory"
+        assert client.call_tool("which_in_thread", {"more": 1}).text == "in memory 1"
+        assert client.call_tool("plain").text == "plain"
+    assert LEFT == ["in memory", "in memory"]
+    with TestClient(guarded, revision=revision, lifespan=None) as client:
+        assert client.call_tool("which").text == "settings of None"
+
+
+def test_so_it_may_for_what_a_dependency_needs() -> None:
+    with TestClient(
+        make_guarded(), lifespan=elsewhere, overrides={settings: lambda: "made up"}
+    ) as client:
+        assert client.call_tool("which").text == "made up"
+
+
+def test_another_lifespan_may_stand_for_that_of_an_app() -> None:
+    with TestClient(make_guarded(), lifespan=elsewhere) as client:
+        assert client.call_tool("which").text == "settings of elsewhere"
+
+
+@pytest.mark.parametrize("options", [{"overrides": {settings: settings}}, {"lifespan": None}])
+def test_these_are_for_an_app_object(options: Any) -> None:
+    with pytest.raises(TypeError, match=r"(overrides|lifespan): of an app object only"):
+        TestClient("server.py", **options)
+
+
+def test_options_are_those_of_a_client() -> None:
+    """Written down for editors, they must not drift."""
+    known = set(inspect.signature(Client).parameters) - {"target", "revision"}
+    assert set(ClientOptions.__annotations__) == known | {"overrides", "lifespan"}
 
 
 def test_the_fixture_connects(mcp_client: Callable[..., TestClient]) -> None:

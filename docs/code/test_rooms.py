@@ -1,8 +1,9 @@
 # --8<-- [start:first]
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
+from mcpkit import Depends, MCPKit
+from mcpkit.testing import REVISIONS, AsyncTestClient, Overrides, TestClient
 
 from server import app  # the file above
 
@@ -65,3 +66,24 @@ def test_it_reports_progress() -> None:
 
 
 # --8<-- [end:async]
+# --8<-- [start:overrides]
+def prices() -> dict[str, int]:
+    raise RuntimeError("no test reads the real prices")
+
+
+hotel = MCPKit("hotel")
+
+
+@hotel.tool
+def price(room: str, known: Annotated[dict[str, int], Depends(prices)]) -> int:
+    """Tell the price of a room."""
+    return known[room]
+
+
+def test_it_tells_the_price() -> None:
+    overrides: Overrides = {prices: lambda: {"12": 80}}
+    with TestClient(hotel, overrides=overrides, lifespan=None) as client:
+        assert client.call_tool("price", {"room": "12"}).data == 80
+
+
+# --8<-- [end:overrides]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import types
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -19,6 +18,7 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
+from types import FunctionType, MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_origin
 
 from mcpkit.asking.declared import DeclaredParameter
@@ -54,7 +54,7 @@ def inspect_handler(fn: Callable[..., Any]) -> Signature:
                 f"{signature.where}: {signature.name}() is async, and SyncContext would block the "
                 f"event loop; write {each.name}: Context"
             )
-    if _yields(fn) or (type(fn) is not types.FunctionType and _yields(type(fn).__call__)):
+    if _yields(fn) or (type(fn) is not FunctionType and _yields(type(fn).__call__)):
         raise RegistrationError(
             f"{signature.where}: {signature.name}() yields; a request has one answer: collect the "
             f"items and return them, and use ctx.progress() on the way"
@@ -63,7 +63,7 @@ def inspect_handler(fn: Callable[..., Any]) -> Signature:
 
 
 def _yields(fn: Any) -> bool:
-    if type(fn) is types.FunctionType:
+    if type(fn) is FunctionType:
         return bool(fn.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR))
     return inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn)
 
@@ -104,6 +104,7 @@ class CallPlan:
     __slots__ = (
         "_asked",
         "_injected",
+        "_signature",
         "_steps",
         "fn",
         "inline",
@@ -126,11 +127,8 @@ class CallPlan:
 
     def _inject(self, signature: Signature) -> None:
         resolver = _Resolver(signature)
-        self._injected = tuple(
-            resolver.source(each)
-            for each in signature.parameters
-            if each.source in ("context", "depends")
-        )
+        self._signature = signature
+        self._injected = resolver.injected(signature)
         self._asked = tuple(
             DeclaredParameter(each, f"{signature.where}: {signature.name}()")
             for each in signature.parameters
@@ -172,17 +170,31 @@ class CallPlan:
         return await self._run_with_dependencies(values, context)
 
     async def _run_with_dependencies(self, values: Values, context: Context[Any]) -> Any:
+        overrides = context.peer.overrides
+        if not overrides:
+            return await self._run_in_order(self._steps, self._injected, values, context)
+        resolver = _Resolver(self._signature, overrides)
+        injected = resolver.injected(self._signature)
+        return await self._run_in_order(tuple(resolver.steps), injected, values, context)
+
+    async def _run_in_order(
+        self,
+        steps: tuple[_Step, ...],
+        injected_from: tuple[_Source, ...],
+        values: Values,
+        context: Context[Any],
+    ) -> Any:
         async with AsyncExitStack() as stack:
             resolved: list[Any] = []
             belongs_here = False
-            for step in self._steps:
+            for step in steps:
                 arguments = self._gather(step.sources, values, resolved, context)
                 made = await self._call(
                     step.provide, step.is_async, arguments, context, step.inline
                 )
                 belongs_here = belongs_here or _is_async_manager(made, step.promised)
                 resolved.append(await _enter(made, step.promised, stack, context))
-            injected = self._gather(self._injected, values, resolved, context)
+            injected = self._gather(injected_from, values, resolved, context)
             every = {**values, **injected}
             if self.is_async or self.inline:
                 return await self._call(self.fn, self.is_async, every, context, self.inline)
@@ -305,12 +317,25 @@ async def _enter(made: Any, promised: bool, stack: AsyncExitStack, context: Cont
 class _Resolver:
     """Puts the dependencies of a handler into an order in which each has what it needs."""
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        overrides: Mapping[Callable[..., Any], Any] = MappingProxyType({}),
+    ) -> None:
+        self._overrides = overrides
         self._arguments = {each.name: each for each in signature.arguments}
         self._where = f"{signature.where}: {signature.name}()"
         self._found: dict[Callable[..., Any], int] = {}
         self._open: list[Callable[..., Any]] = []
         self.steps: list[_Step] = []
+
+    def injected(self, signature: Signature) -> tuple[_Source, ...]:
+        """Return where the parameters come from that no client sends."""
+        return tuple(
+            self.source(each)
+            for each in signature.parameters
+            if each.source in ("context", "depends")
+        )
 
     def source(self, parameter: Parameter) -> _Source:
         if parameter.source == "context":
@@ -319,7 +344,7 @@ class _Resolver:
         return _Source(parameter.name, "dependency", self._step(parameter.depends))
 
     def _step(self, depends: Depends) -> int:
-        provide = depends.provide
+        provide = self._overrides.get(depends.provide, depends.provide)
         if provide in self._found:
             return self._found[provide]
         if provide in self._open:

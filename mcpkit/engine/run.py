@@ -198,6 +198,11 @@ class Run:
         """Call a function whenever this client says that its roots have changed."""
         self.session.on_roots_changed(handler)
 
+    @property
+    def overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
+        """Functions in the place of those that dependencies come from."""
+        return self.server.overrides
+
     # --- telling ----------------------------------------------------------------------------------
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:

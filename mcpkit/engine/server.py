@@ -78,6 +78,7 @@ class Server:
         middleware: Around every operation, the first outermost; see `mcpkit.engine.middleware`.
         converters: For values that are no JSON.
         shows: Tells which entries a request may see; None: all.
+        overrides: What stands for functions that dependencies come from, in tests.
         info_texts: The texts that `info_meta` has encoded, by the versions of revisions.
     """
 
@@ -91,6 +92,9 @@ class Server:
     middleware: tuple[Middleware, ...] = ()
     converters: Converters = field(default_factory=Converters)
     shows: Callable[[Request, Entry], bool] | None = None
+    overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
+        default_factory=dict[Callable[..., Any], Callable[..., Any]]
+    )
     _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])
     info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
@@ -127,6 +131,12 @@ class Server:
         """Return the same server with the value that a lifespan has yielded."""
         made = copy.copy(self)
         made.state = state
+        return made
+
+    def with_overrides(self, overrides: Mapping[Callable[..., Any], Callable[..., Any]]) -> Server:
+        """Return the same server with other functions in the place of some dependencies'."""
+        made = copy.copy(self)
+        made.overrides = overrides
         return made
 
     def info_meta(self, revision: Revision) -> bytes:
