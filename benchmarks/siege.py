@@ -340,7 +340,7 @@ class Honest:
 
     async def calls(self) -> None:
         found = await self.get(call("add", a=1, b=2))
-        assert found["result"]["structuredContent"] == 3
+        assert found["result"]["structuredContent"] == {"result": 3}
 
     async def calls_in_a_thread(self) -> None:
         await self.get(call("work", steps=1, pause=0))
@@ -353,7 +353,7 @@ class Honest:
 
     async def sends_much(self) -> None:
         found = await self.get(call("length", value="x" * 200_000))
-        assert found["result"]["structuredContent"] == 200_000
+        assert found["result"]["structuredContent"] == {"result": 200_000}
 
     async def gets_much(self) -> None:
         found = await self.get(call("large", size=200_000))

@@ -608,7 +608,7 @@ async def prober(crowd: Crowd, rng: random.Random) -> None:
     begun = time.perf_counter()
     last, _, _ = await crowd.post(rng, message, headers, leaving=0)
     crowd.waits.append(time.perf_counter() - begun)
-    if last["result"]["structuredContent"] != 3:
+    if last["result"]["structuredContent"] != {"result": 3}:
         crowd.surprise(f"1 + 2 is {last}")
     await asyncio.sleep(0.1)
 

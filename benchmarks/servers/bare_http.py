@@ -84,7 +84,7 @@ async def app(scope: Message, receive: Receive, send: Send) -> None:
         value = await add(**_validate_add(params["arguments"]))
     result: dict[str, object] = {
         "content": [{"type": "text", "text": to_json(value).decode()}],
-        "structuredContent": value if modern else {"result": value},
+        "structuredContent": {"result": value},
     }
     if modern:
         result.update(_MODERN_MARK)

@@ -17,10 +17,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Final, NamedTuple
 from unicodedata import normalize
+from urllib.parse import urlsplit
 
 import typer
 
@@ -69,7 +70,7 @@ _PACKAGED: Final = (_TESTED, *_server("__PACKAGE__.server:app"))
 TEMPLATES: Final[dict[str, Template]] = {
     "minimal": Template(
         "one file, nothing else",
-        '"mcpkit>=__MCPKIT__"',
+        '"__MCPKIT_REQUIREMENT__"',
         (("test it", "mcpkit check server.py"), *_server("server.py")),
     ),
     "package": Template(
@@ -322,15 +323,47 @@ def project(name: str, template: str, description: str = _NO_DESCRIPTION) -> dic
         "PROJECT": name,
         "PACKAGE": package_of(name),
         "DESCRIPTION": _tidy(description) or _NO_DESCRIPTION,
-        "MCPKIT": _least(version("mcpkit")),
+        "MCPKIT_REQUIREMENT": _requirement(),
         "VENV_PYTHON": ".venv/Scripts/python.exe" if _WINDOWS else ".venv/bin/python",
     }
     folders = [template] if template == _DEFAULT else [_SHARED, template]
     sources = {path: text for each in folders for path, text in _sources(each).items()}
-    return {
+    files = {
         _renamed(path, values): _filled(text, values, str(path), path.suffix)
         for path, text in sorted(sources.items())
     }
+    if _origin() is not None and _PROJECT_FILE in files:
+        # Hatchling wants this to be said, because an index would not take the project.
+        section = "[tool.hatch.metadata]\nallow-direct-references = true\n\n[tool.hatch.version]"
+        files[_PROJECT_FILE] = files[_PROJECT_FILE].replace("[tool.hatch.version]", section)
+    return files
+
+
+_PROJECT_FILE: Final = "pyproject.toml"
+
+
+def _requirement() -> str:
+    """Return what a project requires, so that it gets the mcpkit that has written it.
+
+    That is a release of an index, or else what this one was installed from.
+    """
+    origin = _origin()
+    return f"mcpkit>={_least(version('mcpkit'))}" if origin is None else f"mcpkit @ {origin}"
+
+
+def _origin() -> str | None:
+    """Return the URL that mcpkit was installed from; None if that was an index.
+
+    https://packaging.python.org/en/latest/specifications/direct-url/
+    """
+    told = json.loads(distribution("mcpkit").read_text("direct_url.json") or "{}")
+    url: str = told.get("url", "")
+    if not url or "@" in urlsplit(url).netloc:  # or with a password, which is nobody else's
+        return None
+    if "vcs_info" in told:
+        found = told["vcs_info"]
+        url = f"{found['vcs']}+{url}@{found['commit_id']}"
+    return f"{url}#subdirectory={told['subdirectory']}" if "subdirectory" in told else url
 
 
 def _least(installed: str) -> str:
@@ -452,6 +485,10 @@ def _report(name: str, template: str, folder: Path, files: list[str]) -> str:
     for remark, command in TEMPLATES[template].steps:
         filled = _filled(command, {"PACKAGE": package_of(name)}, template)
         lines += [f"  {remark}:", f"    {_in_environment(filled)}"]
+    origin = _origin()
+    if origin is not None:
+        lines += ["", f"It requires mcpkit from where this one came from, {origin}."]
+        lines += [f"Once it is on your index, write mcpkit>={_least(version('mcpkit'))} instead."]
     if "README.md" in files:
         lines += ["", "README.md has the rest."]
     return "\n".join(lines)
@@ -459,7 +496,7 @@ def _report(name: str, template: str, folder: Path, files: list[str]) -> str:
 
 def _setup(template: str, folder: Path) -> list[str]:
     # Here the quotes are the shell's.
-    install = TEMPLATES[template].install.replace("__MCPKIT__", _least(version("mcpkit")))
+    install = TEMPLATES[template].install.replace("__MCPKIT_REQUIREMENT__", _requirement())
     commands = [f"{_python()} -m venv .venv", _in_environment(f"pip install {install}")]
     return commands if _is_here(folder) else [f"cd {_shown(folder)}", *commands]
 

@@ -2,7 +2,7 @@
 
 # /// script
 # requires-python = ">=3.10"
-# dependencies = ["mcpkit>=__MCPKIT__"]
+# dependencies = ["__MCPKIT_REQUIREMENT__"]
 # ///
 
 from mcpkit import MCPKit

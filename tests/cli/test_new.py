@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -388,3 +389,61 @@ if sys.platform != "win32":
             terminal = Terminal(tmp_path, "trips", "--yes")
             assert terminal.ended() == 0
             assert tree(tmp_path) == ["trips", "trips/server.py"]
+
+
+# --- where mcpkit comes from ----------------------------------------------------------------------
+
+
+def installed_from(monkeypatch: pytest.MonkeyPatch, told: object) -> None:
+    """Let this mcpkit have been installed so, as installers note it down."""
+
+    class Installed:
+        def read_text(self, name: str) -> str | None:
+            assert name == "direct_url.json"
+            return None if told is None else json.dumps(told)
+
+    monkeypatch.setattr(new, "distribution", lambda name: Installed())
+    monkeypatch.setattr(new, "version", lambda name: "0.3.1")
+
+
+ORIGINS: list[tuple[object, str]] = [
+    (None, "mcpkit>=0.3"),
+    ({}, "mcpkit>=0.3"),
+    (
+        {"url": "file:///src/mcpkit", "dir_info": {"editable": True}},
+        "mcpkit @ file:///src/mcpkit",
+    ),
+    (
+        {"url": "https://example.com/mcpkit-0.3.1-py3-none-any.whl", "archive_info": {}},
+        "mcpkit @ https://example.com/mcpkit-0.3.1-py3-none-any.whl",
+    ),
+    (
+        {
+            "url": "https://example.com/mcpkit.git",
+            "vcs_info": {"vcs": "git", "commit_id": "c0ffee", "requested_revision": "main"},
+            "subdirectory": "python",
+        },
+        "mcpkit @ git+https://example.com/mcpkit.git@c0ffee#subdirectory=python",
+    ),
+    ({"url": "https://ann:secret@example.com/x.whl", "archive_info": {}}, "mcpkit>=0.3"),
+]
+
+
+@pytest.mark.parametrize(("told", "requirement"), ORIGINS)
+@pytest.mark.parametrize("template", list(new.TEMPLATES))
+def test_a_project_requires_the_mcpkit_that_has_written_it(
+    template: str, told: object, requirement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed_from(monkeypatch, told)
+    files = new.project("trips", template)
+    where = "server.py" if template == "minimal" else "pyproject.toml"
+    assert json.dumps(requirement) in files[where]
+    direct = "allow-direct-references = true" in files[where]
+    assert direct == (" @ " in requirement and template != "minimal")
+
+
+def test_it_says_where_that_comes_from(tmp_path: Path) -> None:
+    said = run(tmp_path, "trips").stdout
+    origin = re.search(r"mcpkit @ (\S+)\"", said)
+    assert origin is not None, "this mcpkit comes from a checkout"
+    assert f"It requires mcpkit from where this one came from, {origin[1]}." in said

@@ -83,7 +83,9 @@ class Victim:
     def call(self, tool: str, **arguments: Any) -> Any:
         """Call a tool over a connection of its own; the structured result."""
         answer, _ = self.post(tool_call(tool, **arguments))
-        return answer["result"].get("structuredContent")
+        structured = answer["result"].get("structuredContent")
+        is_wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
+        return structured["result"] if is_wrapped else structured
 
     def post(self, message: Mapping[str, Any]) -> tuple[Any, str | None]:
         """Post a message; its answer, and the session id that comes with it."""
