@@ -31,6 +31,7 @@ from mcpkit.errors import InvalidAnswer, UrlElicitationRequired
 from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.wire import implementation_from_wire
+from mcpkit.support.wrong_names import no_attribute, watching
 from mcpkit.types import (
     LOG_RANK,
     Implementation,
@@ -218,6 +219,13 @@ class Facts(Generic[StateT]):
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
+
+    if not TYPE_CHECKING:  # to which every name would be there
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property that failed, and shall say how
+                return object.__getattribute__(self, name)
+            raise no_attribute(self, "ctx", name)
 
     # --- facts ------------------------------------------------------------------------------------
 
@@ -479,6 +487,7 @@ class Context(Facts[StateT]):
         self, message: str, schema: Any, *, key: str | None = None, timeout: float | None = None
     ) -> Elicitation[Any]: ...
 
+    @watching("elicit(…)")
     async def elicit(
         self,
         message: str,
@@ -724,6 +733,7 @@ class SyncContext(Facts[StateT]):
         self, message: str, schema: Any, *, key: str | None = None, timeout: float | None = None
     ) -> Elicitation[Any]: ...
 
+    @watching("elicit(…)")
     def elicit(
         self,
         message: str,

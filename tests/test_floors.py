@@ -60,6 +60,10 @@ DEFERRED: Final = {
         "cli.reloading.supervise",
     ): "so that only who wants several processes loads what makes them",
     ("cli.run", "cli.reloading.worker"): "as above",
+    (
+        "support.wrong_names",
+        "support.peers",
+    ): "so that only those who get a name wrong load the table of names",
     ("pytest_plugin", "testing"): "so that pytest starts quickly where mcpkit is merely installed",
 }
 """Imports inside functions that point upwards or sideways on purpose."""

@@ -21,7 +21,7 @@ from typing import (
     get_origin,
 )
 
-from typing_extensions import NotRequired, Unpack
+from typing_extensions import NotRequired, TypeVar, Unpack
 
 from mcpkit.context import Context
 from mcpkit.engine.call_plan import CONTEXTS, CallPlan, inspect_handler
@@ -30,12 +30,19 @@ from mcpkit.errors import InvalidArguments, RegistrationError, ResourceNotFound
 from mcpkit.functions.arguments import Arguments
 from mcpkit.functions.hints import unalias
 from mcpkit.functions.output import Output, Rendered, is_structured
-from mcpkit.functions.signature import Parameter, Signature, function_name, inspect_function
+from mcpkit.functions.signature import (
+    Parameter,
+    Signature,
+    function_name,
+    inspect_function,
+    takes_any,
+)
 from mcpkit.functions.uri_template import UriTemplate, misleads
 from mcpkit.protocol.headers import declared_in
 from mcpkit.protocol.messages import encode
 from mcpkit.support.json_schema import JsonSchema, every_schema
 from mcpkit.support.text import cut
+from mcpkit.support.wrong_names import library_of, nothing_like
 from mcpkit.types import (
     UNSET,
     Annotations,
@@ -249,10 +256,28 @@ class CommonOptions(TypedDict):
     inline: NotRequired[bool]
 
 
+class ToolHints(TypedDict, total=False):
+    """The annotations of a tool, as the protocol writes them."""
+
+    title: str
+    readOnlyHint: bool
+    destructiveHint: bool
+    idempotentHint: bool
+    openWorldHint: bool
+
+
+class Hints(TypedDict, total=False):
+    """The annotations of a resource, as the protocol writes them."""
+
+    audience: Sequence[Role]
+    priority: float
+    lastModified: str
+
+
 class ToolOptions(CommonOptions):
     """Options of a tool."""
 
-    annotations: NotRequired[ToolAnnotations | None]
+    annotations: NotRequired[ToolAnnotations | ToolHints | None]
     read_only: NotRequired[bool | None]
     destructive: NotRequired[bool | None]
     idempotent: NotRequired[bool | None]
@@ -266,7 +291,7 @@ class ResourceOptions(CommonOptions):
 
     mime_type: NotRequired[str | None]
     size: NotRequired[int | None]
-    annotations: NotRequired[Annotations | None]
+    annotations: NotRequired[Annotations | Hints | None]
     audience: NotRequired[Sequence[Role] | None]
     priority: NotRequired[float | None]
     ttl: NotRequired[float | None]
@@ -282,12 +307,9 @@ def _check_options(signature: Signature, options: Mapping[str, Any], kind: Any) 
     known: frozenset[str] = kind.__required_keys__ | kind.__optional_keys__
     for name in options:
         if name not in known:
-            import difflib  # only for those who get it wrong
-
-            close = difflib.get_close_matches(name, known, n=1)
-            meant = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"
-            at = f"{signature.where}: {signature.name}()"
-            raise RegistrationError(f"{at}: there is no option {name!r}; {meant}")
+            on = f"{kind.__name__.removesuffix('Options').lower()}(…)"
+            meant = nothing_like(on, name, known)
+            raise RegistrationError(f"{signature.place}: there is no option {name!r}; {meant}")
 
 
 def _common(
@@ -310,9 +332,10 @@ def _common(
     }
 
 
-def _hints(options: ToolOptions) -> ToolAnnotations | None:
+def _hints(options: ToolOptions, signature: Signature) -> ToolAnnotations | None:
     """Return the annotations of a tool; None if they say nothing."""
-    hints = options.get("annotations") or ToolAnnotations()
+    given = options.get("annotations")
+    hints = _given(given, ToolAnnotations, _WIRE_HINTS, signature) or ToolAnnotations()
     hints = replace(hints)  # an author may share one between tools
     short: dict[str, bool | None] = {
         "read_only": options.get("read_only"),
@@ -326,19 +349,72 @@ def _hints(options: ToolOptions) -> ToolAnnotations | None:
     return hints if hints != ToolAnnotations() else None
 
 
+_WIRE_HINTS: Final = {
+    "title": "title",
+    "readOnlyHint": "read_only",
+    "destructiveHint": "destructive",
+    "idempotentHint": "idempotent",
+    "openWorldHint": "open_world",
+}
+_WIRE_ANNOTATIONS: Final = {
+    "audience": "audience",
+    "priority": "priority",
+    "lastModified": "last_modified",
+}
+"""Members of annotations as the protocol has them → ours."""
+
+_AnnotationsT = TypeVar("_AnnotationsT", ToolAnnotations, Annotations)
+
+
+def _given(
+    given: Any, kind: type[_AnnotationsT], names: Mapping[str, str], signature: Signature
+) -> _AnnotationsT | None:
+    """Return annotations that may be given as the object of the protocol, too.
+
+    Raises:
+        RegistrationError: They are neither, or have another member.
+    """
+    if given is None or isinstance(given, kind):
+        return given
+    at = f"{signature.place}: annotations"
+    if not isinstance(given, Mapping):
+        library = library_of(given)
+        of = f" of {library}" if library else ""
+        raise RegistrationError(
+            f"{at} is a {type(given).__name__}{of}; write a mcpkit.{kind.__name__}, or a dict"
+        )
+    members = cast("Mapping[str, Any]", given)
+    made: dict[str, Any] = {}
+    for name, value in members.items():
+        if name not in names and name not in names.values():
+            meant = nothing_like("annotations", name, names)
+            raise RegistrationError(f"{at} has no member {name!r}; {meant}")
+        made[names.get(name, name)] = value
+    return kind(**made)
+
+
 def make_tool(
-    fn: Callable[..., Any], *, prefix: str | None = None, **options: Unpack[ToolOptions]
+    fn: Callable[..., Any], /, *, prefix: str | None = None, **options: Unpack[ToolOptions]
 ) -> FunctionTool:
     """A tool from a function.
 
     Raises:
         RegistrationError: The function or an option cannot be served; the message has the fix.
     """
-    signature = inspect_handler(fn)
+    given = options.get("input_schema")
+    is_open = given is not None and takes_any(fn)
+    signature = inspect_handler(fn, is_open=is_open)
     _check_options(signature, options, ToolOptions)
-    hints = _hints(options) if options else None
-    arguments = Arguments(signature)
-    input_schema = options.get("input_schema") or arguments.schema()
+    hints = _hints(options, signature) if options else None
+    if given is None:
+        arguments = Arguments(signature)
+        input_schema = arguments.schema()
+    else:
+        from mcpkit.functions.by_schema import OpenArguments, unfit  # few have one
+
+        arguments = OpenArguments(signature, given) if is_open else Arguments(signature)
+        unfit(signature, arguments, given, is_open)
+        input_schema = given
     try:
         headers = declared_in(input_schema)
     except ValueError as error:
@@ -358,6 +434,7 @@ def make_tool(
 def make_resource(
     uri: str | None,
     fn: Callable[..., Any],
+    /,
     *,
     prefix: str | None = None,
     **options: Unpack[ResourceOptions],
@@ -387,7 +464,7 @@ def make_resource(
         raise RegistrationError(f"{at}: {error}") from None
     if "://" not in uri and _SCHEME.match(uri) is None:
         raise RegistrationError(f'{at}: {uri!r} has no scheme; write "resource://{uri}"')
-    annotations = options.get("annotations")
+    annotations = _given(options.get("annotations"), Annotations, _WIRE_ANNOTATIONS, signature)
     if options.get("audience") is not None or options.get("priority") is not None:
         annotations = replace(annotations or Annotations())
         for name in ("audience", "priority"):
@@ -462,7 +539,7 @@ def _mime_type_of(returns: Any) -> str | None:
 
 
 def make_prompt(
-    fn: Callable[..., Any], *, prefix: str | None = None, **options: Unpack[PromptOptions]
+    fn: Callable[..., Any], /, *, prefix: str | None = None, **options: Unpack[PromptOptions]
 ) -> FunctionPrompt:
     """A prompt from a function.
 
