@@ -64,6 +64,7 @@ DEFERRED: Final = {
         "support.wrong_names",
         "support.peers",
     ): "so that only those who get a name wrong load the table of names",
+    ("cli.migrate", "cli.migrating.rewrite"): "because it needs LibCST, which few have",
     ("pytest_plugin", "testing"): "so that pytest starts quickly where mcpkit is merely installed",
 }
 """Imports inside functions that point upwards or sideways on purpose."""

@@ -303,7 +303,7 @@ def test_a_lifespan_that_only_looks_right_is_refused_when_it_is_entered() -> Non
 
 
 def test_a_right_one_is_entered() -> None:
-    shop: Any = MCPKit("a", lifespan=right)
+    shop = MCPKit("a", lifespan=right)
 
     @shop.tool
     async def state(ctx: Context[Any]) -> int:
@@ -485,7 +485,7 @@ def schemas(inner: Any) -> Any:
     )
 
 
-SCHEMAS: Final = st.recursive(st.booleans() | st.just({}), schemas, max_leaves=5)
+SCHEMAS: Final[Any] = st.recursive(st.booleans() | st.just({}), schemas, max_leaves=5)
 
 
 @given(SCHEMAS, JSON)

@@ -24,9 +24,12 @@ GUIDES: Final[dict[Library, str]] = {
     "the official SDK": "docs/migration/python-sdk.md",
 }
 
-How: TypeAlias = Literal["rename", "drop", "rewrite", "hand"]
-"""How `mcpkit migrate` treats a name: writes ours, leaves it out, has a function for it, or marks
-it for whoever migrates."""
+How: TypeAlias = Literal["rename", "drop", "rewrite", "hand", "keep"]
+"""How a migration treats a name: writes ours, leaves it out, has a function for it, or marks it.
+
+An option that is marked is left out too, except for those that guard something (``keep``): the
+server does not start before somebody has decided.
+"""
 
 _NAMES: Final = "#name-by-name"
 _SERVER: Final = "#the-server-and-its-state"
@@ -224,8 +227,8 @@ _OPTIONS: Final = [
         ("strict_input_validation", "drop", "", "leave it out; arguments are validated", _TOOLS),
         ("validate_input", "drop", "", "leave it out; arguments are validated", _TOOLS),
         ("include_fastmcp_meta", "drop", "", "leave it out", _SERVER),
-        ("include_tags", "hand", "", "register what shall be offered", _MISSING),
-        ("exclude_tags", "hand", "", "register what shall be offered", _MISSING),
+        ("include_tags", "keep", "", "register what shall be offered", _MISSING),
+        ("exclude_tags", "keep", "", "register what shall be offered", _MISSING),
         ("on_duplicate", "drop", "", "leave it out; a name that is taken is refused", _TOOLS),
         ("on_duplicate_tools", "drop", "", "leave it out; a name that is taken is refused", _TOOLS),
         (
@@ -247,14 +250,14 @@ _OPTIONS: Final = [
         ("warn_on_duplicate_prompts", "drop", "", "leave it out", _TOOLS),
         ("list_page_size", "rename", "page_size", "write page_size=", _NAMES),
         ("client_log_level", "rename", "log_level", "write log_level=", _NAMES),
-        ("tools", "hand", "", "app.add_tool(…) each of them", _TOOLS),
+        ("tools", "keep", "", "app.add_tool(…) each of them", _TOOLS),
         ("tags", "hand", "", "servers have no tags; tools have", _SERVER),
-        ("auth", "hand", "", "put the app into a framework that has it", _MISSING),
-        ("auth_server_provider", "hand", "", "put the app into a framework that has it", _MISSING),
-        ("token_verifier", "hand", "", "put the app into a framework that has it", _MISSING),
-        ("middleware", "hand", "", "write @app.middleware over a function", _MISSING),
-        ("providers", "hand", "", "use app.include(…)", _MISSING),
-        ("transforms", "hand", "", "give tools their names and options where they are", _MISSING),
+        ("auth", "keep", "", "put the app into a framework that has it", _MISSING),
+        ("auth_server_provider", "keep", "", "put the app into a framework that has it", _MISSING),
+        ("token_verifier", "keep", "", "put the app into a framework that has it", _MISSING),
+        ("middleware", "keep", "", "write @app.middleware over a function", _MISSING),
+        ("providers", "keep", "", "use app.include(…)", _MISSING),
+        ("transforms", "keep", "", "give tools their names and options where they are", _MISSING),
         ("tasks", "hand", "", "there are none; report with ctx.progress(…)", _MISSING),
         ("event_store", "drop", "", "leave it out; streams can be resumed", _RUNNING),
         ("retry_interval", "drop", "", 'pass http={"retry": …}', _RUNNING),
@@ -274,7 +277,7 @@ _OPTIONS: Final = [
         ("sse_path", "hand", "", "serve the old addresses with mcpkit run --sse", _RUNNING),
         ("message_path", "hand", "", "serve the old addresses with mcpkit run --sse", _RUNNING),
         ("mount_path", "hand", "", "mount the app with app.attach(…)", _RUNNING),
-        ("transport_security", "hand", "", 'pass http={"allowed_hosts": …}', _RUNNING),
+        ("transport_security", "keep", "", 'pass http={"allowed_hosts": …}', _RUNNING),
         ("request_state_security", "hand", "", "pass secret=", _ASKING),
         ("extensions", "hand", "", "there are none", _MISSING),
         ("resource_security", "drop", "", "leave it out; unchecked= at a resource", _RESOURCES),
@@ -298,7 +301,7 @@ _OPTIONS: Final = [
         ("task", "hand", "", "there are none; report with ctx.progress(…)", _MISSING),
         ("version", "hand", "", "tools have none", _MISSING),
         ("app", "hand", "", "there are no MCP Apps", _MISSING),
-        ("auth", "hand", "", "look at ctx.principal in the function", _MISSING),
+        ("auth", "keep", "", "look at ctx.principal in the function", _MISSING),
         ("run_in_thread", "hand", "", "a plain def runs in a thread; or pass inline=True", _TOOLS),
         (
             "read_only_hint",
@@ -316,7 +319,7 @@ _OPTIONS: Final = [
         ("task", "hand", "", "there are none", _MISSING),
         ("version", "hand", "", "resources have none", _MISSING),
         ("app", "hand", "", "there are no MCP Apps", _MISSING),
-        ("auth", "hand", "", "look at ctx.principal in the function", _MISSING),
+        ("auth", "keep", "", "look at ctx.principal in the function", _MISSING),
         ("security", "hand", "", "write unchecked=[…]", _RESOURCES),
         ("cache_hint", "hand", "", "pass ttl= and cache_scope=", _RESOURCES),
     ),
@@ -325,7 +328,7 @@ _OPTIONS: Final = [
         ("enabled", "rewrite", "", "leave it out, or do not register the function", _NAMES),
         ("task", "hand", "", "there are none", _MISSING),
         ("version", "hand", "", "prompts have none", _MISSING),
-        ("auth", "hand", "", "look at ctx.principal in the function", _MISSING),
+        ("auth", "keep", "", "look at ctx.principal in the function", _MISSING),
     ),
     *_table(
         "annotations",
@@ -409,11 +412,11 @@ _OPTIONS: Final = [
         ("json_response", "drop", "", "leave it out; what does not stream is JSON", _RUNNING),
         ("streamable_http_path", "rename", "path", "write path=", _RUNNING),
         ("mount_path", "hand", "", "mount the app with app.attach(…)", _RUNNING),
-        ("middleware", "hand", "", "mount the app in a framework that has it", _RUNNING),
+        ("middleware", "keep", "", "mount the app in a framework that has it", _RUNNING),
         ("uvicorn_config", "hand", "", "serve the app with uvicorn yourself", _RUNNING),
         ("event_store", "drop", "", "leave it out; streams can be resumed", _RUNNING),
         ("stateless", "drop", "", "leave it out; any worker serves any session", _RUNNING),
-        ("transport_security", "hand", "", "write allowed_hosts=[…]", _RUNNING),
+        ("transport_security", "keep", "", "write allowed_hosts=[…]", _RUNNING),
     ),
     *_table(
         "answer",
@@ -543,6 +546,16 @@ _IMPORTS: Final = [
             ("ResourceResult", "write mcpkit.ResourceResult, of contents", _RESOURCES),
             ("Middleware", "write @app.middleware over a function", _MISSING),
             ("MiddlewareContext", "write @app.middleware over a function", _MISSING),
+            ("tool", "write @mcpkit.tool, and app.include(…) the module", _TOOLS),
+            ("resource", "write @mcpkit.resource(uri), and app.include(…) the module", _RESOURCES),
+            ("prompt", "write @mcpkit.prompt, and app.include(…) the module", "#prompts"),
+            ("ServerRequestContext", "there is no low-level server; write functions", _MISSING),
+            ("AccessToken", "put the app into a framework that has it", _MISSING),
+            ("AuthSettings", "put the app into a framework that has it", _MISSING),
+            ("TokenVerifier", "put the app into a framework that has it", _MISSING),
+            ("JWTVerifier", "put the app into a framework that has it", _MISSING),
+            ("create_proxy", "use mcpkit.Client inside of tools", _MISSING),
+            ("ProxyClient", "use mcpkit.Client inside of tools", _MISSING),
             ("FastMCPError", "write mcpkit.MCPKitError", _TOOLS),
             ("ValidationError", "write mcpkit.ToolError", _TOOLS),
             ("ClientError", "look at is_error of the result", _RUNNING),

@@ -12,6 +12,7 @@ from mcpkit.types import is_object
 
 __all__ = [
     "contradiction",
+    "foreign_names",
     "output_root",
     "unbounded",
     "undeclared_destruction",
@@ -165,3 +166,19 @@ def output_root(served: Served) -> Iterator[Found]:
         schema: Any = tool.raw.get("outputSchema")
         if is_object(schema) and schema.get("type") != "object":
             yield Found(tool, f"the output schema has the type {schema.get('type')!r}")
+
+
+@rule(
+    "MOVE001",
+    "error",
+    "context of another library",
+    reason="The function uses its context as FastMCP or the official SDK have it. That is not "
+    "there, so the function fails when it gets that far.",
+    fix="write what is named; `mcpkit migrate server.py` does so",
+    source="https://gofastmcp.com/servers/context",
+)
+def foreign_names(served: Served) -> Iterator[Found]:
+    """A function uses a name of its context that only another library has."""
+    for entry in served.entries:
+        for name, advice in entry.foreign_names:
+            yield Found(entry, f"uses {name}; {advice}")

@@ -7,16 +7,18 @@ import contextlib
 import functools
 import inspect
 import os
+import re
 import sys
 import textwrap
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from mcpkit.cli.checks.served import Entry, Kind, Location, Served
 from mcpkit.cli.target import TargetError, load_app
+from mcpkit.support.peers import named
 
 __all__ = ["with_facts"]
 
@@ -63,7 +65,12 @@ def _known(entry: Entry, registered: Any) -> Entry:
     fn = _function(registered.function)
     if fn is None:
         return entry
-    return replace(entry, location=_location(fn), untyped_data=_untyped_data(fn))
+    return replace(
+        entry,
+        location=_location(fn),
+        untyped_data=_untyped_data(fn),
+        foreign_names=tuple(dict.fromkeys(_foreign_names(fn))),
+    )
 
 
 def _function(fn: Callable[..., Any]) -> types.FunctionType | None:
@@ -97,6 +104,29 @@ def _untyped_data(fn: types.FunctionType) -> bool | None:
     except (OSError, SyntaxError, TypeError):
         return None
     return any(isinstance(each, _DATA) for each in _returned(tree.body))
+
+
+def _foreign_names(fn: types.FunctionType) -> Iterator[tuple[str, str]]:
+    """Yield what a function uses of its context that is not there, with what to write instead."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(fn)))
+    except (OSError, SyntaxError, TypeError):
+        return
+    contexts = {
+        each.arg
+        for each in ast.walk(tree)
+        if isinstance(each, ast.arg)
+        and each.annotation is not None
+        and _CONTEXT.search(ast.unparse(each.annotation))
+    }
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
+            row = named("ctx", each.attr) if each.value.id in contexts else None
+            if row is not None:
+                yield f"{each.value.id}.{each.attr}", row.advice
+
+
+_CONTEXT: Final = re.compile(r"\b(Sync)?Context\b")
 
 
 def _returned(body: Iterable[ast.AST], *, inside: bool = False) -> Iterable[ast.expr | None]:

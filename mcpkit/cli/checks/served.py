@@ -76,6 +76,8 @@ class Entry:
         location: Of its function, if it is known.
         untyped_data: True if its function returns a dict or a list without an annotation; None
             if that is not known.
+        foreign_names: What its function uses of its context that only another library has, each
+            with what to write instead.
     """
 
     kind: Kind
@@ -83,6 +85,7 @@ class Entry:
     raw: Raw
     location: Location | None = None
     untyped_data: bool | None = None
+    foreign_names: tuple[tuple[str, str], ...] = ()
 
     @property
     def description(self) -> str:

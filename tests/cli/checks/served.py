@@ -27,6 +27,7 @@ def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
         **members.pop("schema", {}),
     }
     untyped = members.pop("untyped_data", None)
+    foreign = members.pop("foreign_names", ())
     raw = {
         "name": name,
         "description": "Cancel an order that has not been sent, and say what is paid back.",
@@ -34,7 +35,7 @@ def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
         **members,
     }
     kept = {key: value for key, value in raw.items() if value is not None}
-    return Entry("tool", name, kept, untyped_data=untyped)
+    return Entry("tool", name, kept, untyped_data=untyped, foreign_names=foreign)
 
 
 def resource(uri: str = "orders://today", /, **members: Any) -> Entry:
