@@ -14,9 +14,9 @@ from contextlib import ExitStack
 from typing import Any, ClassVar, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from typing_extensions import ParamSpec, Self
+from typing_extensions import ParamSpec, Self, Unpack
 
-from mcpkit.client import Client, Target
+from mcpkit.client import Client, ClientOptions, Target
 from mcpkit.protocol.revisions import REVISIONS as _REVISIONS
 from mcpkit.results import (
     CallResult,
@@ -51,7 +51,12 @@ class AsyncTestClient(Client):
     __test__: ClassVar = False
 
     def __init__(
-        self, target: Target, *, revision: str = REVISIONS[-1], timeout: float = 10, **options: Any
+        self,
+        target: Target,
+        *,
+        revision: str = REVISIONS[-1],
+        timeout: float | None = 10,
+        **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__(target, revision=revision, timeout=timeout, **options)
 
@@ -63,6 +68,7 @@ class TestClient:
         target: The app, or anything else a `Client` takes.
         revision: One of `REVISIONS`.
         backend: The event loop, ``"asyncio"`` or ``"trio"``.
+        timeout: Seconds that a request may take.
         options: As for `Client`; ``raise_exceptions=True`` raises the handler's real exception.
     """
 
@@ -74,9 +80,10 @@ class TestClient:
         *,
         revision: str = REVISIONS[-1],
         backend: str = "asyncio",
-        **options: Any,
+        timeout: float | None = 10,
+        **options: Unpack[ClientOptions],
     ) -> None:
-        self._client = AsyncTestClient(target, revision=revision, **options)
+        self._client = AsyncTestClient(target, revision=revision, timeout=timeout, **options)
         self._backend = backend
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
