@@ -81,7 +81,8 @@ def opened(data: bytes) -> Generator[Pillow.Image, None, None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Pillow.DecompressionBombWarning)
-            with Pillow.open(io.BytesIO(data), formats=FORMATS) as picture:
+            picture: Pillow.Image = Pillow.open(io.BytesIO(data), formats=FORMATS)
+            with picture:
                 if picture.width * picture.height > MAX_PIXELS:
                     raise ToolError(f"The picture has more than {MAX_PIXELS} pixels.")
                 yield picture
@@ -158,8 +159,10 @@ def describe(number: Number) -> Description:
 @app.tool
 def resize(number: Number, width: Side, height: Side) -> list[Image | ResourceLink]:
     """Make a picture of exactly this size; its proportions may change."""
+    size = (width, height)
     with opened(stored(number)) as picture:
-        return result(picture.convert("RGBA").resize((width, height)))
+        # Its type names NumPy's, which need not be installed.
+        return result(picture.convert("RGBA").resize(size))  # pyright: ignore[reportUnknownMemberType]
 
 
 @app.tool

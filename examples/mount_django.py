@@ -1,5 +1,9 @@
 """An app beside Django, as in a project's ``asgi.py``: ``uvicorn mount_django:application``."""
 
+# Django has no types of its own, and what it has is not complete.
+# pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+
 from typing import Any
 
 from django.conf import settings
@@ -29,7 +33,7 @@ def link(number: int) -> str:
 
 def article(request: HttpRequest, number: int) -> HttpResponse:
     """A page of the project, as ever."""
-    return HttpResponse(f"Article {number}")
+    return HttpResponse(f"Article {number}".encode())
 
 
 urlpatterns = [path("articles/<int:number>/", article, name="article")]

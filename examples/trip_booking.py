@@ -131,7 +131,8 @@ async def book(city: City, ctx: Context) -> Booking:
     # A question after the side effect: the handler runs once more, `reserve` does not.
     reminder = await ctx.elicit(f"Booked: number {booking.number}. Remind you?", ["yes", "no"])
     # After the last question, where it is said once.
-    ctx.info(f"booking {booking.number} is made; reminder: {reminder.data or 'no'}")
+    wanted = reminder.data if reminder.accepted else "no"
+    ctx.info(f"booking {booking.number} is made; reminder: {wanted}")
     return booking
 
 

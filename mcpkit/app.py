@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -24,6 +25,7 @@ from mcpkit.engine.registry import Registry
 from mcpkit.engine.server import Middleware, Server, Settings
 from mcpkit.errors import RegistrationError
 from mcpkit.functions.signature import function_name, is_async, location, underlying
+from mcpkit.support.wrong_names import caller, check_keywords, no_attribute, watching
 from mcpkit.transports import load
 from mcpkit.types import UNSET, CacheScope, Icon, Implementation, LogLevel
 
@@ -78,6 +80,7 @@ class MCPKit(Generic[StateT]):
         RegistrationError: ``errors`` has something that is no class of exceptions.
     """
 
+    @watching("MCPKit(…)")
     def __init__(
         self,
         name: str,
@@ -103,6 +106,8 @@ class MCPKit(Generic[StateT]):
     ) -> None:
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1, or None for a single page")
+        if lifespan is not None:
+            _check_lifespan(lifespan)
         self._lifespan = lifespan
         self._http: HttpOptions = http or {}
         self._lifespans: Any = None
@@ -134,6 +139,11 @@ class MCPKit(Generic[StateT]):
             ),
         )
         self._defaults = Defaults(self._server.converters, self._server.settings.errors)
+
+    if not TYPE_CHECKING:  # to which every name would be there
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, "app", name)
 
     def __repr__(self) -> str:
         registry = self._server.registry
@@ -286,14 +296,15 @@ class MCPKit(Generic[StateT]):
             options: As keywords:
 
                 - name, title, description: Taken from the function if left out.
-                - annotations: A `ToolAnnotations`; or its hints by themselves:
-                  read_only, destructive, idempotent, open_world.
+                - annotations: A `ToolAnnotations`, or a dict as the protocol has it; or the hints
+                  by themselves: read_only, destructive, idempotent, open_world.
                 - icons, meta, tags: Passed on; tags are for selecting, and are not sent.
                 - structured_output: False for content only, True to insist on structured output;
                   None, the default, decides by the return annotation. What is no object is sent
                   as ``{"result": …}``; ``"raw"`` insists, and sends it as it is from 2026-07-28 on.
                 - input_schema: A JSON Schema to advertise instead of the derived one. Arguments
-                  are still validated by the signature.
+                  are still validated by the signature; a function that takes ``**arguments`` gets
+                  all that the schema allows, validated by it.
                 - inline: Run a plain ``def`` on the event loop, not in a thread.
                 - errors: The exceptions whose text the model reads, as that of a `ToolError`: a
                   class, several, or ``"all"``; ``()`` hides all. The app's by default.
@@ -523,7 +534,10 @@ class MCPKit(Generic[StateT]):
         if enter is None:
             yield server
             return
-        async with enter(self) as state:
+        manager: Any = enter(self)
+        if not hasattr(manager, "__aenter__"):
+            raise RegistrationError(_no_manager(enter))
+        async with manager as state:
             yield server.with_state(state)
 
     def run(self, transport: str = "stdio", **options: Any) -> None:
@@ -539,8 +553,17 @@ class MCPKit(Generic[StateT]):
 
         Raises:
             ValueError: There is no such transport.
+            TypeError: The transport has no such option.
         """
-        load(transport).run(self, **options)
+        from mcpkit.web import HttpOptions
+
+        serve = load(transport).run
+        if options:
+            known = [name for name in inspect.signature(serve).parameters if name != "served"]
+            if "options" in known:
+                known = [*known[:-1], *HttpOptions.__optional_keys__]
+            check_keywords("run(…)", options, known)
+        serve(self, **options)
 
     async def serve(self, transport: str = "stdio", **options: Any) -> None:
         """Serve in the event loop that runs, until the client leaves or the task is cancelled.
@@ -618,6 +641,43 @@ class MCPKit(Generic[StateT]):
         return http.make_application(
             self._lifespans, self.routes, merged, loopback=loopback, prefix=prefix
         )
+
+
+def _check_lifespan(lifespan: Any) -> None:
+    """Refuse what cannot give an async context manager when it is called with the app.
+
+    Raises:
+        RegistrationError: It does not; the message has the fix.
+    """
+    if not callable(lifespan) or hasattr(lifespan, "__aenter__"):
+        kind = type(lifespan).__name__
+        raise RegistrationError(
+            f"{caller()}lifespan= is a {kind}; pass the function under @asynccontextmanager, "
+            f"not called"
+        )
+    made = underlying(lifespan)
+    is_generator = inspect.isasyncgenfunction(made) or inspect.isgeneratorfunction(made)
+    is_raw = made is lifespan and is_generator
+    is_sync = made is not lifespan and inspect.isgeneratorfunction(made)
+    if is_raw or is_sync or is_async(lifespan):
+        raise RegistrationError(_no_manager(lifespan))
+    try:
+        inspect.signature(lifespan).bind(None)
+    except TypeError:
+        raise RegistrationError(
+            f"{location(made)}: {function_name(made)}() is called with the app when serving "
+            f"begins; give it one parameter, app: MCPKit"
+        ) from None
+    except ValueError:
+        pass  # no signature that Python could show
+
+
+def _no_manager(lifespan: Any) -> str:
+    made = underlying(lifespan)
+    return (
+        f"{location(made)}: {function_name(made)}() gives no async context manager; make it an "
+        f"async def that yields once, under @contextlib.asynccontextmanager"
+    )
 
 
 def _secrets(secret: str | Sequence[str] | None) -> tuple[str, ...]:

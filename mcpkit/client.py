@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, TypeGuard, TypeVar
 
 import anyio
 from typing_extensions import Self
@@ -65,7 +65,7 @@ Target: TypeAlias = "MCPKit[Any] | str | os.PathLike[str] | Sequence[str]"
 """An app object, the path of a server's file, a command, or an ``http://`` or ``https://`` URL."""
 
 Params: TypeAlias = Mapping[str, Any]
-Handler: TypeAlias = Callable[[Params], "Params | Awaitable[Params]"]
+Handler: TypeAlias = Callable[[dict[str, Any]], "Params | Awaitable[Params]"]
 """Answers a question of a server: ``params`` of the request → ``result``, as on the wire."""
 
 T = TypeVar("T")
@@ -135,6 +135,29 @@ _REFUSED_STATUSES: Final = frozenset(range(400, 500)) - {*_DENIED_STATUSES}
 
 _NOT_HERE_STATUSES: Final = (400, 404, 405)
 """HTTP statuses of a server that may want GET instead (ERA-12)."""
+
+
+class ClientOptions(TypedDict, total=False):
+    """Options of a client, as keywords; see `Client`."""
+
+    name: str
+    version: str
+    elicitation: Handler | None
+    sampling: Handler | None
+    roots: Sequence[str | os.PathLike[str]] | Handler | None
+    capabilities: Params | None
+    on_log: Callable[[str, Any, str | None], object] | None
+    on_notification: Callable[[str, Params], object] | None
+    probe_timeout: float
+    max_rounds: int
+    max_input_requests: int
+    on_round: Callable[[int, Params], object] | None
+    env: Mapping[str, str] | None
+    cwd: str | os.PathLike[str] | None
+    stderr: int | None
+    headers: Mapping[str, str] | None
+    http_client: httpx2.AsyncClient | None
+    raise_exceptions: bool
 
 
 class Client:
@@ -560,7 +583,7 @@ class Client:
         handler = self._handlers.get(method)
         if handler is None:
             raise MethodNotFound(f"This client does not answer {method}")
-        result = handler(params)
+        result = handler(dict(params))
         result = await result if inspect.isawaitable(result) else result
         if not is_object(result):
             raise TypeError(f"the handler for {method} returned {result!r}, which is no object")

@@ -31,6 +31,7 @@ from mcpkit.errors import InvalidAnswer, UrlElicitationRequired
 from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.messages import Id
 from mcpkit.protocol.wire import implementation_from_wire
+from mcpkit.support.wrong_names import no_attribute, watching
 from mcpkit.types import (
     LOG_RANK,
     Implementation,
@@ -233,6 +234,13 @@ class Facts(Generic[StateT]):
         from pydantic_core import core_schema  # only those who use that pay for it
 
         return core_schema.is_instance_schema(cls)
+
+    if not TYPE_CHECKING:  # to which every name would be there
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property that failed, and shall say how
+                return object.__getattribute__(self, name)
+            raise no_attribute(self, "ctx", name)
 
     # --- facts ------------------------------------------------------------------------------------
 
@@ -494,6 +502,7 @@ class Context(Facts[StateT]):
         self, message: str, schema: Any, *, key: str | None = None, timeout: float | None = None
     ) -> Elicitation[Any]: ...
 
+    @watching("elicit(…)")
     async def elicit(
         self,
         message: str,
@@ -739,6 +748,7 @@ class SyncContext(Facts[StateT]):
         self, message: str, schema: Any, *, key: str | None = None, timeout: float | None = None
     ) -> Elicitation[Any]: ...
 
+    @watching("elicit(…)")
     def elicit(
         self,
         message: str,

@@ -9,15 +9,14 @@ with TestClient(app, revision="2025-06-18") as client:
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from typing_extensions import ParamSpec, Self, Unpack
 
-from mcpkit.client import Client, Handler, Target
+from mcpkit.client import Client, ClientOptions, Target
 from mcpkit.protocol.revisions import REVISIONS as _REVISIONS
 from mcpkit.results import (
     CallResult,
@@ -31,12 +30,10 @@ from mcpkit.results import (
 from mcpkit.types import Implementation, LogLevel, ResourceContents
 
 if TYPE_CHECKING:
-    import httpx2
-
     from mcpkit.app import MCPKit
     from mcpkit.engine.server import Server
 
-__all__ = ["REVISIONS", "AsyncTestClient", "ClientOptions", "Overrides", "TestClient"]
+__all__ = ["REVISIONS", "AppOptions", "AsyncTestClient", "Overrides", "TestClient"]
 
 REVISIONS = tuple(each.version for each in _REVISIONS)
 """Every revision, oldest first: to run a test over all of them."""
@@ -49,35 +46,16 @@ Overrides: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
 """The function of a ``Depends`` → another one in its place, with dependencies of its own."""
 
 
-class ClientOptions(TypedDict, total=False):
-    """The options of a client for tests; see `Client` for most of them.
+class AppOptions(ClientOptions, total=False):
+    """The options of a client for tests: those of `Client`, and two for an app object.
 
     Attributes:
-        overrides: What stands for functions that dependencies come from; for an app object.
-        lifespan: In the place of the app's own, or None for none; for an app object.
+        overrides: What stands for functions that dependencies come from.
+        lifespan: In the place of the app's own, or None for none.
     """
 
     overrides: Overrides
     lifespan: Callable[[Any], AbstractAsyncContextManager[Any]] | None
-    name: str
-    version: str
-    elicitation: Handler | None
-    sampling: Handler | None
-    roots: Sequence[str | os.PathLike[str]] | Handler | None
-    capabilities: Mapping[str, Any] | None
-    on_log: Callable[[str, Any, str | None], object] | None
-    on_notification: Callable[[str, Mapping[str, Any]], object] | None
-    timeout: float | None
-    probe_timeout: float
-    max_rounds: int
-    max_input_requests: int
-    on_round: Callable[[int, Mapping[str, Any]], object] | None
-    env: Mapping[str, str] | None
-    cwd: str | os.PathLike[str] | None
-    stderr: int | None
-    headers: Mapping[str, str] | None
-    http_client: httpx2.AsyncClient | None
-    raise_exceptions: bool
 
 
 class AsyncTestClient(Client):
@@ -86,6 +64,7 @@ class AsyncTestClient(Client):
     Args:
         target: The app, or anything else a `Client` takes.
         revision: One of `REVISIONS`.
+        timeout: Seconds that a request may take.
         options: As for `Client`; ``raise_exceptions=True`` raises the handler's real exception,
             ``overrides=`` and ``lifespan=`` put others in the place of an app's dependencies and
             lifespan.
@@ -97,15 +76,20 @@ class AsyncTestClient(Client):
     __test__: ClassVar = False
 
     def __init__(
-        self, target: Target, *, revision: str = REVISIONS[-1], **options: Unpack[ClientOptions]
+        self,
+        target: Target,
+        *,
+        revision: str = REVISIONS[-1],
+        timeout: float | None = 10,
+        **options: Unpack[AppOptions],
     ) -> None:
-        own: dict[str, Any] = {"timeout": 10, **options}
+        own: dict[str, Any] = {**options}
         self._served: dict[str, Any] = {
             name: own.pop(name) for name in ("overrides", "lifespan") if name in own
         }
         if self._served and not hasattr(target, "running"):
             raise TypeError(f"{', '.join(self._served)}: of an app object only, not of {target!r}")
-        super().__init__(target, revision=revision, **own)
+        super().__init__(target, revision=revision, timeout=timeout, **own)
 
     def _running(self, app: MCPKit[Any]) -> AbstractAsyncContextManager[Server]:
         return app.running(**self._served)
@@ -118,6 +102,7 @@ class TestClient:
         target: The app, or anything else a `Client` takes.
         revision: One of `REVISIONS`.
         backend: The event loop, ``"asyncio"`` or ``"trio"``.
+        timeout: Seconds that a request may take.
         options: As for `AsyncTestClient`.
     """
 
@@ -129,9 +114,10 @@ class TestClient:
         *,
         revision: str = REVISIONS[-1],
         backend: str = "asyncio",
-        **options: Unpack[ClientOptions],
+        timeout: float | None = 10,
+        **options: Unpack[AppOptions],
     ) -> None:
-        self._client = AsyncTestClient(target, revision=revision, **options)
+        self._client = AsyncTestClient(target, revision=revision, timeout=timeout, **options)
         self._backend = backend
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None

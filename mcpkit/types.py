@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard
 
+from mcpkit.support.wrong_names import watching
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -270,6 +272,7 @@ class Media:
     _KIND: str = ""
     _FALLBACK: str | None = None
 
+    @watching()
     def __init__(
         self,
         source: bytes | str | os.PathLike[str],
@@ -352,6 +355,7 @@ class File(Media):
     _KIND = "application/octet-stream"
     _FALLBACK = "application/octet-stream"
 
+    @watching()
     def __init__(
         self,
         source: bytes | str | os.PathLike[str],

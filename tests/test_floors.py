@@ -61,6 +61,11 @@ DEFERRED: Final = {
     ): "so that only who wants several processes loads what makes them",
     ("cli.run", "cli.reloading.worker"): "as above",
     ("cli.target", "cli.factories"): "so that only whoever names a function loads what reads flags",
+    (
+        "support.wrong_names",
+        "support.peers",
+    ): "so that only those who get a name wrong load the table of names",
+    ("cli.migrate", "cli.migrating.rewrite"): "because it needs LibCST, which few have",
     ("pytest_plugin", "testing"): "so that pytest starts quickly where mcpkit is merely installed",
 }
 """Imports inside functions that point upwards or sideways on purpose."""

@@ -16,7 +16,7 @@ import pytest
 
 from mcpkit import Context, Depends, MCPKit, ResourceError, TextResourceContents, ToolError
 from mcpkit.client import Client
-from mcpkit.testing import REVISIONS, AsyncTestClient, ClientOptions, TestClient
+from mcpkit.testing import REVISIONS, AppOptions, AsyncTestClient, TestClient
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -348,8 +348,8 @@ def test_these_are_for_an_app_object(options: Any) -> None:
 
 def test_options_are_those_of_a_client() -> None:
     """Written down for editors, they must not drift."""
-    known = set(inspect.signature(Client).parameters) - {"target", "revision"}
-    assert set(ClientOptions.__annotations__) == known | {"overrides", "lifespan"}
+    known = set(inspect.signature(Client).parameters) - {"target", "revision", "timeout"}
+    assert AppOptions.__optional_keys__ == known | {"overrides", "lifespan"}
 
 
 def test_the_fixture_connects(mcp_client: Callable[..., TestClient]) -> None:

@@ -6,12 +6,15 @@ import functools
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from tests.cli.commands import mcpkit
 
 ROOT = Path(__file__).parent.parent
 ACCEPTED = ROOT / "tests" / "typing" / "accepted.py"
@@ -79,3 +82,60 @@ def test_refused_samples_are_refused_on_the_marked_lines_only(complaints: list[C
     marked = {number: line for number, line in enumerate(lines, 1) if line.endswith("# error")}
     refused = {each.line: lines[each.line - 1] for each in complaints if each.file == REFUSED}
     assert refused == marked
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+TEMPLATES = ("minimal", "package", "fastapi", "agent", "database")
+PAGES = {
+    "rooms": {"server.py": "testing_server.py", "test_rooms.py": "test_rooms.py"},
+    "tutorial": {"server.py": "tutorial_server.py", "tutorial_test.py": "tutorial_test.py"},
+}
+"""Files of the documentation that stand in a folder together, by the names that they have there."""
+
+
+def put_together(folder: Path) -> None:
+    """All that we show, as those have it who begin with it."""
+    code = ROOT / "docs" / "code"
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    shutil.copytree(code, folder / "code", ignore=shutil.ignore_patterns("migration", "*_test.py"))
+    (folder / "code" / "test_rooms.py").unlink()
+    for name, files in PAGES.items():
+        (folder / name).mkdir()
+        for target, source in files.items():
+            shutil.copy(code / source, folder / name / target)
+    (folder / "migration").mkdir()
+    for name in ("migrated.py", "migrated_mount.py", "test_migrated.py"):
+        shutil.copy(code / "migration" / name, folder / "migration")
+    for template in TEMPLATES:
+        made = mcpkit("new", f"{template}-server", "--template", template, "--yes", cwd=folder)
+        assert made.code == 0, made.stderr
+
+
+def test_what_we_show_is_strictly_typed(tmp_path: Path) -> None:
+    if importlib.util.find_spec("pyright") is None:
+        pytest.skip("pyright is not installed: pip install pyright")
+    put_together(tmp_path)
+    roots = [*PAGES, "migration", *(f"{name}-server" for name in TEMPLATES), "."]
+    settings = {
+        "typeCheckingMode": "strict",
+        "pythonVersion": "3.10",
+        "executionEnvironments": [
+            {"root": root, "extraPaths": [str(ROOT), root, f"{root}/src"]} for root in roots
+        ],
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    done = subprocess.run(
+        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    found = json.loads(done.stdout)
+    assert found["summary"]["filesAnalyzed"] > 40
+    assert [
+        f"{each['file']}:{each['range']['start']['line'] + 1}: {each['message']}"
+        for each in found["generalDiagnostics"]
+    ] == []

@@ -49,9 +49,9 @@ async def check_in(ctx: Context) -> str:
         "Anything else?",
         Choices({"bike": "A bicycle", "sauna": "The sauna"}, multiple=True),
     )
-    if guest.data is None:
+    if not guest.accepted:
         return "Nobody comes."
-    wanted = extras.data or "nothing"
+    wanted = extras.data if extras.accepted else "nothing"
     return f"{guest.data.name} stays {guest.data.nights} nights, with {wanted}."
     # --8<-- [end:schemas]
 

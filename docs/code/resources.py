@@ -20,12 +20,12 @@ def days() -> list[date]:
 
 # --8<-- [end:first]
 # --8<-- [start:template]
-def known_days() -> list[str]:
+def known_days(typed: str) -> list[str]:
     return [day.isoformat() for day in sorted(NOTES)]
 
 
 @app.resource("notes://day/{day}", mime_type="text/markdown")
-def note(day: Annotated[date, Complete(lambda typed: known_days())]) -> str:
+def note(day: Annotated[date, Complete(known_days)]) -> str:
     """The note of a day."""
     if day not in NOTES:
         raise ResourceNotFound()

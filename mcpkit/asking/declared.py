@@ -17,7 +17,7 @@ from mcpkit.asking.elicitation import Accepted, Declined, Dismissed, Elicit
 from mcpkit.asking.forms import Form
 from mcpkit.asking.roots import Roots
 from mcpkit.asking.sampling import Sample, SampleResult
-from mcpkit.errors import ElicitationError, RegistrationError, ToolError
+from mcpkit.errors import ElicitationError, RegistrationError
 from mcpkit.functions.signature import Parameter
 from mcpkit.types import UNSET
 
@@ -86,10 +86,7 @@ class DeclaredParameter:
             return answer
         if isinstance(answer, SampleResult):
             return answer.text
-        if isinstance(answer, Accepted):
-            return answer.data  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        said = "declined" if isinstance(answer, Declined) else "dismissed the question"
-        raise ToolError(f"The user {said}.")
+        return answer.data
 
 
 def _answer_type(annotation: Any) -> tuple[bool, Any]:

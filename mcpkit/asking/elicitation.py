@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeAlias
+from typing import Any, Generic, Literal, NoReturn, TypeAlias
 
 from typing_extensions import TypeVar
 
 from mcpkit.asking.ask import Ask, digest
 from mcpkit.asking.forms import Form
-from mcpkit.errors import ElicitationError, InvalidAnswer, MissingClientCapability
+from mcpkit.errors import ElicitationError, InvalidAnswer, MissingClientCapability, ToolError
 from mcpkit.protocol.connection import ClientFacts
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
@@ -35,6 +35,7 @@ class Accepted(Generic[T]):
 
     data: T
     accepted: Literal[True] = True
+    action: Literal["accept"] = "accept"
 
 
 @dataclass(slots=True)
@@ -42,7 +43,18 @@ class Declined:
     """The user said no."""
 
     accepted: Literal[False] = False
-    data: None = None
+    action: Literal["decline"] = "decline"
+
+    # Pyright does not narrow an answer by whether its `accepted` is true. What nobody can have
+    # takes no part in the type of ``answer.data`` either, so that it has the right one anyway.
+    @property
+    def data(self) -> NoReturn:
+        """There is none; look at ``accepted`` first.
+
+        Raises:
+            ToolError: Always: what the user did not say is not to be used.
+        """
+        raise ToolError("The user declined.")
 
 
 @dataclass(slots=True)
@@ -50,11 +62,21 @@ class Dismissed:
     """The user closed the question without an answer (``cancel`` on the wire)."""
 
     accepted: Literal[False] = False
-    data: None = None
+    action: Literal["cancel"] = "cancel"
+
+    @property
+    def data(self) -> NoReturn:
+        """There is none; look at ``accepted`` first.
+
+        Raises:
+            ToolError: Always: what the user did not say is not to be used.
+        """
+        raise ToolError("The user dismissed the question.")
 
 
 Elicitation: TypeAlias = Accepted[T] | Declined | Dismissed
-"""The answer that `Context.elicit` returns: look at ``accepted``, or ``match`` on the class."""
+"""The answer that `Context.elicit` returns: look at ``accepted`` or ``action``, or ``match`` on the
+class."""
 
 
 # --- questions ------------------------------------------------------------------------------------

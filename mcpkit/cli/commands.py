@@ -37,6 +37,9 @@ _MAKE, _LOOK, _SHARE = "Make and serve", "Look and try", "Hand over"
 COMMANDS: Final[dict[str, Listed]] = {
     "new": Listed("mcpkit.cli.new", _MAKE, "Write a project to start from."),
     "run": Listed("mcpkit.cli.run", _MAKE, "Serve an app on stdio or over HTTP."),
+    "migrate": Listed(
+        "mcpkit.cli.migrate", _MAKE, "Rewrite a server of FastMCP or the official SDK."
+    ),
     "inspect": Listed("mcpkit.cli.inspect", _LOOK, "Show what a server offers, and what it costs."),
     "call": Listed("mcpkit.cli.call", _LOOK, "Call a tool."),
     "read": Listed("mcpkit.cli.read", _LOOK, "Read a resource."),

@@ -18,6 +18,7 @@ from mcpkit.app import MCPKit
 from mcpkit.engine import from_functions
 from mcpkit.errors import RegistrationError
 from mcpkit.support.target import split
+from mcpkit.support.wrong_names import library_of
 
 __all__ = ["TargetError", "load_app", "passed_over"]
 
@@ -133,6 +134,12 @@ def _named(module: ModuleType, name: str, place: str, flags: Sequence[str]) -> M
 
 
 def _from_marks(module: ModuleType, place: str) -> MCPKit[Any]:
+    for key, value in vars(module).items():
+        library = library_of(value)
+        if type(value).__name__ in ("FastMCP", "MCPServer", "Server") and library is not None:
+            raise TargetError(
+                f"{key!r} in {place} is a server of {library}; mcpkit migrate {place} rewrites it"
+            )
     name = module.__name__.rpartition(".")[2]
     if not from_functions.marked_in(module):
         for each in FACTORIES:

@@ -39,15 +39,19 @@ Values: TypeAlias = dict[str, Any]
 _log: Final = get_logger("mcpkit")
 
 
-def inspect_handler(fn: Callable[..., Any]) -> Signature:
+def inspect_handler(fn: Callable[..., Any], *, is_open: bool = False) -> Signature:
     """The signature of a function that mcpkit will call.
+
+    Args:
+        fn: The function.
+        is_open: As for `inspect_function`.
 
     Raises:
         RegistrationError: It cannot be called from a request as it is written.
     """
     if isinstance(fn, str):
         raise RegistrationError(f"{fn!r} is no function; a name is an option: name={fn!r}")
-    signature = inspect_function(fn, contexts=CONTEXTS)
+    signature = inspect_function(fn, contexts=CONTEXTS, is_open=is_open)
     for each in signature.parameters if signature.is_async else ():
         if each.source == "context" and _context_kind(each.annotation) == "sync_context":
             raise RegistrationError(

@@ -22,7 +22,7 @@ from typing import (
     get_origin,
 )
 
-from typing_extensions import NotRequired, Unpack
+from typing_extensions import NotRequired, TypeVar, Unpack
 
 from mcpkit.context import Context
 from mcpkit.engine.call_plan import CONTEXTS, CallPlan, inspect_handler
@@ -38,12 +38,19 @@ from mcpkit.functions.converters import (
 from mcpkit.functions.docstrings import Docs
 from mcpkit.functions.hints import unalias
 from mcpkit.functions.output import Output, Rendered, block_of, is_structured
-from mcpkit.functions.signature import Parameter, Signature, function_name, inspect_function
+from mcpkit.functions.signature import (
+    Parameter,
+    Signature,
+    function_name,
+    inspect_function,
+    takes_any,
+)
 from mcpkit.functions.uri_template import UriTemplate, misleads
 from mcpkit.protocol import wire
 from mcpkit.protocol.headers import declared_in
 from mcpkit.support.json_schema import JsonSchema, every_schema
 from mcpkit.support.text import cut
+from mcpkit.support.wrong_names import library_of, nothing_like
 from mcpkit.types import (
     UNSET,
     Annotations,
@@ -327,10 +334,28 @@ class CommonOptions(TypedDict):
     errors: NotRequired[Errors | None]
 
 
+class ToolHints(TypedDict, total=False):
+    """The annotations of a tool, as the protocol writes them."""
+
+    title: str
+    readOnlyHint: bool
+    destructiveHint: bool
+    idempotentHint: bool
+    openWorldHint: bool
+
+
+class Hints(TypedDict, total=False):
+    """The annotations of a resource, as the protocol writes them."""
+
+    audience: Sequence[Role]
+    priority: float
+    lastModified: str
+
+
 class ToolOptions(CommonOptions):
     """Options of a tool."""
 
-    annotations: NotRequired[ToolAnnotations | None]
+    annotations: NotRequired[ToolAnnotations | ToolHints | None]
     read_only: NotRequired[bool | None]
     destructive: NotRequired[bool | None]
     idempotent: NotRequired[bool | None]
@@ -344,7 +369,7 @@ class ResourceOptions(CommonOptions):
 
     mime_type: NotRequired[str | None]
     size: NotRequired[int | None]
-    annotations: NotRequired[Annotations | None]
+    annotations: NotRequired[Annotations | Hints | None]
     audience: NotRequired[Sequence[Role] | None]
     priority: NotRequired[float | None]
     ttl: NotRequired[float | None]
@@ -360,12 +385,9 @@ def _check_options(signature: Signature, options: Mapping[str, Any], kind: Any) 
     known: frozenset[str] = kind.__required_keys__ | kind.__optional_keys__
     for name in options:
         if name not in known:
-            import difflib  # only for those who get it wrong
-
-            close = difflib.get_close_matches(name, known, n=1)
-            meant = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"
-            at = f"{signature.where}: {signature.name}()"
-            raise RegistrationError(f"{at}: there is no option {name!r}; {meant}")
+            on = f"{kind.__name__.removesuffix('Options').lower()}(…)"
+            meant = nothing_like(on, name, known)
+            raise RegistrationError(f"{signature.place}: there is no option {name!r}; {meant}")
 
 
 def errors_of(errors: object, place: str) -> tuple[type[Exception], ...]:
@@ -416,9 +438,10 @@ def _common(
     }
 
 
-def _hints(options: ToolOptions) -> ToolAnnotations | None:
+def _hints(options: ToolOptions, signature: Signature) -> ToolAnnotations | None:
     """Return the annotations of a tool; None if they say nothing."""
-    hints = options.get("annotations") or ToolAnnotations()
+    given = options.get("annotations")
+    hints = _given(given, ToolAnnotations, _WIRE_HINTS, signature) or ToolAnnotations()
     hints = replace(hints)  # an author may share one between tools
     short: dict[str, bool | None] = {
         "read_only": options.get("read_only"),
@@ -432,8 +455,53 @@ def _hints(options: ToolOptions) -> ToolAnnotations | None:
     return hints if hints != ToolAnnotations() else None
 
 
+_WIRE_HINTS: Final = {
+    "title": "title",
+    "readOnlyHint": "read_only",
+    "destructiveHint": "destructive",
+    "idempotentHint": "idempotent",
+    "openWorldHint": "open_world",
+}
+_WIRE_ANNOTATIONS: Final = {
+    "audience": "audience",
+    "priority": "priority",
+    "lastModified": "last_modified",
+}
+"""Members of annotations as the protocol has them → ours."""
+
+_AnnotationsT = TypeVar("_AnnotationsT", ToolAnnotations, Annotations)
+
+
+def _given(
+    given: Any, kind: type[_AnnotationsT], names: Mapping[str, str], signature: Signature
+) -> _AnnotationsT | None:
+    """Return annotations that may be given as the object of the protocol, too.
+
+    Raises:
+        RegistrationError: They are neither, or have another member.
+    """
+    if given is None or isinstance(given, kind):
+        return given
+    at = f"{signature.place}: annotations"
+    if not isinstance(given, Mapping):
+        library = library_of(given)
+        of = f" of {library}" if library else ""
+        raise RegistrationError(
+            f"{at} is a {type(given).__name__}{of}; write a mcpkit.{kind.__name__}, or a dict"
+        )
+    members = cast("Mapping[str, Any]", given)
+    made: dict[str, Any] = {}
+    for name, value in members.items():
+        if name not in names and name not in names.values():
+            meant = nothing_like("annotations", name, names)
+            raise RegistrationError(f"{at} has no member {name!r}; {meant}")
+        made[names.get(name, name)] = value
+    return kind(**made)
+
+
 def make_tool(
     fn: Callable[..., Any],
+    /,
     *,
     prefix: str | None = None,
     defaults: Defaults = _NO_APP,
@@ -448,11 +516,20 @@ def make_tool(
     Raises:
         RegistrationError: The function or an option cannot be served; the message has the fix.
     """
-    signature = inspect_handler(fn)
+    given = options.get("input_schema")
+    is_open = given is not None and takes_any(fn)
+    signature = inspect_handler(fn, is_open=is_open)
     _check_options(signature, options, ToolOptions)
-    hints = _hints(options) if options else None
-    arguments = Arguments(signature)
-    input_schema = options.get("input_schema") or arguments.schema()
+    hints = _hints(options, signature) if options else None
+    if given is None:
+        arguments = Arguments(signature)
+        input_schema = arguments.schema()
+    else:
+        from mcpkit.functions.by_schema import OpenArguments, unfit  # few have one
+
+        arguments = OpenArguments(signature, given) if is_open else Arguments(signature)
+        unfit(signature, arguments, given, is_open)
+        input_schema = given
     try:
         headers = declared_in(input_schema)
     except ValueError as error:
@@ -511,6 +588,7 @@ _TYPE_WORDS: Final = frozenset(
 def make_resource(
     uri: str | None,
     fn: Callable[..., Any],
+    /,
     *,
     prefix: str | None = None,
     defaults: Defaults = _NO_APP,
@@ -549,7 +627,7 @@ def make_resource(
             f"{at}: nothing can be read of {error}, the return type; return text, bytes, a model, "
             f"a dataclass or built-in types, or give the app a converter"
         ) from None
-    annotations = options.get("annotations")
+    annotations = _given(options.get("annotations"), Annotations, _WIRE_ANNOTATIONS, signature)
     if options.get("audience") is not None or options.get("priority") is not None:
         annotations = replace(annotations or Annotations())
         for name in ("audience", "priority"):
@@ -649,6 +727,7 @@ def _mime_type_of(returns: Any) -> str | None:
 
 def make_prompt(
     fn: Callable[..., Any],
+    /,
     *,
     prefix: str | None = None,
     defaults: Defaults = _NO_APP,

@@ -224,7 +224,7 @@ class Arguments:
             InvalidArguments: With the first problems, not just one.
         """
         values: dict[str, Any] = {}
-        problems: _Problems | None = None
+        problems: Problems | None = None
         texts: _Texts | None = None
         known = 0
         for field in self.fields:
@@ -238,10 +238,10 @@ class Arguments:
                     try:
                         values[field.name] = texts.check(field, raw[wire_name])
                     except ValueError:
-                        problems = problems or _Problems()
+                        problems = problems or Problems()
                         problems.explain(error, raw[wire_name], wire_name)
             elif field.required:
-                problems = problems or _Problems()
+                problems = problems or Problems()
                 problems.add(wire_name, "required, but missing")
             elif field.factory is not None:
                 values[field.name] = field.factory()
@@ -252,7 +252,7 @@ class Arguments:
             unknown = [name for name in raw if name not in names]
             added = added_by_hosts(unknown)
             if len(added) < len(unknown):
-                problems = problems or _Problems()
+                problems = problems or Problems()
                 problems.add_unknown(
                     [name for name in unknown if name not in added],
                     [field.wire_name for field in self.fields],
@@ -394,12 +394,12 @@ def explain(error: ValidationError, raw: Any, name: str) -> list[str]:
         raw: The value as it was sent; None if it is not at hand.
         name: Of the value.
     """
-    problems = _Problems()
+    problems = Problems()
     problems.explain(error, raw, name)
     return problems.told()
 
 
-class _Problems:
+class Problems:
     """The problems of a call: lines for the first ones, and the number of the others."""
 
     def __init__(self) -> None:

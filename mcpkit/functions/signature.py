@@ -15,6 +15,7 @@ from mcpkit.errors import RegistrationError
 from mcpkit.functions.docstrings import Docs, Part, parse_docstring
 from mcpkit.functions.hints import ANNOTATED, UNIONS, resolve_hints, unalias
 from mcpkit.functions.markers import Complete, DeclaredAsk, Depends, Header
+from mcpkit.support.wrong_names import library_of
 from mcpkit.types import UNSET
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "inspect_function",
     "is_async",
     "location",
+    "takes_any",
     "underlying",
 ]
 
@@ -92,12 +94,15 @@ class Signature(NamedTuple):
         return f"{self.where}: {self.name}()"
 
 
-def inspect_function(fn: Callable[..., Any], *, contexts: tuple[type, ...] = ()) -> Signature:
+def inspect_function(
+    fn: Callable[..., Any], *, contexts: tuple[type, ...] = (), is_open: bool = False
+) -> Signature:
     """Read a function, once, for all that registration asks of it.
 
     Args:
         fn: A function, method, partial, instance with ``__call__``, or builtin with a signature.
         contexts: The types by which a parameter for the context is recognised.
+        is_open: Whether ``**arguments`` may take what has no parameter, and is passed over.
 
     Raises:
         RegistrationError: A parameter or annotation cannot be served; the message has the fix.
@@ -111,6 +116,8 @@ def inspect_function(fn: Callable[..., Any], *, contexts: tuple[type, ...] = ())
             f"mcpkit, and include the class: app.include(...)"
         )
     raw = _parameters(fn, name)
+    if is_open:
+        raw = [each for each in raw if each[2] is not inspect.Parameter.VAR_KEYWORD]
     names = [each[0] for each in raw]
     hints = resolve_hints(target, name, where)
     if fn is not target or "__signature__" in getattr(fn, "__dict__", ()):
@@ -291,6 +298,8 @@ def _parameter(
         return Parameter(name, annotation, default, description, "depends", depends=depends)
     if ask is not None:
         return Parameter(name, annotation, default, description, "ask", ask=ask)
+    if annotation is not Any:
+        _refuse_foreign(annotation, name, at)
     if name[0] == "_":
         raise RegistrationError(
             f"{at}: the name {name} begins with an underscore, which hosts refuse; rename it"
@@ -316,9 +325,10 @@ def _refuse_raw(raw: _Raw, hints: Mapping[str, Any], at: str, contexts: tuple[ty
     if kind is inspect.Parameter.VAR_POSITIONAL or kind is inspect.Parameter.VAR_KEYWORD:
         star = "*" if kind is inspect.Parameter.VAR_POSITIONAL else "**"
         instead = "list" if star == "*" else "dict"
+        also = ", or describe them with input_schema=" if star == "**" else ""
         raise RegistrationError(
             f"{at}: {star}{name} has no names a client could use; "
-            f"write a parameter of type {instead} instead"
+            f"write a parameter of type {instead} instead{also}"
         )
     if kind is inspect.Parameter.POSITIONAL_ONLY:
         raise RegistrationError(
@@ -339,6 +349,20 @@ def _refuse_raw(raw: _Raw, hints: Mapping[str, Any], at: str, contexts: tuple[ty
         raise RegistrationError(
             f"{at}: write {name}: Annotated[<type>, {marker}(...)] instead of a default value"
         )
+
+
+def _refuse_foreign(annotation: Any, name: str, at: str) -> None:
+    """Refuse the context of another library, alone, with parameters, or in a union."""
+    parts = getattr(annotation, "__args__", ()) if type(annotation) in UNIONS else (annotation,)
+    for part in parts:
+        found = getattr(part, "__origin__", part)
+        if getattr(found, "__name__", None) == "Context":
+            library = library_of(found)
+            if library is not None:
+                raise RegistrationError(
+                    f"{at}: {name} is a Context of {library}, which nobody fills here; write "
+                    f"from mcpkit import Context, and {name}: mcpkit.Context"
+                )
 
 
 _METHODS: Final = frozenset({"cls", "self"})
@@ -415,6 +439,15 @@ def is_async(fn: Callable[..., Any]) -> bool:
     if inspect.iscoroutinefunction(fn):
         return True
     return not inspect.isroutine(fn) and inspect.iscoroutinefunction(type(fn).__call__)
+
+
+def takes_any(fn: Callable[..., Any]) -> bool:
+    """Return True if a function has a parameter such as ``**arguments``."""
+    try:
+        found = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return False  # `inspect_function` says why
+    return any(each.kind is each.VAR_KEYWORD for each in found)
 
 
 def location(fn: Callable[..., Any]) -> str:

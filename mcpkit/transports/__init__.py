@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, Final, Protocol
 
 from mcpkit.engine.server import Server
+from mcpkit.support.wrong_names import nothing_like
 
 __all__ = ["TRANSPORTS", "Served", "load"]
 
@@ -53,5 +54,5 @@ def load(name: str) -> Any:
     """
     module = TRANSPORTS.get(name)
     if module is None:
-        raise ValueError(f"unknown transport {name!r}; known: {', '.join(TRANSPORTS)}")
+        raise ValueError(f"unknown transport {name!r}; {nothing_like('run(…)', name, TRANSPORTS)}")
     return import_module(module)

@@ -95,7 +95,7 @@ async def book(ctx: Context) -> str:
 async def extend(ctx: Context) -> str:
     """Ask for what newer forms have."""
     answer = await ctx.elicit("What else?", More)
-    return repr(answer.data)
+    return repr(answer.data) if answer.accepted else type(answer).__name__
 
 
 @app.tool
@@ -103,7 +103,7 @@ async def confirm(ctx: Context) -> str:
     """Ask twice whether it is all right."""
     first = await ctx.elicit("Really?")
     second = await ctx.elicit("Colour?", ["red", "blue"]) if first.accepted else None
-    return f"{type(first).__name__} {second.data if second else None}"
+    return f"{type(first).__name__} {second.data if second and second.accepted else None}"
 
 
 @app.tool

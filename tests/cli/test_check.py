@@ -388,3 +388,22 @@ def test_our_first_example_passes() -> None:
 def test_our_other_examples_have_no_errors() -> None:
     ended = check(REPOSITORY, "examples/payment.py", "--fail-on", "error")
     assert ended.returncode == 0, ended.stdout
+
+
+def test_names_of_another_library_are_found_before_they_are_called(tmp_path: Path) -> None:
+    server = tmp_path / "server.py"
+    server.write_text(
+        GOOD.replace("from mcpkit import MCPKit", "from mcpkit import Context, MCPKit")
+        .replace("def cancel_order(order_id: str)", "def cancel_order(order_id: str, ctx: Context)")
+        .replace('print("on stdout")', "ctx.report_progress(1)")
+    )
+    done = run(
+        [*CHECK, "server.py"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        timeout=TIMEOUT,
+    )
+    assert done.returncode == 1
+    said = done.stdout.decode()
+    assert "MOVE001 error: uses ctx.report_progress; write ctx.progress(1, 2)" in said

@@ -210,6 +210,21 @@ def test_a_file_that_is_no_python(folder: Path) -> None:
         load_app("server.txt")
 
 
+@pytest.mark.parametrize(
+    ("module", "library"),
+    [("fastmcp", "FastMCP"), ("mcp.server.fastmcp", "the official SDK")],
+)
+def test_a_server_of_another_library(folder: Path, module: str, library: str) -> None:
+    (folder / "server.py").write_text(
+        f"class FastMCP: ...\n\nFastMCP.__module__ = {module!r}\nmcp = FastMCP()\n"
+    )
+    with pytest.raises(TargetError) as caught:
+        load_app("server.py")
+    assert str(caught.value) == (
+        f"'mcp' in server.py is a server of {library}; mcpkit migrate server.py rewrites it"
+    )
+
+
 WRONG = {
     "@app.tool(readonly=True)\ndef a() -> None: ...": (
         "main.py:3: a(): there is no option 'readonly'; did you mean 'read_only'?"

@@ -12,12 +12,15 @@ from typing_extensions import assert_type
 
 import mcpkit
 from mcpkit import (
+    Accepted,
     Annotations,
     Audio,
     Client,
     Complete,
     Context,
+    Declined,
     Depends,
+    Dismissed,
     Icon,
     Image,
     MCPKit,
@@ -100,6 +103,30 @@ def sync_called(city: str, nights: int = 2) -> list[str]:
 )
 def sync_options(query: str, *, limit: int) -> ToolResult:
     return ToolResult(query * limit)
+
+
+@app.tool(annotations={"title": "Search", "readOnlyHint": True})
+def wire_hints(query: str) -> str:
+    return query
+
+
+@app.tool
+async def asks(ctx: Context) -> int:
+    answer = await ctx.elicit("How many?", int)
+    if answer.action == "accept":
+        assert_type(answer, Accepted[int])
+    elif answer.action == "decline":
+        assert_type(answer, Declined)
+    else:
+        assert_type(answer, Dismissed)
+    if not answer.accepted:
+        return 0
+    assert_type(answer.data, int)
+    other = await ctx.elicit("And how many more?", int)
+    if other.accepted:
+        assert_type(other.data, int)
+        return answer.data + other.data
+    return answer.data
 
 
 @app.tool

@@ -21,6 +21,8 @@ MCPKit("a", log_level="loud")  # error
 MCPKit("a", cache_scope="shared")  # error
 MCPKit("a", page_size="ten")  # error
 MCPKit("a", versoin="1.0.0")  # error
+MCPKit("a", dependencies=["httpx"])  # error
+MCPKit("a").mount(MCPKit("b"))  # error
 
 
 @asynccontextmanager
@@ -47,7 +49,8 @@ app.tool(title=1)  # error
 app.tool(read_only="yes")  # error
 app.tool("name")  # error
 app.tool(ttl=60)  # error
-app.add_tool(function, annotations={"readOnlyHint": True})  # error
+app.add_tool(function, annotations={"readonly": True})  # error
+app.add_resource(function, annotations={"audience": ["model"]})  # error
 app.resource("notes://today", mimetype="text/plain")  # error
 app.resource("notes://today", audience=["model"])  # error
 app.resource("notes://today", cache_scope="shared")  # error
@@ -154,6 +157,11 @@ async def uses_context(ctx: Context[dict[str, int]]) -> None:
     await ctx.step("fetch", fetch(1))  # error
     (await ctx.step("fetch", fetch, 1)).upper()  # error
     ctx.revision = "2025-11-25"  # error
+    ctx.report_progress(1)  # error
+    await ctx.elicit("How many?", response_type=int)  # error
+    answer = await ctx.elicit("How many?", int)
+    if answer.action == "accept":
+        answer.data.upper()  # error
 
 
 def uses_sync_context(ctx: SyncContext[dict[str, int]]) -> None:
@@ -165,6 +173,8 @@ def uses_sync_context(ctx: SyncContext[dict[str, int]]) -> None:
 # --- values and clients ---------------------------------------------------------------------------
 
 Image(1)  # error
+Image(data=b"")  # error
+Image()  # error
 UserMessage(1)  # error
 
 

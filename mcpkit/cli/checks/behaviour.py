@@ -12,6 +12,7 @@ from mcpkit.types import is_object
 
 __all__ = [
     "contradiction",
+    "foreign_names",
     "hidden_errors",
     "output_root",
     "unbounded",
@@ -184,3 +185,19 @@ def hidden_errors(served: Served) -> Iterator[Found]:
         if tool.hidden_errors:
             names = " and ".join(tool.hidden_errors)
             yield Found(tool, f"raises {names}, whose text the model does not see")
+
+
+@rule(
+    "MOVE001",
+    "error",
+    "context of another library",
+    reason="The function uses its context as FastMCP or the official SDK have it. That is not "
+    "there, so the function fails when it gets that far.",
+    fix="write what is named; `mcpkit migrate server.py` does so",
+    source="https://gofastmcp.com/servers/context",
+)
+def foreign_names(served: Served) -> Iterator[Found]:
+    """A function uses a name of its context that only another library has."""
+    for entry in served.entries:
+        for name, advice in entry.foreign_names:
+            yield Found(entry, f"uses {name}; {advice}")

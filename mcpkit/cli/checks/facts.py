@@ -8,6 +8,7 @@ import contextlib
 import functools
 import inspect
 import os
+import re
 import sys
 import textwrap
 import types
@@ -19,6 +20,7 @@ from typing import Any, Final
 from mcpkit.cli.checks.served import Entry, Kind, Location, Served
 from mcpkit.cli.target import TargetError, load_app
 from mcpkit.errors import MCPKitError
+from mcpkit.support.peers import named
 
 __all__ = ["with_facts"]
 
@@ -71,6 +73,7 @@ def _known(entry: Entry, registered: Any) -> Entry:
         location=_location(fn),
         untyped_data=_untyped_data(fn, body),
         hidden_errors=tuple(dict.fromkeys(_hidden_errors(fn, body, registered.errors))),
+        foreign_names=tuple(dict.fromkeys(_foreign_names(body))),
     )
 
 
@@ -168,6 +171,26 @@ def _raised(node: ast.AST | None, caught_by: tuple[str, ...]) -> Iterator[tuple[
 
 
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+def _foreign_names(body: list[ast.stmt] | None) -> Iterator[tuple[str, str]]:
+    """Yield what a function uses of its context that is not there, with what to write instead."""
+    tree = ast.Module(body or [], [])
+    contexts = {
+        each.arg
+        for each in ast.walk(tree)
+        if isinstance(each, ast.arg)
+        and each.annotation is not None
+        and _CONTEXT.search(ast.unparse(each.annotation))
+    }
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
+            row = named("ctx", each.attr) if each.value.id in contexts else None
+            if row is not None:
+                yield f"{each.value.id}.{each.attr}", row.advice
+
+
+_CONTEXT: Final = re.compile(r"\b(Sync)?Context\b")
 
 
 def _returned(body: Iterable[ast.AST], *, inside: bool = False) -> Iterable[ast.expr | None]:

@@ -78,6 +78,8 @@ class Entry:
             if that is not known.
         hidden_errors: The names of the exceptions that its function raises and whose text nobody
             sees, as far as its code tells.
+        foreign_names: What its function uses of its context that only another library has, each
+            with what to write instead.
     """
 
     kind: Kind
@@ -86,6 +88,7 @@ class Entry:
     location: Location | None = None
     untyped_data: bool | None = None
     hidden_errors: tuple[str, ...] = ()
+    foreign_names: tuple[tuple[str, str], ...] = ()
 
     @property
     def description(self) -> str:

@@ -30,6 +30,7 @@ THEMES: Final = {
     "PROMPT": "Prompts",
     "SERVER": "The server",
     "CAP": "Capabilities",
+    "MOVE": "Names of other libraries",
     "SAFE": "Safety",
 }
 """The beginning of an id → its theme."""
@@ -100,6 +101,7 @@ RULES: Final[tuple[Rule, ...]] = (
     offers.empty_offer,
     offers.nothing_to_complete,
     offers.nothing_to_watch,
+    behaviour.foreign_names,
     safety.orders,
     safety.hidden_text,
     safety.secret,

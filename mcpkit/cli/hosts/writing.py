@@ -110,7 +110,9 @@ else:
         return lock
 
 
-def write(path: Path, text: str, before: str | None, *, private: bool) -> Path | None:
+def write(
+    path: Path, text: str, before: str | None, *, private: bool, backup: bool = True
+) -> Path | None:
     """Put a text in the place of another one, at one stroke.
 
     A program that reads the file meanwhile finds one or the other. The file's permissions stay,
@@ -121,9 +123,10 @@ def write(path: Path, text: str, before: str | None, *, private: bool) -> Path |
         text: The new text.
         before: The text when the file was read; None if there was no file.
         private: True if a new file is for its owner only, because it may have secrets.
+        backup: True to keep a copy of the old file.
 
     Returns:
-        A copy of the old file, beside it; None if there was no file.
+        A copy of the old file, beside it; None if there is none.
 
     Raises:
         OSError: The file cannot be written.
@@ -143,13 +146,13 @@ def write(path: Path, text: str, before: str | None, *, private: bool) -> Path |
             _keep_rights(place, name)
         elif not private:
             os.chmod(name, 0o666 & ~_mask())
-        backup = None if before is None else _copy(place)
+        copy = _copy(place) if before is not None and backup else None
         os.replace(name, place)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(name)
         raise
-    return backup
+    return copy
 
 
 def _copy(path: Path) -> Path:

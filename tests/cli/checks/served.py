@@ -28,6 +28,7 @@ def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
     }
     untyped = members.pop("untyped_data", None)
     hidden = members.pop("hidden_errors", ())
+    foreign = members.pop("foreign_names", ())
     raw = {
         "name": name,
         "description": "Cancel an order that has not been sent, and say what is paid back.",
@@ -35,7 +36,9 @@ def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
         **members,
     }
     kept = {key: value for key, value in raw.items() if value is not None}
-    return Entry("tool", name, kept, untyped_data=untyped, hidden_errors=hidden)
+    return Entry(
+        "tool", name, kept, untyped_data=untyped, hidden_errors=hidden, foreign_names=foreign
+    )
 
 
 def resource(uri: str = "orders://today", /, **members: Any) -> Entry:

@@ -1,0 +1,142 @@
+"""``mcpkit migrate``: a server of FastMCP or of the official SDK, rewritten for mcpkit."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from mcpkit.cli.hosts.writing import read, write
+from mcpkit.cli.terminal import BAD_NEWS, FAILED, fail, note, on_stdout
+from mcpkit.support.plain import visible
+
+if TYPE_CHECKING:
+    from mcpkit.cli.migrating.rewrite import Migrated
+
+__all__ = ["migrate"]
+
+_SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "env"})
+"""Folders without files of the author's; those whose names begin with a dot have none either."""
+
+
+def migrate(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Python files, and folders whose Python files are rewritten", metavar="PATH..."
+        ),
+    ],
+    write_: Annotated[
+        bool, typer.Option("--write", help="Change the files, instead of showing how")
+    ] = False,
+) -> None:
+    """Rewrite a server of FastMCP 2 to 4, or of the official SDK 1 or 2, for mcpkit.
+
+    Imports, options, decorators, what is done with the context, results, and runs are rewritten;
+    comments and layout stay. What a person has to decide gets a comment that begins with
+    "# mcpkit migrate:", and is listed with the place in the migration guide. Without --write
+    nothing is changed, and the difference is shown.
+
+    The exit code is 0 if all is rewritten, 1 if something is left to you, and 2 if a file cannot be
+    read or written. Needs pip install "mcpkit[migrate]".
+
+    \b
+    Examples:
+      mcpkit migrate server.py
+      mcpkit migrate server.py --write
+      mcpkit migrate src/ tests/ --write
+    """
+    try:
+        from mcpkit.cli.migrating.rewrite import migrate as rewritten
+    except ModuleNotFoundError as error:
+        if error.name != "libcst":
+            raise
+        fail('mcpkit migrate needs LibCST: pip install "mcpkit[migrate]"')
+    from libcst import ParserSyntaxError
+
+    failed = False
+    changed = 0
+    left: list[str] = []
+    for path in _files(paths):
+        try:
+            source = read(path)
+            if source is None:
+                raise ValueError("there is no such file")
+            made = rewritten(source)
+            if made.text != source:
+                changed += 1
+                if write_:
+                    write(path, made.text, source, private=False, backup=False)
+                else:
+                    _show(path, source, made)
+        except ParserSyntaxError as error:
+            note(f"{path} cannot be rewritten: {error.message} (line {error.raw_line})")
+            failed = True
+            continue
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            note(f"{path} cannot be rewritten: {why}")
+            failed = True
+            continue
+        left += [f"{path}:{each.line}: {each.text}  ({each.guide})" for each in made.remarks]
+    _sum_up(changed, left, write_)
+    if failed:
+        raise typer.Exit(FAILED)
+    if left:
+        raise typer.Exit(BAD_NEWS)
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        for folder, below, names in os.walk(path):
+            below[:] = sorted(
+                each for each in below if each not in _SKIPPED and not each.startswith(".")
+            )
+            for name in sorted(names):
+                found = Path(folder, name)
+                # A link may lead out of the folder, to what nobody has named.
+                if name.endswith(".py") and not found.is_symlink():
+                    yield found
+
+
+def _show(path: Path, source: str, made: Migrated) -> None:
+    from rich.text import Text
+
+    console = on_stdout()
+    lines = difflib.unified_diff(
+        source.splitlines(), made.text.splitlines(), f"{path}", f"{path}", lineterm=""
+    )
+    for line in lines:
+        console.print(Text(visible(line), style=_style(line)), soft_wrap=True)
+
+
+def _style(line: str) -> str:
+    if line.startswith(("---", "+++")):
+        return "bold"
+    if line.startswith("@@"):
+        return "cyan"
+    return {"+": "green", "-": "red"}.get(line[:1], "")
+
+
+def _sum_up(changed: int, left: Sequence[str], wrote: bool) -> None:
+    from rich.text import Text
+
+    console = on_stdout()
+    if left:
+        console.print(Text("Left to you:", style="bold"))
+        for each in left:
+            console.print(Text(f"  {visible(each)}"), soft_wrap=True)
+    files = "1 file" if changed == 1 else f"{changed} files"
+    if not changed:
+        note("there is nothing to rewrite" if not left else "nothing else is to be rewritten")
+    elif wrote:
+        note(f"{files} rewritten")
+    else:
+        note(f"nothing has been changed; --write rewrites {files}")

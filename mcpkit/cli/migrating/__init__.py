@@ -1,0 +1,1 @@
+"""Servers of other libraries, rewritten for mcpkit; loaded by ``mcpkit migrate`` alone."""

@@ -1,0 +1,583 @@
+"""``mcpkit migrate``: what is written instead of what, what is left to people, and what stays."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpkit.cli.migrating.rewrite import MARK, migrate
+from mcpkit.support.peers import PeerName, peer_names
+from mcpkit.testing import TestClient
+from tests.authoring import module_from
+from tests.cli.commands import mcpkit, one_line
+from tests.docs.pages import ROOT
+
+IMPORT: Final = "from fastmcp import Context, FastMCP\n"
+APP: Final = 'mcp = FastMCP("shop")\n'
+
+
+def rewritten(source: str) -> str:
+    """The new text; whatever is in it, migrating it again changes nothing."""
+    made = migrate(dedent(source))
+    assert migrate(made.text).text == made.text
+    compile(made.text, "server.py", "exec")
+    return made.text
+
+
+def body(line: str, head: str = IMPORT + APP) -> str:
+    """What becomes of one line below an app."""
+    made = rewritten(head + line)
+    return made.split('MCPKit("shop")\n')[-1].strip()
+
+
+def inside(line: str) -> str:
+    """What becomes of a line in an async tool with a context."""
+    made = rewritten(f"{IMPORT}async def fn(ctx: Context, x):\n    {line}\n")
+    return dedent(made.split("async def fn(ctx: Context, x):\n")[1]).strip()
+
+
+def rows(on: str, *how: str) -> list[PeerName]:
+    return [each for each in peer_names().values() if each.on == on and each.how in how]
+
+
+# --- every row of the table -----------------------------------------------------------------------
+
+
+def test_attributes_of_the_context_are_renamed() -> None:
+    for row in rows("ctx", "rename"):
+        assert inside(f"x = ctx.{row.theirs}") == f"x = ctx.{row.ours}"
+
+
+def test_attributes_of_the_app_are_renamed() -> None:
+    for row in rows("app", "rename"):
+        assert body(f"x = mcp.{row.theirs}") == f"x = mcp.{row.ours}"
+
+
+@pytest.mark.parametrize("on", ["ctx", "app"])
+def test_attributes_for_a_person_are_marked_and_stay(on: str) -> None:
+    for row in rows(on, "hand"):
+        line = f"x = {'ctx' if on == 'ctx' else 'mcp'}.{row.theirs}"
+        made = inside(line) if on == "ctx" else body(line)
+        assert made == f"{MARK}{line.removeprefix('x = ')}: {row.advice}\n{line}"
+
+
+def test_names_that_are_imported_are_renamed_where_they_are_used() -> None:
+    for row in rows("import", "rename"):
+        module, _, name = f"mcpkit.{row.ours}".rpartition(".")
+        made = rewritten(f"from mcp.types import {row.theirs}\n\nx: {row.theirs}\n")
+        assert made == f"from {module} import {name}\n\nx: {name}\n"
+
+
+def test_names_that_are_imported_for_a_person_are_marked_and_stay() -> None:
+    for row in rows("import", "hand"):
+        line = f"from fastmcp.somewhere import {row.theirs}\n\nx = {row.theirs}\n"
+        assert rewritten(line) == f"{MARK}{row.theirs}: {row.advice}\n{line}"
+
+
+@pytest.mark.parametrize(
+    ("on", "call"),
+    [
+        ("MCPKit(…)", 'mcp = FastMCP("shop", {})'),
+        ("tool(…)", "mcp.tool(fn, {})"),
+        ("resource(…)", 'mcp.resource("a://b", {})'),
+        ("prompt(…)", "mcp.prompt(fn, {})"),
+        ("run(…)", 'mcp.run("http", {})'),
+    ],
+)
+def test_options(on: str, call: str) -> None:
+    for row in rows(on, "rename", "drop", "hand", "keep"):
+        if not row.theirs.isidentifier():
+            continue
+        head = IMPORT if on == "MCPKit(…)" else IMPORT + APP
+        made = rewritten(head + call.format(f"{row.theirs}=x")).splitlines()
+        before = call.replace("FastMCP", "MCPKit")
+        kept = {"rename": row.ours, "keep": row.theirs}.get(row.how)
+        assert made[-1] == (
+            before.format(f"{kept}=x") if kept else before.format("").replace(", )", ")")
+        )
+        mark = f"{MARK}{row.theirs}=: {row.advice}"
+        assert (mark in made) is (row.how in ("hand", "keep")), row
+
+
+@pytest.mark.parametrize("on", ["elicit(…)", "sample(…)", "log(…)"])
+def test_options_of_questions_and_messages(on: str) -> None:
+    name = {"elicit(…)": "elicit", "sample(…)": "sample", "log(…)": "info"}[on]
+    for row in rows(on, "rename", "drop", "hand"):
+        made = inside(f'await ctx.{name}("a", {row.theirs}=x)').splitlines()
+        kept = f", {row.ours}=x" if row.how == "rename" else ""
+        assert made[-1] == f'await ctx.{name}("a"{kept})'
+        assert (f"{MARK}{row.theirs}=: {row.advice}" in made) is (row.how == "hand")
+
+
+# --- what is rewritten by more than a name --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ('@mcp.tool("look")\ndef fn(): ...', '@mcp.tool(name="look")\ndef fn(): ...'),
+        ("mcp.prompt(name_of(fn))(fn)", "mcp.prompt(name=name_of(fn))(fn)"),
+        ("mcp.tool(fn)", "mcp.tool(fn)"),
+        (
+            "mcp.add_tool(fn, a, b, c)",
+            "mcp.add_tool(fn, name=a, title=b, description=c)",
+        ),
+        (
+            '@mcp.tool(annotations={"readOnlyHint": True, "title": "Look"})\ndef fn(): ...',
+            '@mcp.tool(read_only=True, title="Look")\ndef fn(): ...',
+        ),
+        (
+            "@mcp.tool(annotations=HINTS)\ndef fn(): ...",
+            "@mcp.tool(annotations=HINTS)\ndef fn(): ...",
+        ),
+        (
+            "@mcp.tool(output_schema=None)\ndef fn(): ...",
+            "@mcp.tool(structured_output=False)\ndef fn(): ...",
+        ),
+        ("@mcp.tool(enabled=True)\ndef fn(): ...", "@mcp.tool()\ndef fn(): ..."),
+        (
+            '@mcp.resource(uri="a://{path*}", name="a")\ndef fn(path): ...',
+            '@mcp.resource("a://{+path}", name="a")\ndef fn(path): ...',
+        ),
+        ('mcp.run(transport="streamable-http")', 'mcp.run(transport="http")'),
+        ('mcp.run("streamable-http", port=1)', 'mcp.run("http", port=1)'),
+        ("asyncio.run(mcp.run_async())", "mcp.run()"),
+        ("asyncio.run(mcp.run_http_async(port=1))", 'mcp.run("http", port=1)'),
+        ("anyio.run(mcp.run_stdio_async)", "mcp.run()"),
+        ("x = mcp.streamable_http_app()", "x = mcp.asgi()"),
+        ('x = mcp.http_app(path="/")', 'x = mcp.asgi(path="/")'),
+        ("x = mcp.sse_app()", "x = mcp.asgi(sse=True)"),
+        ('mcp.settings.port = 1\nmcp.run("sse")', 'mcp.run("sse", port=1)'),
+        (
+            'mcp.add_tool(Tool.from_function(fn, name="a"))',
+            'mcp.add_tool(fn, name="a")',
+        ),
+    ],
+)
+def test_calls_of_the_app(theirs: str, ours: str) -> None:
+    assert body(theirs) == ours
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("x = ctx.request_context.lifespan_context.db", "x = ctx.state.db"),
+        ('x = ctx.lifespan_context["db"]', 'x = ctx.state["db"]'),
+        ("x = ctx.request_context.request.headers", "x = ctx.http.headers"),
+        ("x = ctx.headers", "x = ctx.http.headers"),
+        ("await ctx.report_progress(1, total=2)", "await ctx.progress(1, total=2)"),
+        ("await ctx.send_tool_list_changed()", 'ctx.list_changed("tools")'),
+        ("await ctx.session.send_prompt_list_changed()", 'ctx.list_changed("prompts")'),
+        ('await ctx.log("text", level="info")', 'await ctx.log("info", "text")'),
+        ('await ctx.info("text", logger_name="a")', 'await ctx.info("text", logger="a")'),
+        (
+            'x = await ctx.elicit("How many?", response_type=int)',
+            'x = await ctx.elicit("How many?", schema=int)',
+        ),
+    ],
+)
+def test_calls_of_the_context(theirs: str, ours: str) -> None:
+    assert inside(theirs) == ours
+
+
+@pytest.mark.parametrize(
+    ("imported", "theirs", "ours"),
+    [
+        ("mcp.types.TextContent", 'TextContent(type="text", text=x)', "TextContent(text=x)"),
+        (
+            "mcp.types.CallToolResult",
+            "CallToolResult(isError=True, content=[x])",
+            "ToolResult(is_error=True, content=[x])",
+        ),
+        (
+            "mcp.types.ImageContent",
+            'ImageContent(type="image", data=base64.b64encode(x).decode(), mimeType="image/png")',
+            'ImageContent(data=x, mime_type="image/png")',
+        ),
+        (
+            "mcp.types.TextResourceContents",
+            'TextResourceContents(uri=AnyUrl(x), text="", mimeType=y)',
+            'TextResourceContents(uri=x, text="", mime_type=y)',
+        ),
+        ("fastmcp.utilities.types.Image", "Image(path=x)", "Image(x)"),
+        (
+            "fastmcp.utilities.types.Image",
+            'Image(data=x, format="jpg")',
+            'Image(x, "image/jpeg")',
+        ),
+        (
+            "mcp.server.fastmcp.Image",
+            "Image(data=x, format=form)",
+            'Image(x, f"image/{form}")',
+        ),
+        (
+            "fastmcp.exceptions.NotFoundError",
+            'NotFoundError("no")',
+            'ResourceNotFound(message="no")',
+        ),
+        ("fastmcp.FastMCP", "FastMCP()", 'MCPKit("server")'),
+        ("fastmcp.FastMCP", 'FastMCP("a", "Do.")', 'MCPKit("a", instructions="Do.")'),
+    ],
+)
+def test_values(imported: str, theirs: str, ours: str) -> None:
+    module, _, name = imported.rpartition(".")
+    made = rewritten(f"from {module} import {name}\n\nvalue = {theirs}\n")
+    assert made.splitlines()[-1] == f"value = {ours}"
+
+
+def test_base64_is_decoded_because_content_is_bytes_here() -> None:
+    made = rewritten(
+        "from mcp.types import BlobResourceContents\n\nx = BlobResourceContents(blob=b)\n"
+    )
+    assert made == (
+        "from mcpkit import BlobResourceContents\nimport base64\n\n"
+        "x = BlobResourceContents(blob=base64.b64decode(b))\n"
+    )
+
+
+def test_errors_of_the_protocol() -> None:
+    made = rewritten(
+        """\
+        from mcp.shared.exceptions import McpError
+        from mcp.types import INVALID_PARAMS, ErrorData
+
+        def fn(code):
+            try:
+                raise McpError(ErrorData(code=INVALID_PARAMS, message="no"))
+            except McpError as error:
+                raise McpError(ErrorData(code=code, message=error.error.message))
+        """
+    )
+    assert made == dedent(
+        """\
+        from mcpkit import ProtocolError
+        from mcpkit.errors import InvalidParams
+
+        def fn(code):
+            try:
+                raise InvalidParams("no")
+            except ProtocolError as error:
+                raise ProtocolError(error.message, code=code)
+        """
+    )
+
+
+def test_a_route_is_one_of_starlette() -> None:
+    made = body('@mcp.custom_route("/health", methods=["GET"])\nasync def health(request): ...\n')
+    assert made == (
+        "async def health(request): ...\n\n\n"
+        'mcp.routes.append(Route("/health", health, methods=["GET"]))'
+    )
+
+
+def test_options_of_the_run_move_there() -> None:
+    made = rewritten(
+        """\
+        from mcp.server.fastmcp import FastMCP
+
+        mcp = FastMCP("shop", port=8080)
+        mcp.run(transport="streamable-http")
+        """
+    )
+    assert made == dedent(
+        """\
+        from mcpkit import MCPKit
+
+        mcp = MCPKit("shop")
+        mcp.run(transport="http", port=8080)
+        """
+    )
+
+
+def test_a_version_is_an_option() -> None:
+    made = rewritten(
+        """\
+        from mcp.server.fastmcp import FastMCP
+
+        mcp = FastMCP(
+            "shop",
+        )
+        mcp._mcp_server.version = VERSION
+        """
+    )
+    assert made == dedent(
+        """\
+        from mcpkit import MCPKit
+
+        mcp = MCPKit(
+            "shop",
+            version=VERSION,
+        )
+        """
+    )
+
+
+def test_a_client_of_an_app_is_one_for_tests() -> None:
+    made = rewritten("from fastmcp import Client\nfrom server import mcp\n\nx = Client(mcp)\n")
+    assert made == (
+        "from server import mcp\nfrom mcpkit.testing import AsyncTestClient\n\n"
+        "x = AsyncTestClient(mcp)\n"
+    )
+
+
+def test_the_context_has_one_type_for_its_state() -> None:
+    made = rewritten(
+        """\
+        from mcp.server.fastmcp import Context
+        from mcp.server.session import ServerSession
+
+        async def one(ctx: Context[ServerSession, State]): ...
+        async def two(ctx: "Context[State, Any]"): ...
+        async def three(ctx: Context[State, Any]): ...
+        """
+    )
+    assert "one(ctx: Context[State])" in made
+    assert "three(ctx: Context[State])" in made
+
+
+# --- imports --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (
+            "from fastmcp import FastMCP as F\n\nx = F('a')\n",
+            "from mcpkit import MCPKit as F\n\nx = F('a')\n",
+        ),
+        (
+            "import fastmcp\n\nx = fastmcp.FastMCP('a')\n",
+            "from mcpkit import MCPKit\n\nx = MCPKit('a')\n",
+        ),
+        (
+            "import mcp.types as types\n\nx = types.TextContent(text='a')\n",
+            "from mcpkit import TextContent\n\nx = TextContent(text='a')\n",
+        ),
+        (
+            "from mcp import types\n\nx = types.TextContent(text='a')\n",
+            "from mcpkit import TextContent\n\nx = TextContent(text='a')\n",
+        ),
+        (
+            "from PIL import Image\nfrom fastmcp.utilities.types import Image as P\n\nx = P(a)\n",
+            "from PIL import Image\nfrom mcpkit import Image as P\n\nx = P(a)\n",
+        ),
+        (
+            "from fastmcp import FastMCP\nfrom ours import MCPKit\n\nx = FastMCP('a')\n",
+            (
+                "from mcpkit import MCPKit as MCPKitMCPKit\nfrom ours import MCPKit\n\n"
+                "x = MCPKitMCPKit('a')\n"
+            ),
+        ),
+        (
+            (
+                "from mcp.server.fastmcp import FastMCP\nfrom mcp.types import TextContent\n\n"
+                "x = FastMCP, TextContent\n"
+            ),
+            "from mcpkit import MCPKit, TextContent\n\nx = MCPKit, TextContent\n",
+        ),
+    ],
+)
+def test_imports(theirs: str, ours: str) -> None:
+    assert rewritten(theirs) == ours
+
+
+# --- what stays -----------------------------------------------------------------------------------
+
+SHOP: Final = '''\
+#!/usr/bin/env python
+"""A shop."""
+
+from mcp.server.fastmcp import Context, FastMCP  # the framework
+from mcp.types import ToolAnnotations
+
+# What we sell.
+STOCK = {"tea": 3}
+
+mcp = FastMCP(
+    "shop",  # its name
+    instructions="Look before you buy.",
+    dependencies=["httpx"],
+)
+
+
+@mcp.tool(
+    title="Look",  # for people
+    annotations=ToolAnnotations(readOnlyHint=True),
+)
+async def look(item: str, ctx: Context) -> int:
+    """Look."""
+    await ctx.report_progress(1, 1)  # done
+    return STOCK[item]
+
+
+if __name__ == "__main__":
+    mcp.run(transport="stdio")
+'''
+
+MIGRATED: Final = '''\
+#!/usr/bin/env python
+"""A shop."""
+
+from mcpkit import Context, MCPKit  # the framework
+
+# What we sell.
+STOCK = {"tea": 3}
+
+mcp = MCPKit(
+    "shop",  # its name
+    instructions="Look before you buy.",
+)
+
+
+@mcp.tool(
+    title="Look",  # for people
+    read_only=True,
+)
+async def look(item: str, ctx: Context) -> int:
+    """Look."""
+    await ctx.progress(1, 1)  # done
+    return STOCK[item]
+
+
+if __name__ == "__main__":
+    mcp.run(transport="stdio")
+'''
+
+
+def test_comments_and_layout_stay() -> None:
+    assert rewritten(SHOP) == MIGRATED
+
+
+def test_line_ends_and_marks_of_bytes_stay() -> None:
+    assert migrate(SHOP.replace("\n", "\r\n")).text == MIGRATED.replace("\n", "\r\n")
+    assert migrate("\ufeff" + SHOP).text == "\ufeff" + MIGRATED
+
+
+def test_the_result_serves(tmp_path: Path) -> None:
+    module = module_from(tmp_path / "shop.py", MIGRATED)
+    with TestClient(module.mcp) as client:
+        (tool,) = client.list_tools()
+        assert client.call_tool("look", {"item": "tea"}).data == 3
+    assert tool.name == "look"
+
+
+OURS: Final = sorted(
+    path
+    for folder in ("examples", "mcpkit/cli", "tests/cli")
+    for path in (ROOT / folder).glob("*.py")
+)
+
+
+@given(st.sampled_from(OURS))
+def test_a_file_without_their_imports_is_not_touched(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    assert migrate(source) == (source, []) or path.name == Path(__file__).name
+
+
+@given(st.text(alphabet="import fastmcp \nfrom#'\"=()\\\t\x0c"))
+def test_nor_is_any_text_that_names_them_elsewhere(text: str) -> None:
+    source = f"'''{text.encode('unicode_escape').decode()}'''\nfastmcp = mcp = 1\n"
+    assert migrate(source) == (source, [])
+
+
+def test_both_sides_of_the_guides_are_migrated() -> None:
+    for name in ("fastmcp_server", "official_server", "fastmcp_test", "official_test"):
+        path = ROOT / "docs" / "code" / "migration" / f"{name}.py"
+        made = rewritten(path.read_text(encoding="utf-8"))
+        assert "MCPKit(" in made or "AsyncTestClient(" in made
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Path:
+    path = tmp_path / "server.py"
+    path.write_text(SHOP)
+    return path
+
+
+def test_the_difference_is_shown_and_nothing_changed(server: Path) -> None:
+    ended = mcpkit("migrate", "server.py", cwd=server.parent)
+    assert ended.code == 0
+    assert ended.stdout.startswith("--- server.py\n+++ server.py\n@@ ")
+    assert "-from mcp.server.fastmcp import Context, FastMCP  # the framework" in ended.stdout
+    assert "+from mcpkit import Context, MCPKit  # the framework" in ended.stdout
+    assert ended.stderr == "mcpkit: nothing has been changed; --write rewrites 1 file\n"
+    assert server.read_text() == SHOP
+
+
+def test_files_are_written(server: Path) -> None:
+    server.chmod(0o755)
+    ended = mcpkit("migrate", "server.py", "--write", cwd=server.parent)
+    assert (ended.code, ended.stdout) == (0, "")
+    assert ended.stderr == "mcpkit: 1 file rewritten\n"
+    assert server.read_text() == MIGRATED
+    assert server.stat().st_mode & 0o777 == 0o755
+    assert os.listdir(server.parent) == ["server.py"]
+    again = mcpkit("migrate", "server.py", "--write", cwd=server.parent)
+    assert (again.code, again.stderr) == (0, "mcpkit: there is nothing to rewrite\n")
+
+
+def test_what_is_left_is_listed_with_its_place_in_the_guide(server: Path) -> None:
+    server.write_text(SHOP + "\n\nmcp.mount(other)\n")
+    ended = mcpkit("migrate", "server.py", "--write", cwd=server.parent)
+    assert ended.code == 1
+    assert ended.stdout == (
+        "Left to you:\n"
+        "  server.py:29: mcp.mount: mark the functions with @mcpkit.tool and app.include(…) them"
+        "  (docs/migration/python-sdk.md#what-is-not-here)\n"
+    )
+    assert server.read_text().splitlines()[28].startswith(f"{MARK}mcp.mount: ")
+
+
+def test_folders_are_walked(server: Path) -> None:
+    for name in ("src/a.py", ".venv/b.py", "src/node_modules/c.py", "src/d.txt"):
+        path = server.parent / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SHOP)
+    (server.parent / "src" / "link.py").symlink_to(server)
+    (server.parent / "src" / "own.py").write_text("x = 1\n")
+    ended = mcpkit("migrate", "src", "--write", cwd=server.parent)
+    assert ended.stderr == "mcpkit: 1 file rewritten\n"
+    assert server.read_text() == SHOP
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda path: None, "there is no such file"),
+        (os.mkfifo, "it is no regular file"),
+        (lambda path: path.write_bytes(b"\xff"), "it is not UTF-8"),
+        (lambda path: path.write_text("import fastmcp\n(\n"), "parser error"),
+    ],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes with names")
+def test_what_cannot_be_rewritten(tmp_path: Path, make: object, why: str) -> None:
+    make(tmp_path / "a.py")  # type: ignore[operator]
+    ended = mcpkit("migrate", "a.py", "--write", cwd=tmp_path)
+    assert ended.code == 2
+    assert ended.stderr.startswith("mcpkit: a.py cannot be rewritten: ")
+    assert why in ended.stderr
+
+
+def test_nothing_of_a_file_steers_the_terminal(server: Path) -> None:
+    server.write_text(SHOP.replace("A shop.", "A \x1b[31mshop."))
+    ended = mcpkit("migrate", "server.py", cwd=server.parent)
+    assert "\x1b" not in ended.stdout
+    assert "\\x1b[31m" in ended.stdout
+
+
+def test_without_libcst_the_installation_is_named(tmp_path: Path) -> None:
+    (tmp_path / "libcst.py").write_text("raise ModuleNotFoundError('no', name='libcst')\n")
+    env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    ended = mcpkit("migrate", "server.py", cwd=tmp_path, env=env, cold=True)
+    assert ended.code == 2
+    assert one_line(ended) == 'mcpkit migrate needs LibCST: pip install "mcpkit[migrate]"'

@@ -1,0 +1,577 @@
+"""Names of other libraries, and names that nobody has: refused at once, with the right one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Final, Optional
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from mcpkit import Accepted, Audio, Declined, Dismissed, File, Image, MCPKit, ToolAnnotations
+from mcpkit.context import Context, SyncContext
+from mcpkit.errors import InvalidArguments, RegistrationError, ToolError
+from mcpkit.functions.by_schema import misfits
+from mcpkit.support.peers import GUIDES, PeerName, peer_names
+from mcpkit.testing import TestClient
+from mcpkit.web import HttpSettings
+from tests.authoring import LATEST, context_with
+from tests.docs.pages import ROOT
+
+HERE: Final = rf"^{Path(__file__).name}:\d+: "
+"""What a sentence begins with: the line that has to be changed."""
+
+
+def told(call: Callable[[], object], kind: type[Exception]) -> str:
+    with pytest.raises(kind) as caught:
+        call()
+    said = str(caught.value)
+    assert re.search(HERE, said), said
+    return re.sub(HERE, "", said)
+
+
+def ctx() -> Any:
+    return context_with()
+
+
+def app() -> Any:
+    return MCPKit("shop")
+
+
+# --- what is refused, and what is said ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("report_progress", "there is no ctx.report_progress; write ctx.progress(1, 2)"),
+        ("lifespan_context", "there is no ctx.lifespan_context; write ctx.state"),
+        ("progres", "there is no ctx.progres; did you mean 'progress'?"),
+        ("elicitt", "there is no ctx.elicitt; did you mean 'elicit'?"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["async", "sync"])
+def test_of_the_context(name: str, said: str, kind: str) -> None:
+    context = ctx() if kind == "async" else SyncContext(ctx())
+    assert told(lambda: getattr(context, name), AttributeError) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "mount",
+            "there is no app.mount; mark the functions with @mcpkit.tool and app.include(…) them",
+        ),
+        ("custom_route", "there is no app.custom_route; append a starlette Route to app.routes"),
+        ("toool", "there is no app.toool; did you mean 'tool'?"),
+    ],
+)
+def test_of_the_app(name: str, said: str) -> None:
+    assert told(lambda: getattr(app(), name), AttributeError) == said
+
+
+def test_a_name_like_none_is_told_what_there_is() -> None:
+    assert told(lambda: app().xyzzy, AttributeError).startswith(
+        "there is no app.xyzzy; known: add_prompt, add_resource, add_tool"
+    )
+
+
+def test_whoever_only_looks_is_answered_no() -> None:
+    assert not hasattr(app(), "mount")
+    assert not hasattr(ctx(), "__fspath__")
+
+
+def test_a_property_that_fails_says_how_itself() -> None:
+    class Broken(Context[Any]):
+        @property
+        def state(self) -> Any:
+            return {}.nothing  # type: ignore[attr-defined]
+
+    with pytest.raises(AttributeError, match="'dict' object has no attribute 'nothing'"):
+        _ = Broken(ctx().peer).state
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda: MCPKit("shop", dependencies=["httpx"]),  # type: ignore[call-arg]
+            (
+                "MCPKit() has no option 'dependencies'; "
+                "name them in pyproject.toml, or in the host's command"
+            ),
+        ),
+        (
+            lambda: MCPKit("shop", versoin="1"),  # type: ignore[call-arg]
+            "MCPKit() has no option 'versoin'; did you mean 'version'?",
+        ),
+        (
+            lambda: Image(data=b""),  # type: ignore[call-arg]
+            "Image() has no option 'data'; write the bytes first: Image(png_bytes)",
+        ),
+        (
+            lambda: Image("a.png", format="png"),  # type: ignore[call-arg]
+            (
+                "Image() has no option 'format'; "
+                'write the MIME type second: Image(png_bytes, "image/png")'
+            ),
+        ),
+        (
+            lambda: Audio(path="a.wav"),  # type: ignore[call-arg]
+            "Audio() has no option 'path'; write the path first: Audio(\"note.wav\")",
+        ),
+        (
+            lambda: File(path="a.pdf"),  # type: ignore[call-arg]
+            "File() has no option 'path'; write the path first: File(\"report.pdf\")",
+        ),
+        (
+            lambda: ctx().elicit("How many?", response_type=int),
+            (
+                "elicit() has no option 'response_type'; "
+                "write schema=, or the type as the second argument"
+            ),
+        ),
+        (
+            lambda: SyncContext(ctx()).elicit("How many?", shema=int),  # type: ignore[call-overload]
+            "elicit() has no option 'shema'; did you mean 'schema'?",
+        ),
+        (
+            lambda: app().run("http", show_banner=False),
+            "run() has no option 'show_banner'; leave it out",
+        ),
+        (
+            lambda: app().run(prot=1),
+            "run() has no option 'prot'; known: max_line, grace, backend",
+        ),
+    ],
+)
+def test_keywords(call: Callable[[], object], said: str) -> None:
+    assert told(call, TypeError) == said
+
+
+def test_the_transport_of_others() -> None:
+    with pytest.raises(ValueError, match="unknown transport 'streamable-http'; write \"http\""):
+        app().run("streamable-http")
+
+
+@pytest.mark.parametrize(
+    ("decorate", "said"),
+    [
+        (
+            lambda: app().resource(uri="notes://today"),
+            "there is no option 'uri'; write the URI first: resource(\"notes://…\")",
+        ),
+        (
+            lambda: app().tool(output_schema={}),
+            (
+                "there is no option 'output_schema'; "
+                "annotate what the function returns, or pass structured_output=False"
+            ),
+        ),
+        (lambda: app().prompt(titel="x"), "there is no option 'titel'; did you mean 'title'?"),
+        (
+            lambda: app().tool(annotations={"readonly": True}),
+            "annotations has no member 'readonly'; did you mean 'readOnlyHint'?",
+        ),
+        (
+            lambda: app().tool(annotations=3),
+            "annotations is a int; write a mcpkit.ToolAnnotations, or a dict",
+        ),
+    ],
+)
+def test_options_of_decorators(decorate: Callable[[], Any], said: str) -> None:
+    def fn() -> str:
+        return ""
+
+    assert told(lambda: decorate()(fn), RegistrationError).endswith(said)
+
+
+def test_annotations_may_be_those_of_the_protocol() -> None:
+    shop = MCPKit("shop")
+
+    @shop.tool(annotations={"title": "Look", "readOnlyHint": True, "openWorldHint": False})
+    def look() -> str:
+        return ""
+
+    @shop.resource("a://b", annotations={"audience": ["user"], "priority": 1})
+    def note() -> str:
+        return ""
+
+    entries = shop.server.registry
+    assert entries.tools["look"].annotations == ToolAnnotations(
+        title="Look", read_only=True, open_world=False
+    )
+    annotations = entries.resources["a://b"].to_wire(LATEST)["annotations"]
+    assert annotations == {"audience": ["user"], "priority": 1}
+
+
+# --- contexts of others ---------------------------------------------------------------------------
+
+
+def context_of(module: str) -> Any:
+    return type("Context", (), {"__module__": module, "__class_getitem__": lambda *_: None})
+
+
+@pytest.mark.parametrize(
+    ("module", "library"),
+    [
+        ("fastmcp.server.context", "FastMCP"),
+        ("mcp.server.fastmcp.server", "the official SDK"),
+        ("mcp.server.mcpserver.context", "the official SDK"),
+    ],
+)
+@pytest.mark.parametrize("wrap", [lambda kind: kind, Optional.__getitem__])
+def test_a_context_of_another_library(module: str, library: str, wrap: Any) -> None:
+    async def fn(ctx: Any) -> None: ...
+
+    fn.__annotations__ = {"ctx": wrap(context_of(module))}
+    assert told(lambda: app().tool(fn), RegistrationError) == (
+        f"fn(): ctx is a Context of {library}, which nobody fills here; "
+        f"write from mcpkit import Context, and ctx: mcpkit.Context"
+    )
+
+
+def test_a_context_of_ones_own_is_an_argument() -> None:
+    def fn(scope: Any) -> None: ...
+
+    fn.__annotations__ = {"scope": type("Context", (str,), {})}
+    with pytest.raises(RegistrationError, match="the parameter scope has a type"):  # as any class
+        app().tool(fn)
+
+
+# --- lifespans ------------------------------------------------------------------------------------
+
+
+async def raw(app: Any) -> AsyncGenerator[int, None]:
+    yield 1
+
+
+async def no_generator(app: Any) -> int:
+    return 1
+
+
+@contextmanager
+def sync(app: Any) -> Generator[int, None, None]:
+    yield 1
+
+
+@asynccontextmanager
+async def without_app() -> AsyncGenerator[int, None]:
+    yield 1
+
+
+@asynccontextmanager
+async def right(app: Any) -> AsyncGenerator[int, None]:
+    yield 1
+
+
+NO_MANAGER: Final = (
+    "() gives no async context manager; make it an async def that yields once, "
+    "under @contextlib.asynccontextmanager"
+)
+
+
+@pytest.mark.parametrize("lifespan", [raw, no_generator, sync])
+def test_a_lifespan_is_a_context_manager(lifespan: Any) -> None:
+    said = told(lambda: MCPKit("a", lifespan=lifespan), RegistrationError)
+    assert said == lifespan.__name__ + NO_MANAGER
+
+
+def test_a_lifespan_takes_the_app() -> None:
+    assert told(lambda: MCPKit("a", lifespan=without_app), RegistrationError) == (  # type: ignore[arg-type]
+        "without_app() is called with the app when serving begins; "
+        "give it one parameter, app: MCPKit"
+    )
+
+
+def test_a_lifespan_is_not_called() -> None:
+    made = right(None)
+    said = told(lambda: MCPKit("a", lifespan=made), RegistrationError)  # type: ignore[arg-type]
+    assert said.endswith("pass the function under @asynccontextmanager, not called")
+
+
+def test_a_lifespan_that_only_looks_right_is_refused_when_it_is_entered() -> None:
+    shop: Any = MCPKit("a", lifespan=lambda app: 1)  # type: ignore[arg-type, return-value]
+    with pytest.raises(RegistrationError, match="gives no async context manager"), TestClient(shop):
+        pass
+
+
+def test_a_right_one_is_entered() -> None:
+    shop = MCPKit("a", lifespan=right)
+
+    @shop.tool
+    async def state(ctx: Context[Any]) -> int:
+        return int(ctx.state)
+
+    with TestClient(shop) as client:
+        assert client.call_tool("state").data == 1
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def test_answers_have_the_action_of_the_protocol() -> None:
+    answers: list[Any] = [Accepted(1), Declined(), Dismissed()]
+    assert [each.action for each in answers] == ["accept", "decline", "cancel"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Declined(), "The user declined."),
+        (Dismissed(), "The user dismissed the question."),
+    ],
+)
+def test_what_the_user_did_not_say_is_not_used(answer: Any, said: str) -> None:
+    with pytest.raises(ToolError, match=said):
+        _ = answer.data
+
+
+# --- schemas of one's own -------------------------------------------------------------------------
+
+
+def known(city: str, nights: int = 1) -> str:
+    return f"{city} {nights}"
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"properties": {}}, 'is not of an object; begin it with "type": "object"'),
+        (
+            {"type": "object", "properties": {"city": {}, "guests": {}}},
+            (
+                "has a property 'guests', which the function does not take; add a parameter, "
+                "or write **arguments to take whatever the schema allows"
+            ),
+        ),
+        (
+            {"type": "object", "properties": {"nights": {}}},
+            (
+                "has no property 'city', which the function needs; add it, "
+                "or give the parameter a default"
+            ),
+        ),
+    ],
+)
+def test_a_schema_fits_its_function(schema: Any, said: str) -> None:
+    refused = told(lambda: app().add_tool(known, input_schema=schema), RegistrationError)
+    assert refused == f"known(): input_schema {said}"
+
+
+SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "minLength": 2},
+        "nights": {"type": "integer", "minimum": 1},
+        "tags": {"type": "array", "items": {"$ref": "#/$defs/tag"}, "maxItems": 2},
+    },
+    "required": ["city"],
+    "additionalProperties": False,
+    "$defs": {"tag": {"enum": ["quiet", "late"]}},
+}
+
+
+def test_a_function_takes_whatever_its_schema_allows() -> None:
+    shop = MCPKit("shop")
+
+    @shop.tool(input_schema=SCHEMA)
+    async def book(ctx: Context[Any], **arguments: Any) -> dict[str, Any]:
+        return arguments
+
+    with TestClient(shop) as client:
+        (tool,) = client.list_tools()
+        assert tool.input_schema == SCHEMA
+        sent = {"city": "Oslo", "nights": 2, "tags": ["late"]}
+        assert client.call_tool("book", sent).data == sent
+        wrong = client.call_tool("book", {"nights": 0, "tags": ["loud"], "ctx": 1})
+    assert wrong.is_error
+    assert wrong.text.splitlines() == [
+        "city: required, but missing",
+        "nights: expected at least 1, got 0",
+        'tags[0]: expected "quiet" or "late", got "loud"',
+        "ctx: unknown argument",
+        "ctx: unknown argument",
+    ]
+
+
+def test_what_the_signature_names_is_validated_by_it_too() -> None:
+    shop = MCPKit("shop")
+    schema = {"type": "object", "properties": {"city": {}}}
+
+    @shop.tool(input_schema=schema)
+    def book(city: str, **others: int) -> list[Any]:
+        return [city, others]
+
+    with TestClient(shop) as client:
+        assert client.call_tool("book", {"city": "Oslo", "a": 1}).data == ["Oslo", {"a": 1}]
+        assert client.call_tool("book", {"city": 1}).text == "city: expected a string, got 1"
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (
+            {"type": "object", "unevaluatedProperties": False},
+            "nothing checks unevaluatedProperties of input_schema",
+        ),
+        ({"type": "object", "properties": {"a": {"$ref": "#/x"}}}, "has nothing at '#/x'"),
+    ],
+)
+def test_a_schema_that_cannot_be_checked_is_refused(schema: Any, said: str) -> None:
+    def fn(**arguments: Any) -> None: ...
+
+    assert said in told(lambda: app().add_tool(fn, input_schema=schema), RegistrationError)
+
+
+def test_without_a_schema_nothing_says_what_to_send() -> None:
+    def fn(**arguments: Any) -> None: ...
+
+    assert "or describe them with input_schema=" in told(lambda: app().tool(fn), RegistrationError)
+
+
+JSON: Final = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-5, 5) | st.text("ab1", max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", max_size=2), inner),
+    max_leaves=8,
+)
+
+
+def schemas(inner: Any) -> Any:
+    keywords: dict[str, Any] = {
+        "type": st.sampled_from(["null", "boolean", "integer", "number", "string", "object"])
+        | st.lists(st.sampled_from(["array", "string", "number"]), min_size=1, unique=True),
+        "enum": st.lists(JSON, min_size=1, max_size=3),
+        "const": JSON,
+        "minimum": st.integers(-5, 5),
+        "exclusiveMaximum": st.integers(-5, 5),
+        "multipleOf": st.sampled_from([1, 2, 0.5]),
+        "minLength": st.integers(0, 3),
+        "maxLength": st.integers(0, 3),
+        "pattern": st.sampled_from(["a", "^b", "[0-9]$"]),
+        "minItems": st.integers(0, 3),
+        "maxItems": st.integers(0, 3),
+        "uniqueItems": st.booleans(),
+        "items": inner,
+        "prefixItems": st.lists(inner, min_size=1, max_size=2),
+        "contains": inner,
+        "properties": st.dictionaries(st.text("abc", max_size=2), inner, max_size=3),
+        "patternProperties": st.dictionaries(st.sampled_from(["a", "^b"]), inner, max_size=2),
+        "additionalProperties": inner,
+        "propertyNames": inner,
+        "required": st.lists(st.text("abc", max_size=2), max_size=2, unique=True),
+        "minProperties": st.integers(0, 2),
+        "maxProperties": st.integers(0, 2),
+        "dependentRequired": st.dictionaries(
+            st.text("ab", max_size=1), st.lists(st.text("abc", max_size=1), unique=True), max_size=1
+        ),
+        "dependentSchemas": st.dictionaries(st.text("ab", max_size=1), inner, max_size=1),
+        "allOf": st.lists(inner, min_size=1, max_size=2),
+        "anyOf": st.lists(inner, min_size=1, max_size=2),
+        "oneOf": st.lists(inner, min_size=1, max_size=2),
+        "not": inner,
+        "if": inner,
+        "then": inner,
+        "else": inner,
+    }
+    return st.lists(st.sampled_from(sorted(keywords)), max_size=4, unique=True).flatmap(
+        lambda names: st.fixed_dictionaries({name: keywords[name] for name in names})
+    )
+
+
+SCHEMAS: Final[Any] = st.recursive(st.booleans() | st.just({}), schemas, max_leaves=5)
+
+
+@given(SCHEMAS, JSON)
+def test_a_schema_means_what_it_means_to_others(schema: Any, value: Any) -> None:
+    found = list(misfits({}, value, schema))
+    assert (not found) == Draft202012Validator(schema).is_valid(value)
+
+
+def test_a_schema_that_goes_in_circles_ends() -> None:
+    circle: dict[str, Any] = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
+    assert list(misfits(circle, 1)) == [("arguments", "is nested too deeply")]
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def ours_on(on: str) -> set[str]:
+    from mcpkit.engine.from_functions import PromptOptions, ResourceOptions, ToolOptions
+
+    options: dict[str, Any] = {
+        "tool(…)": ToolOptions,
+        "resource(…)": ResourceOptions,
+        "prompt(…)": PromptOptions,
+    }
+    if on in options:
+        return set(options[on].__optional_keys__)
+    return {
+        "ctx": set(dir(Context)),
+        "app": set(dir(MCPKit)),
+        "answer": {"data", "accepted", "action"},
+        "MCPKit(…)": set(_parameters(MCPKit.__init__)),
+        "Image(…)": set(_parameters(Image.__init__)),
+        "Audio(…)": set(_parameters(Audio.__init__)),
+        "File(…)": set(_parameters(File.__init__)),
+        "elicit(…)": set(_parameters(Context.elicit)),
+        "sample(…)": {"system", "stop", "hints", "max_tokens"},
+        "log(…)": set(_parameters(Context.log)),
+        "run(…)": {"host", "port", "http", *HttpSettings._fields},
+        "annotations": {"read_only", "destructive", "idempotent", "open_world"},
+    }[on]
+
+
+def _parameters(fn: Any) -> list[str]:
+    import inspect
+
+    return list(inspect.signature(fn).parameters)
+
+
+@pytest.mark.parametrize("on", sorted({each.on for each in peer_names().values()} - {"import"}))
+def test_a_name_of_others_is_none_of_ours_and_leads_to_one(on: str) -> None:
+    rows = [each for each in peer_names().values() if each.on == on]
+    assert [each.theirs for each in rows if each.theirs in ours_on(on)] == []
+    renamed = [each.ours for each in rows if each.how == "rename"]
+    assert [each for each in renamed if each not in ours_on(on)] == []
+
+
+def test_what_is_imported_instead_is_there() -> None:
+    import mcpkit
+    from mcpkit import errors, types
+
+    for each in peer_names().values():
+        if each.on == "import" and each.ours:
+            home: Any = mcpkit if hasattr(mcpkit, each.ours) else errors
+            name = each.ours
+            if name.startswith("types."):
+                home, name = types, name.removeprefix("types.")
+            assert hasattr(home, name), each
+
+
+def test_everything_has_advice_and_a_place_in_both_guides() -> None:
+    pages = [(ROOT / page).read_text(encoding="utf-8") for page in GUIDES.values()]
+    headings = [
+        {
+            "#" + re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-")
+            for line in page.splitlines()
+            if line.startswith("## ")
+        }
+        for page in pages
+    ]
+
+    def fine(each: PeerName) -> bool:
+        return bool(each.advice) and all(each.guide in found for found in headings)
+
+    assert [each for each in peer_names().values() if not fine(each)] == []
+
+
+def test_the_error_for_arguments_is_still_the_one_that_models_read() -> None:
+    assert issubclass(RegistrationError, TypeError)
+    assert not issubclass(InvalidArguments, TypeError)
