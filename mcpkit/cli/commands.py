@@ -63,6 +63,7 @@ class Command(TyperCommand):
             click.UsageError: It does not fit.
         """
         given = [*args]  # what the parser leaves of them is not all
+        left: list[str] = []
         try:
             left = super().parse_args(ctx, args)
         except Exception as error:

@@ -18,7 +18,7 @@ from pydantic_core import (
 )
 
 from mcpkit.support.json_text import excess_of, has_more_values
-from mcpkit.types import is_object
+from mcpkit.types import is_array, is_object
 
 __all__ = [
     "LONGEST_JSON",
@@ -143,9 +143,10 @@ def make_validator(
     Returns:
         The validator; None if the schema is not at hand.
     """
-    if type(core) is not dict:
+    given: Any = core
+    if type(given) is not dict:
         return None
-    adapted = _mapped(core, _adapt_in_haste if hasty else _adapt)
+    adapted = _mapped(given, _adapt_in_haste if hasty else _adapt)
     make: Any = SchemaValidator
     made: SchemaValidator
     try:
@@ -283,10 +284,9 @@ class Ambiguity:
             # One level after the other: what is as deep is tried as often.
             while level:
                 each = level.pop()
-                inner: list[Any]
                 if is_object(each):
                     inner = [*each.values()]
-                elif type(each) is list:
+                elif is_array(each):
                     inner = each
                 else:
                     continue
@@ -417,7 +417,7 @@ def _told_apart(made: dict[str, Any], definitions: Mapping[str, Any]) -> Any:
 def _literals(core: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return the literals of the members of an object that have nothing else."""
     fields: Any = core.get("schema", core).get("fields", {}) if core.get("type") != "dict" else {}
-    if type(fields) is list:  # of a dataclass
+    if is_array(fields):  # of a dataclass
         fields = {each["name"]: each for each in fields}
     found: dict[str, list[Any]] = {}
     for name, field in fields.items():

@@ -250,8 +250,8 @@ def _refuse(error: Exception) -> None:
     if status not in (401, 403):
         return
     # What FastAPI's and Starlette's security functions raise.
-    given: Any = getattr(error, "headers", None)
-    own = {str(name).lower(): str(value) for name, value in (given or {}).items()}
+    given: dict[Any, Any] = getattr(error, "headers", None) or {}
+    own = {str(name).lower(): str(value) for name, value in given.items()}
     said = own.get("www-authenticate", "Bearer" if status == 401 else "")
     pairs = [(b"www-authenticate", said.encode("latin-1", "replace"))] if said else []
     raise HttpError(
