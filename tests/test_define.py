@@ -150,7 +150,9 @@ class TestToolOptions:
 
     def test_structured_output_may_be_insisted_on(self) -> None:
         wire = make_tool(greet, structured_output=True).to_wire(LATEST)
-        assert wire["outputSchema"] == {"type": "string"}
+        assert wire["outputSchema"]["properties"] == {"result": {"type": "string"}}
+        raw = make_tool(greet, structured_output="raw").to_wire(LATEST)
+        assert raw["outputSchema"] == {"type": "string"}
 
     def test_another_input_schema_may_be_advertised(self) -> None:
         schema = {"type": "object", "properties": {"name": {"enum": ["you"]}}}

@@ -95,7 +95,7 @@ def test_the_whole_result_as_json() -> None:
     assert (ended.code, ended.stderr) == (0, "")
     result = json.loads(ended.stdout)
     assert result["content"] == [{"type": "text", "text": "3"}]
-    assert result["structuredContent"] == 3
+    assert result["structuredContent"] == {"result": 3}
 
 
 def test_better_words_come_before_data() -> None:

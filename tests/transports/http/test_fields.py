@@ -89,7 +89,7 @@ def seen(answer: tuple[int, str]) -> list[str]:
     """Who the server takes the client for, and the headers of the client's own that it sees."""
     status, body = answer
     assert status == 200, body
-    found = json.loads(body)["result"]["structuredContent"]
+    found = json.loads(body)["result"]["structuredContent"]["result"]
     assert isinstance(found, list)
     return found
 
