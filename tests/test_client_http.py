@@ -1611,7 +1611,7 @@ async def test_a_redirect_to_nowhere_is_not(site: FakeSite, target: str) -> None
     async def redirect(incoming: Incoming) -> None:
         await incoming.reply(307, location=target)
 
-    with pytest.raises(ConnectionClosed, match=r"a redirect to .*, which is not followed"):
+    with pytest.raises(ConnectionClosed, match=r"a redirect to .*, which is not|Invalid URL in"):
         await Client(site.url).__aenter__()
 
 

@@ -66,7 +66,9 @@ def test_every_character_that_only_formats_is_written_out() -> None:
         each for each in map(chr, range(sys.maxunicode)) if unicodedata.category(each) == "Cf"
     ]
     shown = [each for each in formats if visible(f"x{each}y") == f"x{each}y"]
-    assert "".join(shown) == SIGNS
+    # An older Python does not know the newest of them.
+    known = [each for each in SIGNS if unicodedata.category(each) == "Cf"]
+    assert shown == known
 
 
 # Default_Ignorable_Code_Point, in DerivedCoreProperties.txt of Unicode 16.
