@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from mcpkit.cli.terminal import INTERRUPTED
+
 __all__ = ["COMMANDS", "Command", "Commands", "Listed"]
 
 SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -97,6 +99,13 @@ class Command(TyperCommand):
 
 class Commands(TyperGroup):
     """The commands of the table."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Import a command and run it; Ctrl-C leaves with 130, whatever it interrupts."""
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, typer.Abort):
+            raise typer.Exit(INTERRUPTED) from None
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, in the order of the table."""

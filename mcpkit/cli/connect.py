@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 import anyio
 import typer
 
-from mcpkit.cli.terminal import BAD_NEWS, fail, say
+from mcpkit.cli.terminal import BAD_NEWS, INTERRUPTED, fail, say
 from mcpkit.client import Client, is_url
 from mcpkit.errors import ConnectionClosed, MCPKitError
 from mcpkit.support.target import names_file, run_command, split
@@ -169,8 +169,8 @@ def run_async(main: Callable[[], Awaitable[T]]) -> T:
     """
     try:
         return anyio.run(main)
-    except (KeyboardInterrupt, asyncio.CancelledError):  # the latter on Python 3.10
-        raise typer.Exit(130) from None
+    except asyncio.CancelledError:  # what is left of Ctrl-C on Python 3.10
+        raise typer.Exit(INTERRUPTED) from None
     except (typer.Exit, OSError):
         raise
     except Exception:

@@ -319,11 +319,7 @@ def _ask(name: str, file: Path, difference: list[str]) -> None:
             "--name gives this one another name"
         )
     _show(difference, err=True)
-    try:
-        agreed = confirm(f"{file} has another {name}. Replace it?")
-    except typer.Abort:
-        raise typer.Exit(130) from None
-    if not agreed:
+    if not confirm(f"{file} has another {name}. Replace it?"):
         raise Unfit("nothing was changed")
 
 

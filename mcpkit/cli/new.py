@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from mcpkit.cli.terminal import fail, is_interactive, prompt, say
+from mcpkit.cli.terminal import INTERRUPTED, fail, is_interactive, prompt, say
 
 __all__ = ["TEMPLATES", "new", "package_of", "problem_of_name", "project", "write"]
 
@@ -34,7 +34,6 @@ _DEFAULT: Final = "minimal"
 _MAX_NAME_CHARS: Final = 50
 _MAX_DESCRIPTION_CHARS: Final = 200
 _NO_DESCRIPTION: Final = "An MCP server."
-_INTERRUPTED_CODE: Final = 130
 
 
 class Template(NamedTuple):
@@ -140,7 +139,7 @@ def new(
         _new(name, template, directory, description, asking=is_interactive() and not yes)
     except (KeyboardInterrupt, typer.Abort):
         say("\nmcpkit: stopped, nothing was written", err=True)
-        raise typer.Exit(_INTERRUPTED_CODE) from None
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _new(

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _HTTP: Final = "Over HTTP"
-_INTERRUPTED_CODE: Final = 130
 
 
 def run(
@@ -182,8 +181,6 @@ def run(
                 _supervise(app, target, flags, options, workers, reload, debug, log_level)
             )
         app.run(transport, **options)
-    except KeyboardInterrupt:  # before the server listens to signals
-        raise typer.Exit(_INTERRUPTED_CODE) from None
     except OSError as error:
         fail(str(error))
     except (ValueError, TypeError) as error:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BAD_NEWS",
     "FAILED",
+    "INTERRUPTED",
     "confirm",
     "fail",
     "is_interactive",
@@ -41,6 +42,7 @@ __all__ = [
 
 BAD_NEWS: Final = 1
 FAILED: Final = 2
+INTERRUPTED: Final = 130
 
 _LONGEST_LINE: Final = 65536
 """Characters that are waited for until a line of a server's stderr is shown."""

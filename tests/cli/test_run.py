@@ -210,6 +210,14 @@ def test_a_person_at_a_terminal_is_told_what_happens(tmp_path: Path) -> None:
     assert process.returncode == 130
 
 
+def test_ctrl_c_while_the_server_is_imported_is_no_error(folder: Path) -> None:
+    (folder / "slow.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n" + SERVER
+    )
+    done = run(folder, "slow.py")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 FLAGS = SERVER.replace("'hello'", "'hello', instructions=' '.join(sys.argv[1:])").replace(
     "from mcpkit", "import sys\nfrom mcpkit", 1
 )
