@@ -555,14 +555,8 @@ class MCPKit(Generic[StateT]):
             ValueError: There is no such transport.
             TypeError: The transport has no such option.
         """
-        from mcpkit.web import HttpOptions
-
         serve = load(transport).run
-        if options:
-            known = [name for name in inspect.signature(serve).parameters if name != "served"]
-            if "options" in known:
-                known = [*known[:-1], *HttpOptions.__optional_keys__]
-            check_keywords("run(…)", options, known)
+        _check_options("run(…)", serve, options)
         serve(self, **options)
 
     async def serve(self, transport: str = "stdio", **options: Any) -> None:
@@ -577,10 +571,13 @@ class MCPKit(Generic[StateT]):
 
         Raises:
             ValueError: There is no such transport.
+            TypeError: The transport has no such option.
             OSError: The address is taken or not ours; the message says which.
             RuntimeError: The app could not be begun; the log says why.
         """
-        await load(transport).serve_here(self, **options)
+        serve = load(transport).serve_here
+        _check_options("serve(…)", serve, options)
+        await serve(self, **options)
 
     # --- as a part of other applications ----------------------------------------------------------
 
@@ -678,6 +675,16 @@ def _no_manager(lifespan: Any) -> str:
         f"{location(made)}: {function_name(made)}() gives no async context manager; make it an "
         f"async def that yields once, under @contextlib.asynccontextmanager"
     )
+
+
+def _check_options(call: str, serve: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    if options:
+        from mcpkit.web import HttpOptions
+
+        known = [name for name in inspect.signature(serve).parameters if name != "served"]
+        if "options" in known:
+            known = [*known[:-1], *HttpOptions.__optional_keys__]
+        check_keywords(call, options, known)
 
 
 def _secrets(secret: str | Sequence[str] | None) -> tuple[str, ...]:

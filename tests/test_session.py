@@ -719,37 +719,16 @@ async def test_a_handler_in_a_thread_can_see_that_it_is_cancelled() -> None:
 
 
 async def test_notifications_are_left_out_for_a_client_that_does_not_keep_up(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LOG-8, PROG-5: answers are sent all the same."""
+    """LOG-8, PROG-5: answers are sent all the same; what is left out is not even written."""
     app = bare()
     deaf = Ears()
-
-    @app.tool
-    async def chatter(ctx: Context) -> str:
-        deaf.congested = True
-        for number in range(10):
-            ctx.info(number)
-        return "said"
-
-    async with open_loop() as loop:
-        session = Session(app.server, deaf, loop)
-        level = {**ENVELOPE, "io.modelcontextprotocol/logLevel": "debug"}
-        session.receive(request(1, "tools/call", name="chatter", _meta=level))
-        await deaf.wait(1)
-        await session.aclose()
-    assert [each.get("id") for each in deaf.messages] == [1]
-    assert len([each for each in caplog.records if "keep up" in each.getMessage()]) == 1
-
-
-async def test_what_is_left_out_is_not_written_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = bare()
-    deaf = Ears()
-    written: list[str] = []
+    written: list[Any] = []
     write = Connection.send_notification
 
     def count(self: Connection, method: str, params: Any = None) -> bytes:
-        written.append(method)
+        written.append(params["data"])
         return write(self, method, params)
 
     monkeypatch.setattr(Connection, "send_notification", count)
@@ -768,7 +747,9 @@ async def test_what_is_left_out_is_not_written_first(monkeypatch: pytest.MonkeyP
         session.receive(request(1, "tools/call", name="chatter", _meta=level))
         await deaf.wait(2)
         await session.aclose()
-    assert written == ["notifications/message"]
+    assert [each.get("id") for each in deaf.messages] == [None, 1]
+    assert written == ["heard"]
+    assert len([each for each in caplog.records if "keep up" in each.getMessage()]) == 1
 
 
 def test_an_app_and_its_settings_have_the_same_defaults() -> None:

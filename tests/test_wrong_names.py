@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -149,10 +150,18 @@ def test_a_property_that_fails_says_how_itself() -> None:
             lambda: app().run(prot=1),
             "run() has no option 'prot'; known: max_line, grace, backend",
         ),
+        (
+            lambda: asyncio.run(_serving(prot=1)),
+            "serve() has no option 'prot'; did you mean 'port'?",
+        ),
     ],
 )
 def test_keywords(call: Callable[[], object], said: str) -> None:
     assert told(call, TypeError) == said
+
+
+async def _serving(**options: Any) -> None:
+    await app().serve("http", **options)
 
 
 def test_the_transport_of_others() -> None:

@@ -38,12 +38,10 @@ class Accepted(Generic[T]):
     action: Literal["accept"] = "accept"
 
 
-@dataclass(slots=True)
-class Declined:
-    """The user said no."""
-
-    accepted: Literal[False] = False
-    action: Literal["decline"] = "decline"
+class _Unanswered:
+    __slots__ = ()
+    accepted: Literal[False]
+    action: str
 
     # Pyright does not narrow an answer by whether its `accepted` is true. What nobody can have
     # takes no part in the type of ``answer.data`` either, so that it has the right one anyway.
@@ -54,24 +52,24 @@ class Declined:
         Raises:
             ToolError: Always: what the user did not say is not to be used.
         """
-        raise ToolError("The user declined.")
+        did = "declined" if self.action == "decline" else "dismissed the question"
+        raise ToolError(f"The user {did}.")
 
 
 @dataclass(slots=True)
-class Dismissed:
+class Declined(_Unanswered):
+    """The user said no."""
+
+    accepted: Literal[False] = False
+    action: Literal["decline"] = "decline"
+
+
+@dataclass(slots=True)
+class Dismissed(_Unanswered):
     """The user closed the question without an answer (``cancel`` on the wire)."""
 
     accepted: Literal[False] = False
     action: Literal["cancel"] = "cancel"
-
-    @property
-    def data(self) -> NoReturn:
-        """There is none; look at ``accepted`` first.
-
-        Raises:
-            ToolError: Always: what the user did not say is not to be used.
-        """
-        raise ToolError("The user dismissed the question.")
 
 
 Elicitation: TypeAlias = Accepted[T] | Declined | Dismissed

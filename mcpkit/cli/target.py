@@ -186,7 +186,7 @@ def _cannot_import(place: str, error: BaseException) -> str:
 
 def _failed(what: str, place: str, error: BaseException) -> str:
     said = (str(error).strip().splitlines() or [""])[0]
-    where = _where(error)
+    where = "" if _PLACE.match(said) else _where(error)
     if isinstance(error, SyntaxError):
         said = error.msg
         where = f" ({Path(error.filename or place).name}:{error.lineno})"

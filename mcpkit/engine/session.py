@@ -602,36 +602,35 @@ class Session:
         """Send a notification that belongs to a request, unless that is over. From any thread."""
         # A page that was asked for is often completed when the request is long over.
         outlasts = method == _OUTLASTING
-        if not outlasts:
-            if not self._connection.is_in_flight(request):
-                return  # PROG-3, CANC-4
-            if self._channel.is_congested(request):
-                self._leave_out()
-                return
+        if not outlasts and not self._takes_more(request):
+            return  # and do not write it either
         text = self._connection.send_notification(method, params)
-        send = self._send_anyway if outlasts else self._send_about
-        if self._loop.on_loop():
-            send(request, text)
+
+        def send() -> None:
+            if not outlasts:
+                if self._takes_more(request):
+                    self._channel.send(text, request)
+            elif not self.is_closing:
+                about = request if self._connection.is_in_flight(request) else None
+                self._channel.send(text, about)
+
+        if not self._loop.on_loop():
+            self._loop.soon(send)
+        elif outlasts:
+            send()
         else:
-            self._loop.soon(lambda: send(request, text))
+            self._channel.send(text, request)
 
-    def _send_anyway(self, request: Request, text: bytes) -> None:
-        if not self.is_closing:
-            about = request if self._connection.is_in_flight(request) else None
-            self._channel.send(text, about)
-
-    def _send_about(self, request: Request, text: bytes) -> None:
+    def _takes_more(self, request: Request) -> bool:
+        """Whether something about a request may be sent: it is not over, and the client reads."""
         if not self._connection.is_in_flight(request):
-            return  # PROG-3, CANC-4
-        if self._channel.is_congested(request):
-            self._leave_out()
-            return
-        self._channel.send(text, request)
-
-    def _leave_out(self) -> None:
+            return False  # PROG-3, CANC-4
+        if not self._channel.is_congested(request):
+            return True
         if not self._dropped:
             log.warning("the client does not keep up: log messages and progress are left out")
         self._dropped += 1
+        return False
 
     def log_threshold(self, request: Request) -> int | None:
         """The rank of the least level to send with a request; None: nothing (LOG-2, LOG-4)."""

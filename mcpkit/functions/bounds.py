@@ -6,6 +6,7 @@ Most of it is a second validator, made from the core schema of a type when a val
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
+from functools import cached_property
 from typing import Any, Final
 
 from pydantic_core import (
@@ -30,6 +31,7 @@ __all__ = [
     "make_validator",
     "too_deep",
     "types_of",
+    "within",
 ]
 
 MOST_VALUES: Final = 50_000
@@ -89,11 +91,16 @@ _NO_SCHEMAS: Final = frozenset({"config", "default", "expected", "metadata", "se
 
 def types_of(core: Any) -> set[str]:
     """Return the types of all core schemas inside one, and its own."""
-    return {kind for each in _within(core) if isinstance(kind := each.get("type"), str)}
+    return {kind for each in within(core) if isinstance(kind := each.get("type"), str)}
 
 
-def _within(core: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield all core schemas inside one, itself included, and what only looks like one."""
+def within(core: Any, skipped: Set[str] = _NO_SCHEMAS) -> Iterator[Mapping[str, Any]]:
+    """Yield all core schemas inside one, itself included, and what only looks like one.
+
+    Args:
+        core: The core schema.
+        skipped: The members that are not looked into.
+    """
     waiting = [core]
     while waiting:
         each = waiting.pop()
@@ -101,7 +108,7 @@ def _within(core: Any) -> Iterator[Mapping[str, Any]]:
             waiting.extend(each)
         elif is_object(each):
             yield each
-            waiting.extend(value for key, value in each.items() if key not in _NO_SCHEMAS)
+            waiting.extend(value for key, value in each.items() if key not in skipped)
 
 
 def _mapped(core: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
@@ -301,8 +308,9 @@ class Ambiguity:
             each_tried *= self.choices
         return False
 
+    @cached_property
     def resolved(self) -> CoreSchema | None:
-        """Return a core schema in which a member tells such choices apart; None if none does.
+        """A core schema in which a member tells such choices apart; None if none does.
 
         That is a member with literals, of which no two choices have the same one. Unlike in the
         type itself, it has to be there.
@@ -332,7 +340,7 @@ def find_ambiguity(core: CoreSchema) -> Ambiguity | None:
     definitions = _definitions(core)
     most = 1
     containers: set[type] = set()
-    for union in _within(core):
+    for union in within(core):
         if union.get("type") != "union" or "choices" not in union:
             continue
         back = [each for each in _choices(union) if _leads_to(union, each, definitions)]
@@ -346,7 +354,7 @@ def find_ambiguity(core: CoreSchema) -> Ambiguity | None:
 
 
 def _definitions(core: Any) -> dict[str, Any]:
-    return {each["ref"]: each for each in _within(core) if isinstance(each.get("ref"), str)}
+    return {each["ref"]: each for each in within(core) if isinstance(each.get("ref"), str)}
 
 
 def _choices(union: Mapping[str, Any]) -> list[Any]:
@@ -379,7 +387,7 @@ def _leads_to(union: Mapping[str, Any], choice: Any, definitions: Mapping[str, A
     seen: set[str] = set()
     waiting = [choice]
     while waiting:
-        for each in _within(waiting.pop()):
+        for each in within(waiting.pop()):
             if each is union:
                 return True
             ref = each.get("schema_ref")

@@ -140,7 +140,7 @@ class Converters:
         """
         if not self._own:
             try:
-                text = to_json(value, by_alias=True, bytes_mode="base64", inf_nan_mode="constants")
+                text = _written(value)
             except PydanticSerializationError:
                 pass  # the long way knows what to do, or has the words for it
             else:

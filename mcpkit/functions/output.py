@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, cast, get_args, get_origin
 from pydantic_core import PydanticSerializationError, ValidationError, from_json
 
 from mcpkit.errors import RegistrationError
+from mcpkit.functions.bounds import within
 from mcpkit.functions.converters import (
     BRACKETS,
     Converters,
@@ -270,18 +271,8 @@ class Output:
 
 def _writes_constants(adapter: Any) -> bool:
     """True if a model's own configuration has NaN written as it is, which is no JSON."""
-    core = getattr(adapter, "core_schema", None)
-    waiting: list[Any] = [core]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            known = cast("dict[str, Any]", each)
-            if known.get("ser_json_inf_nan") == "constants":
-                return True
-            waiting += known.values()
-        elif isinstance(each, (list, tuple)):
-            waiting += cast("Iterable[Any]", each)
-    return False
+    everything = within(getattr(adapter, "core_schema", None), skipped=frozenset())
+    return any(each.get("ser_json_inf_nan") == "constants" for each in everything)
 
 
 _WITHOUT_JSON: Final = (

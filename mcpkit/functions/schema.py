@@ -156,7 +156,7 @@ class TypeForm(ABC):
 
     def _check_told_apart(self, value: Any, ambiguity: Ambiguity) -> Any:
         if self._told_apart is None:
-            told_apart = ambiguity.resolved()
+            told_apart = ambiguity.resolved
             made = told_apart and make_validator(told_apart, self._config, hasty=True)
             if not made:
                 raise ambiguity.refusal(value)

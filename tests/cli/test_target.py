@@ -249,6 +249,10 @@ WRONG = {
         "main.py cannot be imported: JSONDecodeError: Expecting property name enclosed in double "
         "quotes: line 1 column 2 (char 1) (main.py:4)"
     ),
+    "MCPKit('b', nmae='c')": (
+        "main.py cannot be imported: TypeError: main.py:3: MCPKit() has no option 'nmae'; "
+        "did you mean 'name'?"
+    ),
 }
 
 

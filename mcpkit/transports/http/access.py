@@ -236,27 +236,25 @@ class Later:
             close()
 
 
-def _refuse(error: Exception) -> None:
+def _refuse(error: Any) -> None:
     """Raise what a function that finds principals has meant by an exception.
 
     Raises:
         HttpError: It refuses the request.
     """
+    status: Any = getattr(error, "status_code", None)
     if isinstance(error, AccessDenied):
-        challenge = error.challenge.encode("latin-1", "replace")
-        headers = [(b"www-authenticate", challenge)] if challenge else []
-        raise HttpError(error.status, str(error), headers=headers) from None
-    status = getattr(error, "status_code", None)
-    if status not in (401, 403):
+        status, said, challenge = error.status, str(error), error.challenge
+    elif status in (401, 403):
+        # What FastAPI's and Starlette's security functions raise.
+        said = str(getattr(error, "detail", "")) or "Not allowed"
+        given: dict[Any, Any] = getattr(error, "headers", None) or {}
+        own = {str(name).lower(): str(value) for name, value in given.items()}
+        challenge = own.get("www-authenticate", "Bearer" if status == 401 else "")
+    else:
         return
-    # What FastAPI's and Starlette's security functions raise.
-    given: dict[Any, Any] = getattr(error, "headers", None) or {}
-    own = {str(name).lower(): str(value) for name, value in given.items()}
-    said = own.get("www-authenticate", "Bearer" if status == 401 else "")
-    pairs = [(b"www-authenticate", said.encode("latin-1", "replace"))] if said else []
-    raise HttpError(
-        status, str(getattr(error, "detail", "")) or "Not allowed", headers=pairs
-    ) from None
+    header = (b"www-authenticate", challenge.encode("latin-1", "replace"))
+    raise HttpError(status, said, headers=[header] if challenge else []) from None
 
 
 def _note(http: HttpRequest, found: object) -> None:
