@@ -9,15 +9,27 @@ import json
 import re
 import uuid
 from dataclasses import dataclass
+from datetime import date
 from typing import Annotated, Any, Literal, cast
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Json, RootModel, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Json,
+    RootModel,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+    with_config,
+)
 from pydantic import Field as Described
-from typing_extensions import TypedDict
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+from typing_extensions import NotRequired, TypedDict
 
 from mcpkit.errors import InvalidArguments
 from mcpkit.functions.bounds import MOST_VALUES
+from mcpkit.functions.schema import form_of
 from tests.authoring import accepted, arguments_of, handler
 
 COLLIDING = 2**61 - 1
@@ -142,6 +154,110 @@ def test_the_strings_of_one_call_have_together_what_one_may_have() -> None:
 def test_a_string_with_a_long_number_is_not_read() -> None:
     assert accepted(list[int], "[" + "7" * 4000 + "]") == [int("7" * 4000)]
     assert "expected an array" in problem(list[int], f"[{','.join(['7' * 4000] * 100)}]")
+
+
+# --- members that are forbidden -------------------------------------------------------------------
+
+STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+class Closed(BaseModel):
+    """Takes two members, one by another name."""
+
+    model_config = STRICT
+
+    day: date
+    count: int = Described(0, alias="number")
+
+
+class Checked(Closed):
+    """Looks at what it gets, before and after."""
+
+    model_config = ConfigDict(strict=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def look(cls, value: Any) -> Any:
+        return value
+
+    @model_validator(mode="after")
+    def look_again(self) -> Checked:
+        return self
+
+
+@pydantic_dataclass(config=STRICT)
+class Sealed:
+    """As a dataclass."""
+
+    day: date
+
+
+@with_config(STRICT)
+class Locked(TypedDict):
+    """As a dict, which may have another in it."""
+
+    day: date
+    inner: NotRequired[Locked]
+
+
+@with_config(STRICT)
+class Hidden(TypedDict):
+    """What is no member looks like a member here."""
+
+    day: Annotated[date, Described(alias="date")]
+
+
+class Around(BaseModel):
+    """Has one inside."""
+
+    inner: Closed | Locked
+
+
+CLOSED: dict[Any, dict[str, Any]] = {
+    Closed: {"day": "2026-11-22", "number": 3},
+    Checked: {"day": "2026-11-22"},
+    Sealed: {"day": "2026-11-22"},
+    Locked: {"day": "2026-11-22", "inner": {"day": "2026-11-22"}},
+    Hidden: {"date": "2026-11-22"},
+}
+
+
+@pytest.mark.parametrize(
+    "annotation", [each for each in CLOSED if each is not Hidden], ids=lambda each: each.__name__
+)
+def test_of_many_members_that_are_forbidden_the_first_are_named(annotation: Any) -> None:
+    raw = CLOSED[annotation]
+    wrong = {**raw, **{f"{number:0150}": number for number in range(20_000)}}
+    with pytest.raises(ValidationError) as caught:
+        form_of(annotation).validate(wrong)
+    first, *others = caught.value.errors()
+    assert (first["type"], first["loc"]) == ("extra_forbidden", (f"{0:0150}",))
+    assert len(others) < 20
+    with pytest.raises(InvalidArguments, match=r"000: unknown member\n(.*\n)*there may be more"):
+        arguments_of(handler(annotation)).validate({"x": wrong})
+
+
+@pytest.mark.parametrize("annotation", CLOSED, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("number", [1, 2000])
+def test_what_forbids_members_takes_the_others(annotation: Any, number: int) -> None:
+    raw = [CLOSED[annotation]] * number
+    assert accepted(list[annotation], raw) == TypeAdapter(list[annotation]).validate_json(
+        json.dumps(raw)
+    )
+
+
+def test_a_forbidden_member_does_not_take_the_place_of_one_of_another_name() -> None:
+    raw = {"date": "2026-11-22", "day": "2026-13-99"}
+    assert problem(list[Hidden], [raw] * 2000) == "x[0].day: unknown member"
+
+
+@pytest.mark.parametrize("name", ["day", "count", "other"])
+def test_a_forbidden_member_deep_inside_is_found(name: str) -> None:
+    fine = {"inner": CLOSED[Closed]}
+    wrong = {"inner": {**CLOSED[Closed], name: 1}}
+    assert accepted(list[Around], [fine] * 2000)[0].inner.count == 3
+    with pytest.raises(InvalidArguments):
+        arguments_of(handler(list[Around])).validate({"x": [fine] * 2000 + [wrong]})
 
 
 # --- unions whose choices look alike --------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.support.json_text import count_values, excess_of, has_long_number, has_more_values
+from mcpkit.support.json_text import count_values, excess_of, excess_of_digits, has_more_values
 
 TEXTS = st.text(alphabet=' ,:"\\[]{}aé', max_size=8)
 JSON = st.recursive(
@@ -83,9 +83,17 @@ LARGE = b" " * 64 * 1024
 @pytest.mark.parametrize("around", [(b"", b""), (b'["a",', b"]"), (b'{"a\\"b":', b"}")])
 def test_a_long_number_is_found_in_a_large_text(number: bytes, around: tuple[bytes, bytes]) -> None:
     text = LARGE + number.join(around)
-    assert has_long_number(text)
     assert excess_of(text, 10) == "a number of more than 400 digits"
-    assert not has_long_number(number.join(around))
+    assert not excess_of_digits(number.join(around))
+
+
+@pytest.mark.parametrize("digits", [20, 21, 40, 390])
+def test_long_numbers_have_so_many_digits_together(digits: int) -> None:
+    number = b"7" * digits
+    at_most = 200_000 // (digits // 20 * 20)
+    assert not excess_of_digits(LARGE + b",".join([number] * at_most))
+    said = "numbers of 20 digits and more, of 200,000 digits in all"
+    assert excess_of_digits(LARGE + b",".join([number] * (at_most + 1))) == said
 
 
 @pytest.mark.parametrize(
@@ -95,9 +103,10 @@ def test_a_long_number_is_found_in_a_large_text(number: bytes, around: tuple[byt
         b'"' + b"7" * 1000 + b'"',
         b'["\\"' + b"7" * 1000 + b'"]',
         b'{"' + b"7" * 1000 + b'": 1}',
+        b"[" + b",".join([b"7" * 19] * 50_000) + b"]",
+        b'["' + b"7" * 300_000 + b'"]',
     ],
 )
 def test_digits_that_are_no_long_number(text: bytes) -> None:
     json.loads(text)
-    assert not has_long_number(LARGE + text)
-    assert excess_of(LARGE + text, 10) == ""
+    assert not excess_of_digits(LARGE + text)

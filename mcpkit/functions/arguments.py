@@ -34,7 +34,7 @@ from mcpkit.functions.schema import (
 )
 from mcpkit.functions.signature import Parameter, Signature
 from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema
-from mcpkit.support.json_text import count_values, has_long_number
+from mcpkit.support.json_text import count_values, excess_of_digits
 from mcpkit.support.text import cut, shorten
 from mcpkit.types import UNSET, is_array, is_object
 
@@ -161,7 +161,7 @@ class _Texts:
             return False
         written = text.encode()
         self._values -= count_values(written, self._values)
-        return self._values >= 0 and not has_long_number(written)
+        return self._values >= 0 and not excess_of_digits(written)
 
 
 _CONTAINER_STARTS: Final = frozenset("[{")

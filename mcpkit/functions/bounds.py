@@ -181,6 +181,8 @@ def _adapt_in_haste(made: dict[str, Any]) -> Any:
         return _from_list(made)
     if kind == "dict":
         return _with_few_keys(made)
+    if kind in _OBJECTS:
+        return _forbidding_in_short(_adapt(made))
     if kind == "json":
         return _preceded_by(_check_json, made)
     if kind == "function-plain" and _is_pattern(made):
@@ -224,6 +226,65 @@ def _with_few_keys(core: dict[str, Any]) -> dict[str, Any]:
     if kind != "any" and kind not in _OF_HARMLESS_HASH:  # any key is a string in JSON
         core.setdefault("max_length", _MOST_KEYS)
     return core
+
+
+_MOST_EXTRA: Final = 20
+"""The members of one object that are said to be forbidden."""
+
+_FIELDS: Final[dict[str, Callable[[Any], Mapping[str, Any]]]] = {
+    "model-fields": lambda validated: validated[1] or {},
+    "typed-dict": lambda validated: validated,
+    "dataclass-args": lambda validated: validated[0],
+}
+"""The types of schemas of fields, with what finds extra members in what comes of them.
+
+Those of a model are by themselves; those of others are among the fields."""
+
+
+def _forbidding_in_short(core: dict[str, Any]) -> dict[str, Any]:
+    """Return the core schema of an object that does not name each member that it forbids."""
+    holder, fields = {}, core
+    while fields.get("type") not in _FIELDS:
+        if not is_object(fields.get("schema")):
+            return core
+        holder, fields = fields, fields["schema"]
+    config = core.get("config", {})
+    if fields.get("extra_behavior", config.get("extra_fields_behavior")) != "forbid":
+        return core
+    find, known = _FIELDS[fields["type"]], _names_of(fields)
+    if known is None:
+        return core
+
+    def refuse_extra(validated: Any) -> Any:
+        extra = [each for each in find(validated).items() if each[0] not in known]
+        if extra:
+            told: Any = [
+                {"type": "extra_forbidden", "loc": (name,), "input": value}
+                for name, value in extra[:_MOST_EXTRA]
+            ]
+            raise ValidationError.from_exception_data("object", told)
+        return validated
+
+    checked: dict[str, Any] = {
+        "type": "function-after",
+        "function": {"type": "no-info", "function": refuse_extra},
+        "schema": {**fields, "extra_behavior": "allow"},
+    }
+    if fields is not core:
+        holder["schema"] = checked
+        return core
+    reference = checked["schema"].pop("ref", None)
+    return checked if reference is None else {**checked, "ref": reference}
+
+
+def _names_of(fields: dict[str, Any]) -> Set[str] | None:
+    """Return the names that are no extra ones; None if an extra one may look like a field."""
+    if fields["type"] == "model-fields":
+        return frozenset()
+    listed = fields["fields"]
+    named: Any = listed.items() if is_object(listed) else ((each["name"], each) for each in listed)
+    known = dict(named)
+    return None if any("validation_alias" in each for each in known.values()) else known.keys()
 
 
 def _preceded_by(check: Callable[[Any], Any], core: dict[str, Any]) -> dict[str, Any]:

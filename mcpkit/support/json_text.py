@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MOST_DIGITS", "count_values", "excess_of", "has_long_number", "has_more_values"]
+__all__ = ["count_values", "excess_of", "excess_of_digits", "has_more_values"]
 
 _AT_ONCE: Final = 256 * 1024
 """Bytes that are counted before it is seen whether they are enough."""
@@ -12,8 +12,14 @@ _AT_ONCE: Final = 256 * 1024
 _NO_SEPARATORS: Final = bytes(each for each in range(256) if each not in b",[{")
 """The bytes that no value begins with, nor follows upon."""
 
-MOST_DIGITS: Final = 400
+_MOST_DIGITS: Final = 400
 """The digits of a number in a large text. Reading an integer takes the square of its digits."""
+
+_LONG: Final = 20
+"""The digits from which on an integer may have more than 64 bits, and is slow all the way."""
+
+_MOST_LONG_DIGITS: Final = 200_000
+"""The digits of all such integers in a large text together."""
 
 _DIGITS: Final = bytes(b"0"[0] if chr(each).isdecimal() else b" "[0] for each in range(256))
 _LARGE: Final = 64 * 1024
@@ -51,22 +57,27 @@ def excess_of(text: bytes, most: int) -> str:
     """
     if has_more_values(text, most):
         return f"more than {most:,} values"
-    return f"a number of more than {MOST_DIGITS} digits" if has_long_number(text) else ""
+    return excess_of_digits(text)
 
 
-def has_long_number(text: bytes) -> bool:
-    """Return True if a text of more than 64 KiB has a number of more than 400 digits.
+def excess_of_digits(text: bytes) -> str:
+    """Return which numbers a JSON text of more than 64 KiB has too much of, in words, if any.
 
-    Below, the longest numbers that are read, of 4,300 digits, take no more than a millisecond or
-    two.
+    In a shorter one, the longest numbers that are read, of 4,300 digits, take no more than a
+    millisecond or two.
     """
-    if len(text) < _LARGE or not _has_digits(text):
-        return False
-    return _has_digits(b" ".join(_without_escapes(text).split(b'"')[::2]))
+    if len(text) < _LARGE or not _long_numbers(text):
+        return ""
+    return _long_numbers(b" ".join(_without_escapes(text).split(b'"')[::2]))
 
 
-def _has_digits(text: bytes) -> bool:
-    return b"0" * (MOST_DIGITS + 1) in text.translate(_DIGITS)
+def _long_numbers(text: bytes) -> str:
+    digits = text.translate(_DIGITS)
+    if b"0" * (_MOST_DIGITS + 1) in digits:
+        return f"a number of more than {_MOST_DIGITS} digits"
+    if _LONG * digits.count(b"0" * _LONG) > _MOST_LONG_DIGITS:
+        return f"numbers of {_LONG} digits and more, of {_MOST_LONG_DIGITS:,} digits in all"
+    return ""
 
 
 def _without_escapes(text: bytes) -> bytes:

@@ -15,7 +15,7 @@ from mcpkit.errors import ParseError
 from mcpkit.protocol.messages import parse
 from mcpkit.support.budget import Exhausted, Hold
 from mcpkit.support.collector import pause
-from mcpkit.support.json_text import MOST_DIGITS, has_long_number, has_more_values
+from mcpkit.support.json_text import excess_of_digits, has_more_values
 from mcpkit.transports.http.accounts import Accounts, Occupant
 from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.post_headers import TOO_LONG
@@ -28,7 +28,6 @@ LARGE_BODY: Final = 64 * 1024
 """Bytes from which on a body takes a while to parse, and is counted until it is served."""
 
 _TOO_MANY: Final = "The body has more than %d values (the server's setting is max_values)"
-_TOO_LONG_NUMBER: Final = f"The body has a number of more than {MOST_DIGITS} digits"
 
 _Message: TypeAlias = MutableMapping[str, Any]
 
@@ -181,8 +180,8 @@ def parse_body(body: bytes, most: int) -> Any:
     # A value takes at least two bytes, with what parts it from the next one.
     if len(body) >= 2 * most and has_more_values(body, most):
         raise HttpError(413, _TOO_MANY % most)
-    if len(body) > LARGE_BODY and has_long_number(body):
-        raise HttpError(413, _TOO_LONG_NUMBER)
+    if len(body) > LARGE_BODY and (excess := excess_of_digits(body)):
+        raise HttpError(413, f"The body has {excess}")
     # A million new objects would set off the garbage collector again and again, for nothing: it
     # takes four times as long as parsing, and meanwhile nobody is served.
     paused = len(body) > LARGE_BODY and pause.begin()
