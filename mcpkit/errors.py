@@ -303,7 +303,17 @@ class AccessDenied(MCPKitError):
 
 
 class ConnectionClosed(MCPKitError):
-    """The other side closed the connection, or its process ended, before it answered."""
+    """The other side closed the connection, or its process ended, before it answered.
+
+    Args:
+        message: What happened.
+        exit_code: Of the server's process, if this side started it and it has ended; negative if a
+            signal ended it.
+    """
+
+    def __init__(self, message: str = "", *, exit_code: int | None = None) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 _BY_CODE: Final[Mapping[int, type[ProtocolError]]] = {

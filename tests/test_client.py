@@ -208,9 +208,22 @@ if method == "tools/call":
 
 
 async def test_a_server_that_ends_at_once(fake: Fake) -> None:
-    with pytest.raises(ConnectionClosed):
-        async with Client([sys.executable, "-c", "pass"]):
+    with pytest.raises(ConnectionClosed, match=r"^The server ended with exit code 3$") as caught:
+        async with Client([sys.executable, "-c", "raise SystemExit(3)"]):
             pytest.fail("nobody is there")
+    assert caught.value.exit_code == 3
+
+
+async def test_a_server_that_only_says_no_more(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcpkit.transports.process._LAST_WORD_S", 0.1)
+    body = """
+os.close(1)
+sys.stdin.read()
+"""
+    with pytest.raises(ConnectionClosed, match=r"^The server closed its output$") as caught:
+        async with Client(fake(body)):
+            pytest.fail("nobody is there")
+    assert caught.value.exit_code is None
 
 
 async def test_a_server_that_ends_during_a_request(fake: Fake) -> None:
@@ -220,10 +233,9 @@ if method == "tools/call":
     sys.exit(1)
 """
     async with Client(fake(body)) as client:
-        with pytest.raises(ConnectionClosed):
-            await client.call_tool("any")
-        with pytest.raises(ConnectionClosed):
-            await client.call_tool("again")
+        for name in ("any", "again"):
+            with pytest.raises(ConnectionClosed, match="exit code 1"):
+                await client.call_tool(name)
 
 
 async def test_a_server_whose_lifespan_fails(tmp_path: Path) -> None:

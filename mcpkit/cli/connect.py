@@ -15,16 +15,15 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from traceback import format_exc
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import anyio
 import typer
 
-from mcpkit.cli.terminal import BAD_NEWS, INTERRUPTED, fail, say
+from mcpkit.cli.terminal import BAD_NEWS, FAILED, INTERRUPTED, fail, say
 from mcpkit.client import Client, is_url
 from mcpkit.errors import ConnectionClosed, MCPKitError
 from mcpkit.support.target import names_file, run_command, split
-from mcpkit.transports.process import LineTooLong
 
 __all__ = [
     "command_for",
@@ -150,15 +149,21 @@ async def connected(target: str, **options: Any) -> AsyncGenerator[Client, None]
             entered = True
             yield client
     except ConnectionClosed as error:
-        if is_url(target) or isinstance(error, LineTooLong):
-            fail(f"{target}: {error}")
-        fail("the server has ended" if entered else "the server ended before it answered")
+        if error.exit_code == FAILED and is_python(target) and not entered:
+            raise typer.Exit(FAILED) from None  # `mcpkit run` has said why
+        _fail(target, error)
     except TimeoutError:
         fail(f"{target} did not answer in time; --timeout allows more")
     except (MCPKitError, OSError, ImportError, ValueError) as error:
         if entered:
             raise
-        fail(f"{target}: {error}")
+        _fail(target, error)
+
+
+def _fail(target: str, error: Exception) -> NoReturn:
+    said = str(error)
+    names_it = is_url(target) and target.partition("?")[0] in said
+    fail(said if names_it else f"{target}: {said}")
 
 
 def run_async(main: Callable[[], Awaitable[T]]) -> T:

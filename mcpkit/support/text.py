@@ -1,4 +1,4 @@
-"""Texts and values of others, which may be of any length, as part of a sentence."""
+"""Parts of sentences: texts and values of others, which may be of any length; ends of processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 from mcpkit.types import is_array, is_object
 
-__all__ = ["cut", "named", "quoted", "shorten"]
+__all__ = ["cut", "how_ended", "named", "quoted", "shorten"]
 
 _LONGEST: Final = 100
 """The characters of a text that are enough to recognize it."""
@@ -35,6 +35,11 @@ def quoted(value: Any) -> str:
 def shorten(value: Any, limit: int = 60) -> str:
     """Return a JSON value as compact text, cut to `limit` characters."""
     return cut(to_json(_Head(limit).of(value), fallback=str).decode(), limit)
+
+
+def how_ended(code: int) -> str:
+    """Return how a process ended, by its exit code; a negative one is a signal's."""
+    return f"by signal {-code}" if code < 0 else f"with exit code {code}"
 
 
 class _Head:

@@ -10,12 +10,16 @@ import anyio
 from anyio.abc import Process
 
 from mcpkit.errors import ConnectionClosed
+from mcpkit.support.text import how_ended
 from mcpkit.transports.stdio.lines import MAX_LINE, LineSplitter
 
 __all__ = ["LineTooLong", "ProcessLink"]
 
 _END_STEP_S = 2.0
 """Seconds between the steps that end a server: closed input, SIGTERM, SIGKILL (STDIO-4)."""
+
+_LAST_WORD_S = 0.5
+"""Seconds from the end of a server's output to that of its process, whose exit code is told."""
 
 
 class LineTooLong(ConnectionClosed):
@@ -80,6 +84,7 @@ class ProcessLink:
         """Pass on the lines that the server writes, until it writes no more. Runs as a task."""
         try:
             await self._read_lines()
+            self._on_close(await self._ended())
         except LineTooLong as error:
             self._on_close(error)
             with suppress(ProcessLookupError):
@@ -87,6 +92,13 @@ class ProcessLink:
             await self._drop_the_rest()
         finally:
             self._on_close(None)
+
+    async def _ended(self) -> ConnectionClosed:
+        """Return the error that tells how the server has ended."""
+        with anyio.move_on_after(_LAST_WORD_S):
+            code = await self.process.wait()
+            return ConnectionClosed(f"The server ended {how_ended(code)}", exit_code=code)
+        return ConnectionClosed("The server closed its output")
 
     async def _read_lines(self) -> None:
         splitter = LineSplitter(MAX_LINE + 1)
@@ -122,7 +134,7 @@ class ProcessLink:
             async with lock:
                 await stdin.send(text + b"\n")
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-            raise ConnectionClosed("The server's process has ended") from None
+            raise await self._ended() from None
 
     async def aclose(self) -> None:
         """End the server: close its input, then SIGTERM, then SIGKILL."""

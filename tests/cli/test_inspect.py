@@ -169,7 +169,12 @@ SILENT = "sh -c 'cat >/dev/null'"
 WRONG = {
     "no file": (["missing.py"], "there is no file missing.py"),
     "no command": (["missing --flag"], "'missing --flag' is no file, module, command or URL"),
-    "no server": (["true"], "the server ended before it answered"),
+    "no server": (["true"], "true: The server ended with exit code 0"),
+    "a server that is killed": (
+        ["sh -c 'kill -9 $$'"],
+        "sh -c 'kill -9 $$': The server ended by si",
+    ),
+    "nobody there": (["http://127.0.0.1:1/mcp"], "Cannot connect to http://127.0.0.1:1/mcp: "),
     "silence": ([SILENT, "--timeout", "0.5"], f"{SILENT} did not answer in time"),
     "no revision": ([OFFERING, "--revision", "2020"], "--revision 2020: there is none of this"),
     "no time": ([OFFERING, "--timeout", "0"], "--timeout must be more than 0, not 0"),
@@ -185,6 +190,13 @@ def test_what_cannot_be_done_is_said_in_one_line(arguments: list[str], message: 
     ended = mcpkit("inspect", *arguments)
     assert ended.code == 2
     assert one_line(ended).startswith(message)
+
+
+def test_a_server_of_mcpkit_says_itself_why_it_ends(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0")
+    ended = mcpkit("inspect", "broken.py", cwd=tmp_path)
+    assert ended.code == 2
+    assert one_line(ended).startswith("broken.py cannot be imported: ZeroDivisionError: ")
 
 
 def test_the_help_has_examples() -> None:

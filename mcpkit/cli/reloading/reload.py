@@ -30,6 +30,7 @@ from mcpkit.cli.reloading.supervise import Watched
 from mcpkit.cli.terminal import note
 from mcpkit.protocol.messages import notification_text, request_text
 from mcpkit.support.target import run_command
+from mcpkit.support.text import how_ended
 from mcpkit.transports.leaving import stop_signals
 from mcpkit.transports.stdio.guard import ProtocolStreams
 from mcpkit.transports.stdio.lines import MAX_LINE, LineSplitter
@@ -232,8 +233,7 @@ class _Child(Version):
     @property
     def how(self) -> str:
         """The end of the process, in words: its exit code or its signal."""
-        code = self.popen.poll() or 0
-        return f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        return how_ended(self.popen.poll() or 0)
 
     def ask(self, id: str, text: bytes, timeout: float | None = None) -> dict[str, Any]:
         """Return the version's answer to a request.

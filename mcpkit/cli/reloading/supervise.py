@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Any, Final
 
 from mcpkit.cli.terminal import note
+from mcpkit.support.text import how_ended
 from mcpkit.transports.leaving import stop_signals
 
 __all__ = ["Supervisor", "Watched"]
@@ -103,8 +104,7 @@ class _Child:
     @property
     def how(self) -> str:
         """The end of the process, in words: its exit code or its signal."""
-        code = self.process.exitcode or 0
-        return f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        return how_ended(self.process.exitcode or 0)
 
     def receive_ready(self) -> None:
         """Receive the byte of a process that serves; if the pipe ends without, it never will."""
