@@ -383,20 +383,28 @@ class MCPKit(Generic[StateT]):
     def include(
         self, source: object, *, prefix: str | None = None, errors: Errors | None = None
     ) -> None:
-        """Offer every marked function of a module, an object or a class.
+        """Offer the marked functions of a module, an object or a class, or what another app offers.
 
         Functions are marked with the module-level decorators `tool`, `resource` and `prompt`.
         Methods of an object are bound to it; of a class, static and class methods are taken.
 
+        Of an app it is all that is registered there now and later, with the converters and
+        exceptions of that app. Its lifespan, middleware and routes belong to whoever serves it, so
+        an app that has any is refused.
+
         Args:
-            source: A module, an instance, or a class.
+            source: A module, an instance, a class, or another app.
             prefix: Put in front of names, ``prefix_name``, and of URIs, ``scheme://prefix/rest``.
             errors: The exceptions whose text is shown, where a mark does not say; the app's if
                 None.
 
         Raises:
-            RegistrationError: Nothing is marked, or something marked cannot be served.
+            RegistrationError: Nothing is marked, something marked cannot be served, a name is
+                taken, or the app has what would be lost.
         """
+        if isinstance(source, MCPKit):
+            self._include_app(source, prefix, errors)
+            return
         found = from_functions.marked_in(source)
         if not found:
             name = getattr(source, "__name__", type(source).__name__)
@@ -418,6 +426,24 @@ class MCPKit(Generic[StateT]):
             else:
                 item = make[kind](fn, **shared)
             self._server.registry.add(item)
+
+    def _include_app(self, source: MCPKit[Any], prefix: str | None, errors: Errors | None) -> None:
+        at = f"include({source.name})"
+        lost = {
+            "a lifespan": source._lifespan is not None,
+            "middleware": bool(source.server.middleware),
+            "routes": bool(source.routes),
+        }
+        for what, there in lost.items():
+            if there:
+                raise RegistrationError(f"{at}: it has {what}; give that to the app that is served")
+        if errors is not None:
+            raise RegistrationError(f"{at}: errors= is for marked functions; an app has its own")
+        if prefix and source.server.registry.providers:
+            raise RegistrationError(
+                f"{at}: it offers files, whose URIs get no prefix; leave prefix= out"
+            )
+        self._server.registry.include(source.server.registry, prefix)
 
     @overload
     def converter(self, kind: type[T], convert: Callable[[T], Any], /) -> None: ...

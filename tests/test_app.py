@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +19,7 @@ from mcpkit.engine.registry import Registry
 from mcpkit.engine.server import Server
 from mcpkit.errors import RegistrationError
 from mcpkit.testing import TestClient
+from mcpkit.types import TextResourceContents
 from tests.authoring import LATEST, page_of, wait
 from tests.authoring import run as run_plan
 
@@ -122,6 +123,18 @@ class TestDecorators:
                 @app.tool
                 def fn(self) -> str:
                     return ""
+
+
+def text_at(client: TestClient, uri: str) -> str:
+    (found,) = client.read_resource(uri)
+    assert isinstance(found, TextResourceContents)
+    return found.text
+
+
+def greeting(word: str) -> MCPKit:
+    other = MCPKit("greeting")
+    other.include(Greeter(word))
+    return other
 
 
 class Greeter:
@@ -272,6 +285,117 @@ class TestInclude:
         app.include(Greeter("hi"), prefix="en")
         app.include(Greeter("hei"), prefix="no")
         assert called(app, "no_method") == "hei"
+
+    def test_another_app(self, app: MCPKit) -> None:
+        app.include(greeting("hei"))
+        assert list(registry(app).tools) == ["method", "coroutine", "of_class", "static"]
+        assert called(app, "method") == "hei"
+        with TestClient(app) as client:
+            assert text_at(client, "a://ola") == "heiola"
+            assert client.get_prompt("prompted").messages[0].text == "hei"
+
+    def test_another_app_with_a_prefix(self, app: MCPKit) -> None:
+        app.include(greeting("hi"), prefix="en")
+        app.include(greeting("hei"), prefix="no")
+        assert list(registry(app).prompts) == ["en_prompted", "no_prompted"]
+        assert called(app, "no_method") == "hei"
+        with TestClient(app) as client:
+            assert text_at(client, "a://no/b") == "hei"
+            assert text_at(client, "a://en/ola") == "hiola"
+
+    @pytest.mark.parametrize("prefix", [None, "x"])
+    def test_what_comes_and_goes_there_does_so_here(self, app: MCPKit, prefix: str | None) -> None:
+        other = greeting("hi")
+        app.include(other, prefix=prefix)
+        front, path = ("", "") if prefix is None else ("x_", "x/")
+
+        @other.tool
+        def later() -> str:
+            return "later"
+
+        assert called(app, f"{front}later") == "later"
+        other.remove_tool("method")
+        other.remove_resource("a://{name}")
+        assert f"{front}method" not in registry(app).tools
+        assert list(registry(app).templates) == []
+        assert list(registry(app).resources) == [f"a://{path}b"]
+        app.remove_tool(f"{front}static")
+        other.remove_tool("static")  # is gone here already
+        assert f"{front}static" not in registry(app).tools
+
+    def test_an_app_of_apps(self, app: MCPKit) -> None:
+        middle = MCPKit("middle")
+        app.include(middle, prefix="a")
+        middle.include(greeting("hi"), prefix="b")
+        assert called(app, "a_b_method") == "hi"
+
+    def test_the_files_of_another_app(self, app: MCPKit, tmp_path: Path) -> None:
+        (tmp_path / "a.txt").write_text("hello")
+        other = MCPKit("other")
+        app.include(other)
+        other.files(tmp_path, "files://docs")
+        with TestClient(app) as client:
+            assert [each.uri for each in client.list_resources()] == ["files://docs/a.txt"]
+            assert text_at(client, "files://docs/a.txt") == "hello"
+
+    def test_errors_and_converters_are_those_of_the_other_app(self, app: MCPKit) -> None:
+        other = MCPKit("other", errors=ValueError)
+
+        @other.converter(set)
+        def as_text(value: set[Any]) -> str:
+            return "converted"
+
+        @other.tool
+        def fail() -> str:
+            raise ValueError("shown")
+
+        @other.tool
+        def convert() -> set[int]:
+            return {1}
+
+        app.include(other)
+        with TestClient(app) as client:
+            assert client.call_tool("fail").text == "shown"
+            assert client.call_tool("convert").text == "converted"
+
+    def test_an_app_cannot_include_itself(self, app: MCPKit) -> None:
+        other = MCPKit("other")
+        other.include(app)
+        for each in (app, other):
+            with pytest.raises(RegistrationError, match="cannot include itself"):
+                app.include(each)
+
+    def test_what_would_be_lost_of_an_app_is_refused(self, app: MCPKit, tmp_path: Path) -> None:
+        @asynccontextmanager
+        async def lifespan(app: MCPKit) -> AsyncGenerator[None, None]:
+            yield
+
+        living, guarded, routed, filed = (
+            MCPKit("living", lifespan=lifespan),
+            MCPKit("guarded"),
+            MCPKit("routed"),
+            MCPKit("filed"),
+        )
+
+        @guarded.middleware
+        async def guard(ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:
+            return await call_next()
+
+        routed.routes.append(object())
+        filed.files(tmp_path, "files://docs")
+        said = {living: "a lifespan", guarded: "middleware", routed: "routes"}
+        for other, what in said.items():
+            with pytest.raises(RegistrationError, match=f"it has {what}; give that to the app"):
+                app.include(other)
+        with pytest.raises(RegistrationError, match="leave prefix= out"):
+            app.include(filed, prefix="x")
+        with pytest.raises(RegistrationError, match="an app has its own"):
+            app.include(greeting("hi"), errors=ValueError)
+
+    def test_a_name_that_both_have(self, app: MCPKit) -> None:
+        app.include(greeting("hi"))
+        with pytest.raises(RegistrationError, match="a tool 'method' is registered already"):
+            app.include(greeting("hei"))
 
     @pytest.mark.parametrize("source", [object(), ModuleType("empty"), int])
     def test_nothing(self, app: MCPKit, source: object) -> None:

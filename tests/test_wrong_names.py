@@ -67,7 +67,7 @@ def test_of_the_context(name: str, said: str, kind: str) -> None:
     [
         (
             "mount",
-            "there is no app.mount; mark the functions with @mcpkit.tool and app.include(…) them",
+            "there is no app.mount; write app.include(other, prefix=…)",
         ),
         ("custom_route", "there is no app.custom_route; append a starlette Route to app.routes"),
         ("toool", "there is no app.toool; did you mean 'tool'?"),

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from typing_extensions import Self
 
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import RegistrationError
@@ -40,10 +42,18 @@ __all__ = [
     "Resource",
     "ResourceTemplate",
     "Tool",
+    "prefixed_uri",
 ]
 
 Listing: TypeAlias = Literal["tools", "resources", "resourceTemplates", "prompts"]
 """A list of the protocol, by the member it is sent in."""
+
+
+def prefixed_uri(prefix: str, uri: str) -> str:
+    """Return a URI or a template of URIs with a prefix behind its scheme."""
+    scheme, separator, rest = uri.partition("://")
+    return f"{scheme}://{prefix}/{rest}" if separator else f"{prefix}/{uri}"
+
 
 _TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 
@@ -87,6 +97,10 @@ class Entry(ABC):
     @abstractmethod
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return the entry as the list of a revision has it."""
+
+    def prefixed(self, prefix: str) -> Self:
+        """Return the same entry with a prefix in its name, and in its URI if it has one."""
+        return replace(self, name=f"{prefix}_{self.name}")
 
     def described(self) -> dict[str, Any]:
         """Return the members that all entries share."""
@@ -221,6 +235,10 @@ class Resource(Readable):
         """The URI."""
         return self.uri
 
+    def prefixed(self, prefix: str) -> Self:
+        """Return the same resource at a URI with a prefix."""
+        return replace(self, name=f"{prefix}_{self.name}", uri=prefixed_uri(prefix, self.uri))
+
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return its entry in ``resources/list``."""
         members = {"uri": self.uri, **self.readable(revision)}
@@ -286,6 +304,11 @@ class ResourceTemplate(Readable, _Completable):
     def key(self) -> str:
         """The text of the template."""
         return self.template.template
+
+    def prefixed(self, prefix: str) -> Self:
+        """Return the same template with a prefix in its URIs."""
+        template = UriTemplate(prefixed_uri(prefix, self.key), whole=self.template.whole)
+        return replace(self, name=f"{prefix}_{self.name}", template=template)
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return its entry in ``resources/templates/list``."""

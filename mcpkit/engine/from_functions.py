@@ -26,7 +26,7 @@ from typing_extensions import NotRequired, TypeVar, Unpack
 
 from mcpkit.context import Context
 from mcpkit.engine.call_plan import CONTEXTS, CallPlan, inspect_handler
-from mcpkit.engine.entries import Argument, Prompt, Resource, ResourceTemplate, Tool
+from mcpkit.engine.entries import Argument, Prompt, Resource, ResourceTemplate, Tool, prefixed_uri
 from mcpkit.errors import InvalidArguments, RegistrationError, ResourceNotFound
 from mcpkit.functions.arguments import Arguments
 from mcpkit.functions.converters import (
@@ -612,8 +612,7 @@ def make_resource(
     names = [each.wire_name for each in arguments.fields]
     uri = uri or "/".join([f"resource://{signature.name}", *(f"{{{name}}}" for name in names)])
     if prefix:
-        scheme, separator, rest = uri.partition("://")
-        uri = f"{scheme}://{prefix}/{rest}" if separator else f"{prefix}/{uri}"
+        uri = prefixed_uri(prefix, uri)
     try:
         template = UriTemplate(uri, whole=_texts_among(arguments))
     except ValueError as error:

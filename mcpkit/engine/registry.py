@@ -10,7 +10,9 @@ import threading
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from contextlib import suppress
+from copy import copy
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from mcpkit.context import Context, ListKind
 from mcpkit.engine.entries import (
@@ -22,6 +24,7 @@ from mcpkit.engine.entries import (
     Resource,
     ResourceTemplate,
     Tool,
+    prefixed_uri,
 )
 from mcpkit.errors import InvalidParams, RegistrationError
 from mcpkit.protocol import wire
@@ -142,6 +145,33 @@ _MOST_PAGES: Final = 1024
 """Pages that are kept prepared."""
 
 
+class _Inclusion(NamedTuple):
+    """Where the entries of a registry are offered too.
+
+    Args:
+        into: The other registry.
+        prefix: Put in front of their names, and in their URIs.
+    """
+
+    into: Registry
+    prefix: str | None
+
+    def add(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
+        """Offer an entry there; it has a place of its own in the order."""
+        self.into.add(item.prefixed(self.prefix) if self.prefix else copy(item))
+
+    def remove(self, kind: ListKind, key: str) -> None:
+        """Offer an entry there no more, unless somebody has removed it already."""
+        if self.prefix:
+            key = prefixed_uri(self.prefix, key) if kind == "resources" else f"{self.prefix}_{key}"
+        with suppress(KeyError):
+            self.into.remove(kind, key)
+
+    def leads_to(self, registry: Registry) -> bool:
+        """Return True if the entries are offered by a registry, at once or by way of others."""
+        return self.into is registry or self.into.is_included_in(registry)
+
+
 class Registry:
     """All entries of a server.
 
@@ -156,6 +186,7 @@ class Registry:
         self.prompts: Mapping[str, Prompt] = {}
         self.providers: tuple[Provider, ...] = ()
         self.on_change: Callable[[ListKind], None] = lambda kind: None
+        self._inclusions: list[_Inclusion] = []
         self._version = 0
         """Counts the changes: what was prepared before one is of no use after it."""
         self._pages: dict[tuple[int, Listing, int, int | None], Page] = {}
@@ -184,6 +215,35 @@ class Registry:
             self.advertised |= _advertised_by([item])
             self._forget()
         self.on_change(_KINDS[listing])
+        for inclusion in self._inclusions:
+            inclusion.add(item)
+
+    def include(self, other: Registry, prefix: str | None = None) -> None:
+        """Offer the entries of another registry too: those it has, and those it will have.
+
+        Args:
+            other: The registry.
+            prefix: Put in front of names, ``prefix_name``, and of URIs, ``scheme://prefix/rest``.
+
+        Raises:
+            RegistrationError: A name or URI is taken, or this one is included in the other one.
+        """
+        other._include_in(_Inclusion(self, prefix))
+
+    def _include_in(self, inclusion: _Inclusion) -> None:
+        if inclusion.leads_to(self):
+            raise RegistrationError("an app cannot include itself")
+        with self._changing:
+            found = [each for listing in _LISTINGS for each in self.table(listing).values()]
+            for item in sorted(found, key=lambda each: each.number):
+                inclusion.add(item)
+            for provider in self.providers:
+                inclusion.into.add_provider(provider)
+            self._inclusions.append(inclusion)
+
+    def is_included_in(self, other: Registry) -> bool:
+        """Return True if another registry offers the entries of this one."""
+        return any(each.leads_to(other) for each in self._inclusions)
 
     def add_provider(self, provider: Provider) -> None:
         """Offer the entries of a provider."""
@@ -194,6 +254,8 @@ class Registry:
         provider.on_change(self._provider_changed)
         for kind in _kinds_of(provider):
             self.on_change(kind)
+        for inclusion in self._inclusions:
+            inclusion.into.add_provider(provider)
 
     def _provider_changed(self, kind: ListKind) -> None:
         self.on_change(kind)
@@ -218,6 +280,8 @@ class Registry:
             else:
                 raise KeyError(f"nothing is registered as {key!r} among the {kind}")
         self.on_change(kind)
+        for inclusion in self._inclusions:
+            inclusion.remove(kind, key)
 
     def _forget(self) -> None:
         """Count a change, and drop what was prepared before it."""

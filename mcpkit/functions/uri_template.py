@@ -66,7 +66,16 @@ class UriTemplate:
     when the template is malformed or refused (see the module).
     """
 
-    __slots__ = ("_fragment", "_parts", "_prefix", "_query", "_runs", "template", "variables")
+    __slots__ = (
+        "_fragment",
+        "_parts",
+        "_prefix",
+        "_query",
+        "_runs",
+        "template",
+        "variables",
+        "whole",
+    )
 
     template: str
     variables: tuple[Variable, ...]
@@ -74,6 +83,7 @@ class UriTemplate:
 
     def __init__(self, template: str, *, whole: Collection[str] = ()) -> None:
         self.template = template
+        self.whole = frozenset(whole)
         parts = _Parser(template).parse()
         if whole:
             parts = tuple(_with_whole(parts, whole))

@@ -130,14 +130,8 @@ _CONTEXT: Final = _table(
 
 _APP: Final = _table(
     "app",
-    ("mount", "hand", "", "mark the functions with @mcpkit.tool and app.include(…) them", _MISSING),
-    (
-        "import_server",
-        "hand",
-        "",
-        "mark the functions with @mcpkit.tool and app.include(…) them",
-        _MISSING,
-    ),
+    ("mount", "rename", "include", "write app.include(other, prefix=…)", _RUNNING),
+    ("import_server", "rename", "include", "write app.include(other, prefix=…)", _RUNNING),
     (
         "add_provider",
         "hand",

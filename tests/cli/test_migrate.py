@@ -153,6 +153,11 @@ def test_options_of_questions_and_messages(on: str) -> None:
         ("anyio.run(mcp.run_stdio_async)", "mcp.run()"),
         ("x = mcp.streamable_http_app()", "x = mcp.asgi()"),
         ('x = mcp.http_app(path="/")', 'x = mcp.asgi(path="/")'),
+        ("mcp.mount(other)", "mcp.include(other)"),
+        ('mcp.mount(other, "a")', 'mcp.include(other, prefix="a")'),
+        ('mcp.mount(other, namespace="a")', 'mcp.include(other, prefix="a")'),
+        ('mcp.mount("a", other)', 'mcp.include(other, prefix="a")'),
+        ('mcp.mount(prefix="a", server=other)', 'mcp.include(other, prefix="a")'),
         ("x = mcp.sse_app()", "x = mcp.asgi(sse=True)"),
         ('mcp.settings.port = 1\nmcp.run("sse")', 'mcp.run("sse", port=1)'),
         (
@@ -527,15 +532,16 @@ def test_files_are_written(server: Path) -> None:
 
 
 def test_what_is_left_is_listed_with_its_place_in_the_guide(server: Path) -> None:
-    server.write_text(SHOP + "\n\nmcp.mount(other)\n")
+    server.write_text(SHOP + "\n\nmcp.add_provider(other)\n")
     ended = mcpkit("migrate", "server.py", "--write", cwd=server.parent)
     assert ended.code == 1
     assert ended.stdout == (
         "Left to you:\n"
-        "  server.py:29: mcp.mount: mark the functions with @mcpkit.tool and app.include(…) them"
+        "  server.py:29: mcp.add_provider: mark the functions with @mcpkit.tool and app.include(…) "
+        "them"
         "  (docs/migration/python-sdk.md#what-is-not-here)\n"
     )
-    assert server.read_text().splitlines()[28].startswith(f"{MARK}mcp.mount: ")
+    assert server.read_text().splitlines()[28].startswith(f"{MARK}mcp.add_provider: ")
 
 
 def test_folders_are_walked(server: Path) -> None:

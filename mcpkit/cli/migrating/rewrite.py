@@ -589,6 +589,20 @@ class _Rewrite(cst.CSTTransformer):
             return self._not_awaited(call)
         return args.call()
 
+    def _inclusion(self, front: str, name: str, args: Args) -> cst.BaseExpression:
+        """Return the inclusion of another app; FastMCP had its prefix first, once."""
+        if len(args.positional) == 2 and string_of(args.positional[0].value) is not None:
+            args.all[:2] = reversed(args.all[:2])
+        args.positional_as(["prefix"])
+        for each in args.keywords:
+            if each == "namespace":
+                args.rename(each, "prefix")
+            elif each == "server":
+                args.first(cast("Any", args.take(each)))
+            elif each != "prefix":
+                self._mark(f"{front}.{name}({each}=…)", named("app", name))
+        return args.call()
+
     def _not_awaited(self, call: cst.Call) -> cst.BaseExpression:
         return call
 
@@ -601,6 +615,8 @@ class _Rewrite(cst.CSTTransformer):
                 name in ("list_changed", "changed", "close_stream")
                 and front in self._found.contexts
             ):
+                return inner
+            if name == "include" and front in self._found.apps:
                 return inner
             if name == "run" and front in self._found.apps:
                 self._mark(f"await {front}.run_async()", named("app", "run_async"))
@@ -636,6 +652,8 @@ class _Rewrite(cst.CSTTransformer):
                     return Args(inside.call(updated.func)).call()
             args.positional_as(["name", "title", "description", "annotations"])
             return self._registration(name.removeprefix("add_"), args)
+        if name in ("mount", "import_server"):
+            return self._inclusion(front, name, args)
         if name == "run":
             return self._run(front, args)
         if name in _RUNS:
