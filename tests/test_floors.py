@@ -26,6 +26,7 @@ FLOORS: Final[dict[str, int]] = {
     # 2: what functions look like, and what the wire looks like; neither knows the other
     "functions": 2,
     "protocol": 2,
+    "tasks": 2,  # and what lasts, which knows neither
     # 3: what a handler may ask, and the ways to get the answer
     "asking": 3,
     # 4: what a handler is given

@@ -1,0 +1,1 @@
+"""Tasks that outlive a request: their records, and where those are kept."""

@@ -1,0 +1,151 @@
+"""Tasks in this process, which end with it."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right, insort
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from heapq import heappop, heappush
+
+from mcpkit.tasks import record
+from mcpkit.tasks.record import Task
+from mcpkit.tasks.store import Change, Position, TooManyTasks
+
+__all__ = ["MemoryStore"]
+
+
+class MemoryStore:
+    """Keeps tasks in dicts. Used in one event loop only, where nothing comes in between.
+
+    Args:
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._runner = ""
+        self._tasks: dict[str, Task] = {}
+        self._steps: dict[str, dict[str, bytes]] = {}
+        self._queue: list[tuple[float, str]] = []
+        """When each task is due, the first first; what is not so any more is passed over."""
+        self._of_owner: dict[str, list[Position]] = {}
+        self._unfinished: Counter[str] = Counter()
+
+    async def open(self, runner: str) -> None:
+        """Begin to use the store."""
+        self._runner = runner
+
+    async def aclose(self) -> None:
+        """Give back what runs."""
+        for task in list(self._tasks.values()):
+            if task.runner is not None:
+                self._put(replace(task, runner=None))
+
+    async def add(self, task: Task, *, most: int, most_of_owner: int) -> Task:
+        """Keep a new task."""
+        if self._unfinished.total() >= most or self._unfinished[task.owner] >= most_of_owner:
+            raise TooManyTasks
+        now = self._clock()
+        task = replace(task, created=now, updated=now)
+        insort(self._of_owner.setdefault(task.owner, []), (now, task.id))
+        self._unfinished[task.owner] += 1
+        self._put(task)
+        return task
+
+    def _put(self, task: Task) -> None:
+        old = self._tasks.get(task.id)
+        self._tasks[task.id] = task
+        if task.due is not None and (old is None or old.due != task.due):
+            heappush(self._queue, (task.due, task.id))
+        if task.is_over and old is not None and not old.is_over:
+            self._finished(task.owner)
+
+    def _finished(self, owner: str) -> None:
+        self._unfinished[owner] -= 1
+        if not self._unfinished[owner]:
+            del self._unfinished[owner]
+
+    async def get(self, id: str) -> Task | None:
+        """Return a task."""
+        task = self._tasks.get(id)
+        return None if task is None or _is_past(task, self._clock()) else task
+
+    async def change(self, id: str, edit: Change) -> Task | None:
+        """Change a task."""
+        task = await self.get(id)
+        if task is None:
+            raise KeyError(id)
+        changed = edit(task, self._clock())
+        if changed is not None:
+            self._put(changed)
+        return changed
+
+    async def claim(self, most: int, lease: float) -> Sequence[Task]:
+        """Begin a leg of tasks that are due."""
+        now = self._clock()
+        claimed: list[Task] = []
+        while len(claimed) < most and self._queue and self._queue[0][0] <= now:
+            due, id = heappop(self._queue)
+            task = self._tasks.get(id)
+            if task is not None and task.due == due and not _is_past(task, now):
+                begun = record.claim(task, self._runner, now + lease)
+                assert begun is not None
+                self._put(begun)
+                claimed.append(begun)
+        return claimed
+
+    async def keep(
+        self, legs: Collection[tuple[str, int]], lease: float
+    ) -> Collection[tuple[str, int]]:
+        """Let legs go on."""
+        now = self._clock()
+        kept: list[tuple[str, int]] = []
+        for id, leg in legs:
+            task = await self.get(id)
+            renewed = task and record.keep(task, leg, now + lease)
+            if renewed:
+                self._put(renewed)
+                kept.append((id, leg))
+        return kept
+
+    async def remember(self, id: str, leg: int, key: str, value: bytes) -> bytes | None:
+        """Remember what a step has come to."""
+        task = await self.get(id)
+        advanced = task and record.advance(task, leg)
+        if not advanced:
+            return None
+        self._put(advanced)
+        return self._steps.setdefault(id, {}).setdefault(key, value)
+
+    async def steps(self, id: str) -> Mapping[str, bytes]:
+        """Return what steps have come to."""
+        return dict(self._steps.get(id, {}))
+
+    async def list(self, owner: str, after: Position | None, most: int) -> Sequence[Task]:
+        """Return tasks of an owner."""
+        places = self._of_owner.get(owner, [])
+        start = 0 if after is None else bisect_right(places, after)
+        now = self._clock()
+        found = (self._tasks[id] for _, id in places[start:])
+        return [each for each in found if not _is_past(each, now)][:most]
+
+    async def sweep(self) -> int:
+        """Forget the tasks whose time is over."""
+        now = self._clock()
+        past = [each for each in self._tasks.values() if _is_past(each, now)]
+        for task in past:
+            del self._tasks[task.id]
+            self._steps.pop(task.id, None)
+            places = self._of_owner[task.owner]
+            places.remove((task.created, task.id))
+            if not places:
+                del self._of_owner[task.owner]
+            if not task.is_over:
+                self._finished(task.owner)
+        return len(past)
+
+
+def _is_past(task: Task, now: float) -> bool:
+    return task.expires is not None and task.expires <= now

@@ -1,0 +1,76 @@
+"""A process that works on tasks in a file, and may be killed at any moment.
+
+A task has three steps, each of which writes a line when it is begun and is remembered when it is
+done; some ask a question between them. ``python -m tests.tasks.killed FILE LOG NAME LEASE`` goes on
+until it is told to end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+import anyio
+
+from mcpkit.tasks import record
+from mcpkit.tasks.record import Task
+from mcpkit.tasks.sqlite import SqliteStore
+
+STEPS = ("one", "two", "three")
+
+
+async def work(store: SqliteStore, task: Task, say: Callable[[str], None]) -> None:
+    """Run one leg."""
+    leg = task.leg
+    known = await store.steps(task.id)
+    for step in STEPS:
+        if step == "two" and task.id.endswith("asks") and "q" not in task.answers:
+            await store.change(
+                task.id, lambda found, now: record.park(found, leg, {"q": b"?"}, now)
+            )
+            return
+        if step not in known:
+            say(f"{task.id} {step}")
+            await anyio.sleep(0.03)
+            if await store.remember(task.id, leg, step, step.encode()) is None:
+                return
+    finished = await store.change(
+        task.id, lambda found, now: record.finish(found, leg, "completed", b"done", now)
+    )
+    if finished is not None:
+        say(f"{task.id} finished")
+
+
+async def main(file: str, log: str, name: str, lease: float) -> None:
+    """Work on whatever is due."""
+    store = SqliteStore(file)
+    await store.open(name)
+    lines = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def say(what: str) -> None:
+        os.write(lines, f"{name} {what}\n".encode())
+
+    running: set[tuple[str, int]] = set()
+
+    async def run(task: Task) -> None:
+        running.add((task.id, task.leg))
+        await work(store, task, say)
+        running.discard((task.id, task.leg))
+
+    async def keep() -> None:
+        while True:
+            await anyio.sleep(lease / 5)
+            await store.keep([*running], lease)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(keep)
+        while True:
+            for task in await store.claim(4 - len(running), lease):
+                group.start_soon(run, task)
+            await anyio.sleep(0.01)
+
+
+if __name__ == "__main__":
+    file, log, name, lease = sys.argv[1:]
+    anyio.run(main, file, log, name, float(lease))

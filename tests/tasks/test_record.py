@@ -1,0 +1,164 @@
+"""The changes that a task may go through."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpkit.tasks import record
+from mcpkit.tasks.record import Task
+
+NEW = Task(id="t", owner="o", call=b"call", ttl=60, created=100, updated=100)
+
+
+def claimed(task: Task = NEW, runner: str = "a") -> Task:
+    begun = record.claim(task, runner, until=130)
+    assert begun is not None
+    return begun
+
+
+def parked(*keys: str, task: Task | None = None) -> Task:
+    task = task or claimed()
+    made = record.park(task, task.leg, {key: b"?" + key.encode() for key in keys}, 110)
+    assert made is not None
+    return made
+
+
+def test_a_new_task_is_due_at_once() -> None:
+    assert (NEW.status, NEW.due, NEW.is_over) == ("working", 100, False)
+    assert NEW.expires == 160
+    assert replace(NEW, ttl=None).expires is None
+
+
+def test_a_leg_has_a_number_and_a_lease() -> None:
+    first = claimed()
+    assert (first.leg, first.runner, first.due) == (1, "a", 130)
+    assert claimed(first, "b").leg == 2
+
+
+def test_only_the_last_leg_may_change_the_task() -> None:
+    """The number of a leg is a fence."""
+    given_up = claimed()
+    task = claimed(given_up, "b")
+    late = given_up.leg
+    assert record.keep(task, late, 200) is None
+    assert record.note(task, late, "half done", 120) is None
+    assert record.advance(task, late) is None
+    assert record.park(task, late, {"q": b"?"}, 120) is None
+    assert record.give_back(task, late) is None
+    assert record.finish(task, late, "completed", b"late", 120) is None
+    finished = record.finish(task, task.leg, "completed", b"in time", 120)
+    assert finished is not None
+    assert finished.outcome == b"in time"
+
+
+@pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
+def test_what_is_over_stays_so(end: Any) -> None:
+    """TASKL-5."""
+    task = claimed()
+    over = (
+        record.cancel(task, 120)
+        if end == "cancelled"
+        else record.finish(task, 1, end, b"outcome", 120)
+    )
+    assert over is not None
+    assert (over.status, over.is_over, over.due) == (end, True, None)
+    assert record.claim(over, "b", 200) is None
+    assert record.cancel(over, 130) is None
+    assert record.answer(over, {"q": b"!"}, 130) is None
+    for leg in (0, 1, 2):
+        assert record.finish(over, leg, "completed", b"again", 130) is None
+        assert record.park(over, leg, {"q": b"?"}, 130) is None
+
+
+def test_questions_wait_for_all_of_their_answers() -> None:
+    """TASKX-7, TASKX-9: what is outstanding is shown whole; answers may come one by one."""
+    task = parked("a", "b")
+    assert (task.status, task.open, task.due, task.runner) == (
+        "input_required",
+        ("a", "b"),
+        None,
+        None,
+    )
+    half = record.answer(task, {"a": b"1", "unknown": b"2"}, 120)
+    assert half is not None
+    assert (half.status, half.open, dict(half.answers)) == ("input_required", ("b",), {"a": b"1"})
+    assert record.answer(half, {"a": b"other"}, 121) is None
+    whole = record.answer(half, {"a": b"other", "b": b"3"}, 122)
+    assert whole is not None
+    assert (whole.status, whole.open, whole.due) == ("working", (), 122)
+    assert dict(whole.answers) == {"a": b"1", "b": b"3"}
+
+
+def test_a_leg_that_waits_for_what_was_answered_meanwhile_goes_on_at_once() -> None:
+    task = record.answer(parked("a"), {"a": b"1"}, 120)
+    assert task is not None
+    again = parked("a", task=claimed(task))
+    assert (again.status, again.due) == ("working", 110)
+
+
+def test_a_question_that_is_asked_no_more_takes_no_answer() -> None:
+    """TASKX-9: superseded."""
+    task = record.answer(parked("a"), {"a": b"1"}, 120)
+    assert task is not None
+    task = parked("b", task=claimed(task))
+    task = replace(task, answers={})
+    assert record.answer(task, {"a": b"late"}, 130) is None
+    assert list(task.asks) == ["a", "b"]
+
+
+def test_a_key_asks_the_same_for_ever() -> None:
+    """TASKX-7."""
+    task = replace(parked("a"), open=(), status="working")
+    task = claimed(task)
+    again = record.park(task, task.leg, {"a": b"something else"}, 120)
+    assert again is not None
+    assert again.asks["a"] == b"?a"
+
+
+def test_crashes_are_counted_until_something_comes_of_a_leg() -> None:
+    task = NEW
+    for _ in range(5):
+        task = claimed(task)
+    assert task.crashes == 5
+    for better in (
+        record.advance(task, 5),
+        record.park(task, 5, {"q": b"?"}, 110),
+    ):
+        assert better is not None
+        assert better.crashes == 0
+    back = record.give_back(task, 5)
+    assert back is not None
+    assert (back.crashes, back.runner, back.due) == (4, None, 100)
+
+
+TASKS = st.builds(
+    Task,
+    id=st.text(),
+    owner=st.text(),
+    call=st.binary(),
+    ttl=st.none() | st.floats(0, 1e6),
+    created=st.floats(0, 1e10),
+    updated=st.floats(0, 1e10),
+    status=st.sampled_from(["working", "input_required", "completed", "failed", "cancelled"]),
+    message=st.none() | st.text(),
+    asks=st.dictionaries(st.text(), st.binary()),
+    open=st.lists(st.text()).map(tuple),
+    answers=st.dictionaries(st.text(), st.binary()),
+    outcome=st.none() | st.binary(),
+    leg=st.integers(0, 2**40),
+    runner=st.none() | st.text(),
+    until=st.floats(0, 1e10),
+    crashes=st.integers(0, 100),
+)
+
+
+@given(TASKS)
+def test_a_task_survives_as_bytes(task: Task) -> None:
+    loaded = record.load(record.dump(task))
+    assert loaded == task
+    assert (list(loaded.asks), list(loaded.answers)) == (list(task.asks), list(task.answers))

@@ -1,0 +1,353 @@
+"""What every store of tasks does, and that all do the same."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpkit.tasks import record
+from mcpkit.tasks.memory import MemoryStore
+from mcpkit.tasks.record import Task
+from mcpkit.tasks.sqlite import SqliteStore
+from mcpkit.tasks.store import StoreAway, TaskStore, TooManyTasks
+
+pytestmark = pytest.mark.anyio
+
+Clock: TypeAlias = Callable[[], float]
+STORES: Final[dict[str, Callable[[Path, Clock], TaskStore]]] = {
+    "memory": lambda folder, clock: MemoryStore(clock),
+    "sqlite": lambda folder, clock: SqliteStore(folder / "tasks.db", clock=clock),
+}
+MANY: Final = {"most": 100, "most_of_owner": 100}
+
+
+class Time:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@asynccontextmanager
+async def opened(store: TaskStore, runner: str = "here") -> AsyncGenerator[TaskStore, None]:
+    await store.open(runner)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture(params=STORES)
+async def store(
+    request: pytest.FixtureRequest, tmp_path: Path, time: Time
+) -> AsyncGenerator[TaskStore, None]:
+    async with opened(STORES[request.param](tmp_path, time)) as ready:
+        yield ready
+
+
+def new(id: str, owner: str = "o", ttl: float | None = 60) -> Task:
+    return Task(id=id, owner=owner, call=b"call of " + id.encode(), ttl=ttl)
+
+
+async def test_a_task_is_there_when_it_was_added(store: TaskStore, time: Time) -> None:
+    """TASKX-6."""
+    added = await store.add(new("a"), **MANY)
+    assert (added.created, added.updated, added.status) == (1000, 1000, "working")
+    assert await store.get("a") == added
+    assert await store.get("b") is None
+
+
+async def test_a_task_is_claimed_once(store: TaskStore, time: Time) -> None:
+    for id in ("b", "a", "c"):
+        await store.add(new(id), **MANY)
+        time.now += 1
+    first = await store.claim(2, lease=10)
+    assert [(each.id, each.leg, each.runner) for each in first] == [
+        ("b", 1, "here"),
+        ("a", 1, "here"),
+    ]
+    assert [each.id for each in await store.claim(5, lease=10)] == ["c"]
+    assert await store.claim(5, lease=10) == []
+
+
+async def test_a_leg_that_is_not_kept_is_given_up(store: TaskStore, time: Time) -> None:
+    await store.add(new("a"), **MANY)
+    await store.add(new("b"), **MANY)
+    await store.claim(2, lease=10)
+    time.now += 9
+    assert list(await store.keep([("a", 1)], lease=10)) == [("a", 1)]
+    time.now += 1
+    assert [(each.id, each.leg) for each in await store.claim(5, lease=10)] == [("b", 2)]
+    assert list(await store.keep([("a", 1), ("b", 1), ("b", 2)], lease=10)) == [("a", 1), ("b", 2)]
+
+
+async def test_a_change_is_made_to_the_task_as_it_is(store: TaskStore, time: Time) -> None:
+    await store.add(new("a"), **MANY)
+    await store.claim(1, lease=10)
+    time.now += 5
+    changed = await store.change("a", lambda task, now: record.note(task, 1, "half", now))
+    assert changed is not None
+    assert (changed.message, changed.updated) == ("half", 1005)
+    assert await store.get("a") == changed
+    assert await store.change("a", lambda task, now: record.note(task, 7, "late", now)) is None
+    assert await store.get("a") == changed
+    with pytest.raises(KeyError):
+        await store.change("b", lambda task, now: task)
+
+
+async def test_a_change_that_fails_changes_nothing_and_stops_nothing(store: TaskStore) -> None:
+    added = await store.add(new("a"), **MANY)
+
+    def fail(task: Task, now: float) -> Task:
+        raise LookupError("no")
+
+    with pytest.raises(LookupError):
+        await store.change("a", fail)
+    assert await store.get("a") == added
+
+
+async def test_a_task_that_waits_is_due_when_it_is_answered(store: TaskStore) -> None:
+    await store.add(new("a"), **MANY)
+    await store.claim(1, lease=10)
+    await store.change("a", lambda task, now: record.park(task, 1, {"q": b"?"}, now))
+    assert await store.claim(1, lease=10) == []
+    await store.change("a", lambda task, now: record.answer(task, {"q": b"!"}, now))
+    (again,) = await store.claim(1, lease=10)
+    assert (again.leg, dict(again.answers)) == (2, {"q": b"!"})
+
+
+async def test_the_first_outcome_of_a_step_counts(store: TaskStore) -> None:
+    await store.add(new("a"), **MANY)
+    await store.claim(1, lease=10)
+    assert await store.remember("a", 1, "pay", b"first") == b"first"
+    assert await store.remember("a", 1, "pay", b"second") == b"first"
+    assert await store.remember("a", 1, "ship", b"\0\xff") == b"\0\xff"
+    assert dict(await store.steps("a")) == {"pay": b"first", "ship": b"\0\xff"}
+    assert dict(await store.steps("b")) == {}
+
+
+async def test_a_leg_that_was_given_up_remembers_nothing(store: TaskStore, time: Time) -> None:
+    await store.add(new("a"), **MANY)
+    await store.claim(1, lease=10)
+    time.now += 10
+    await store.claim(1, lease=10)
+    assert await store.remember("a", 1, "pay", b"late") is None
+    assert await store.remember("b", 1, "pay", b"of nothing") is None
+    assert dict(await store.steps("a")) == {}
+
+
+async def test_unfinished_tasks_are_so_many_for_an_owner_and_in_all(store: TaskStore) -> None:
+    """TASKL-15."""
+    await store.add(new("a", "x"), most=3, most_of_owner=2)
+    await store.add(new("b", "x"), most=3, most_of_owner=2)
+    with pytest.raises(TooManyTasks):
+        await store.add(new("c", "x"), most=3, most_of_owner=2)
+    await store.add(new("d", "y"), most=3, most_of_owner=2)
+    with pytest.raises(TooManyTasks):
+        await store.add(new("e", "z"), most=3, most_of_owner=2)
+    await store.change("a", lambda task, now: record.cancel(task, now))
+    await store.add(new("f", "x"), most=3, most_of_owner=2)
+    assert await store.get("c") is None
+
+
+async def test_a_list_has_the_tasks_of_one_owner_in_pages(store: TaskStore, time: Time) -> None:
+    for number, id in enumerate("dacb"):
+        await store.add(new(id, "x"), **MANY)
+        await store.add(new(f"other {id}", "y"), **MANY)
+        time.now += number % 2
+    # The clock went on after the second only; tasks of one moment stand in the order of their ids.
+    first = await store.list("x", None, 3)
+    assert [each.id for each in first] == ["a", "d", "b"]
+    rest = await store.list("x", (first[-1].created, first[-1].id), 3)
+    assert [each.id for each in rest] == ["c"]
+    assert await store.list("x", (rest[-1].created, rest[-1].id), 3) == []
+    assert await store.list("nobody", None, 3) == []
+
+
+async def test_a_task_is_there_until_its_time_is_over(store: TaskStore, time: Time) -> None:
+    """TASKX-17: never early."""
+    await store.add(new("a", ttl=10), **MANY)
+    await store.add(new("b", ttl=None), **MANY)
+    await store.claim(1, lease=100)
+    await store.remember("a", 1, "step", b"1")
+    time.now += 9.9
+    assert await store.sweep() == 0
+    assert await store.get("a") is not None
+    time.now += 0.1
+    assert await store.get("a") is None
+    assert [each.id for each in await store.list("o", None, 5)] == ["b"]
+    assert list(await store.keep([("a", 1)], lease=10)) == []
+    with pytest.raises(KeyError):
+        await store.change("a", lambda task, now: task)
+    assert await store.sweep() == 1
+    assert dict(await store.steps("a")) == {}
+    assert [each.id for each in await store.claim(5, lease=10)] == ["b"]
+    await store.add(new("c"), most=2, most_of_owner=2)  # the other one counts no more
+
+
+# --- all stores do the same -----------------------------------------------------------------------
+
+IDS = st.sampled_from("abcd")
+LEGS = st.integers(0, 4)
+KEYS = st.sampled_from("xyz")
+ANSWERS = st.dictionaries(KEYS, st.binary(max_size=3), max_size=3)
+STEPS = st.one_of(
+    st.tuples(st.just("add"), IDS, st.sampled_from("op"), st.sampled_from([None, 5.0, 50.0])),
+    st.tuples(st.just("wait"), st.sampled_from([0.5, 3.0, 10.0])),
+    st.tuples(st.just("claim"), st.integers(1, 3)),
+    st.tuples(st.just("keep"), st.lists(st.tuples(IDS, LEGS), max_size=4)),
+    st.tuples(st.just("park"), IDS, LEGS, ANSWERS),
+    st.tuples(st.just("answer"), IDS, ANSWERS),
+    st.tuples(st.just("finish"), IDS, LEGS),
+    st.tuples(st.just("give back"), IDS, LEGS),
+    st.tuples(st.just("cancel"), IDS),
+    st.tuples(st.just("remember"), IDS, LEGS, KEYS, st.binary(max_size=3)),
+    st.tuples(st.just("get"), IDS),
+    st.tuples(st.just("list"), st.sampled_from("op"), st.integers(1, 3)),
+    st.tuples(st.just("sweep")),
+)
+
+
+async def done(store: TaskStore, step: tuple[Any, ...]) -> Any:
+    """What comes of a step; an exception as its class."""
+    what, *rest = step
+    try:
+        if what == "add":
+            id, owner, ttl = rest
+            if await store.get(id) is None:
+                await store.sweep()
+                return await store.add(new(id, owner, ttl), most=3, most_of_owner=2)
+            return None
+        if what == "claim":
+            return list(await store.claim(rest[0], lease=4))
+        if what == "keep":
+            return list(await store.keep(rest[0], lease=4))
+        if what == "remember":
+            return await store.remember(*rest), dict(await store.steps(rest[0]))
+        if what == "get":
+            return await store.get(rest[0])
+        if what == "list":
+            return list(await store.list(rest[0], None, rest[1]))
+        if what == "sweep":
+            return await store.sweep()
+        changes: dict[str, Callable[[Task, float], Task | None]] = {
+            "park": lambda task, now: record.park(task, rest[1], rest[2], now),
+            "answer": lambda task, now: record.answer(task, rest[1], now),
+            "finish": lambda task, now: record.finish(task, rest[1], "completed", b"!", now),
+            "give back": lambda task, now: record.give_back(task, rest[1]),
+            "cancel": lambda task, now: record.cancel(task, now),
+        }
+        return await store.change(rest[0], changes[what])
+    except (KeyError, TooManyTasks) as error:
+        return type(error)
+
+
+@given(st.lists(STEPS, min_size=5, max_size=40))
+def test_all_stores_say_the_same(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Any, ...]]
+) -> None:
+    folder = tmp_path_factory.mktemp("stores")
+
+    async def main() -> None:
+        time = Time()
+        async with AsyncExitStack() as stack:
+            stores = [
+                await stack.enter_async_context(opened(make(folder, time)))
+                for make in STORES.values()
+            ]
+            for step in steps:
+                if step[0] == "wait":
+                    time.now += step[1]
+                    continue
+                first, *others = [await done(store, step) for store in stores]
+                for other in others:
+                    assert other == first, step
+
+    anyio.run(main)
+
+
+# --- SQLite ---------------------------------------------------------------------------------------
+
+
+async def test_everything_is_there_after_a_restart(tmp_path: Path, time: Time) -> None:
+    path = tmp_path / "tasks.db"
+    async with opened(SqliteStore(path, clock=time), "first") as store:
+        await store.add(new("a"), **MANY)
+        await store.add(new("b"), **MANY)
+        await store.claim(1, lease=1000)
+        await store.remember("a", 1, "step", b"1")
+        before = await store.get("b")
+    async with opened(SqliteStore(path, clock=time), "second") as store:
+        assert await store.get("b") == before
+        assert dict(await store.steps("a")) == {"step": b"1"}
+        # What ran was given back, and waits for no lease.
+        assert [(each.id, each.leg) for each in await store.claim(5, lease=1)] == [
+            ("a", 2),
+            ("b", 1),
+        ]
+
+
+async def test_nobody_takes_what_a_living_process_runs(tmp_path: Path, time: Time) -> None:
+    path = tmp_path / "tasks.db"
+    async with opened(SqliteStore(path, clock=time), "one") as one:
+        await one.add(new("a"), **MANY)
+        await one.claim(1, lease=10)
+        async with opened(SqliteStore(path, clock=time), "two") as two:
+            assert await two.claim(1, lease=10) == []
+            time.now += 10
+            assert [each.leg for each in await two.claim(1, lease=10)] == [2]
+            assert await one.remember("a", 1, "step", b"late") is None
+
+
+async def test_the_file_is_for_its_owner(tmp_path: Path) -> None:
+    async with opened(SqliteStore(tmp_path / "tasks.db")) as store:
+        await store.add(new("a"), **MANY)
+        for each in tmp_path.iterdir():
+            assert stat.S_IMODE(each.stat().st_mode) == 0o600, each
+    assert [each.name for each in tmp_path.iterdir()] == ["tasks.db"]
+
+
+async def test_a_file_that_cannot_be_used_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StoreAway, match="No such file or directory"):
+        await SqliteStore(tmp_path / "nowhere" / "tasks.db").open("x")
+    (tmp_path / "other").write_text("something else, of some length" * 100)
+    with pytest.raises(StoreAway, match="not a database"):
+        await SqliteStore(tmp_path / "other").open("x")
+    connection = sqlite3.connect(tmp_path / "newer.db")
+    connection.execute("PRAGMA user_version = 9")
+    connection.close()
+    with pytest.raises(StoreAway, match="written by a newer mcpkit"):
+        await SqliteStore(tmp_path / "newer.db").open("x")
+    assert not list(tmp_path.glob("*.lock"))
+
+
+async def test_what_waits_together_is_committed_together(tmp_path: Path, time: Time) -> None:
+    async with opened(SqliteStore(tmp_path / "tasks.db", clock=time)) as store:
+
+        async def one(number: int) -> None:
+            await store.add(new(f"task {number}"), most=1000, most_of_owner=1000)
+            await store.change(f"task {number}", lambda task, now: record.cancel(task, now))
+
+        async with anyio.create_task_group() as group:
+            for number in range(300):
+                group.start_soon(one, number)
+        found = await store.list("o", None, 1000)
+        assert len(found) == 300
+        assert {each.status for each in found} == {"cancelled"}
