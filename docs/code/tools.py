@@ -1,6 +1,6 @@
 """The tools of a bookshop."""
 
-# --8<-- [start:first]
+# region first
 from typing import Annotated, Literal
 
 from mcpkit import (
@@ -33,7 +33,7 @@ def search(words: str, limit: int = 10) -> list[str]:
         if all(each in title.casefold() for each in wanted)
     ]
     return found[:limit]
-    # --8<-- [end:first]
+    # endregion first
 
 
 class Book(BaseModel):
@@ -52,7 +52,7 @@ STOCK = {
 }
 
 
-# --8<-- [start:arguments]
+# region arguments
 class Address(BaseModel):
     """Where to send a parcel."""
 
@@ -73,10 +73,10 @@ def order(
 ) -> str:
     """Order copies of a book."""
     return f"{copies} of {title} go to {address.town} ({address.country})."
-    # --8<-- [end:arguments]
+    # endregion arguments
 
 
-# --8<-- [start:results]
+# region results
 @app.tool(read_only=True)
 def look_up(title: str) -> Book:
     """Tell all that is known of a book."""
@@ -99,10 +99,10 @@ def shelf(title: str) -> ToolResult:
         structured_content={"floor": 1, "shelf": 7},
         meta={"example.com/map": "m-7"},
     )
-    # --8<-- [end:results]
+    # endregion results
 
 
-# --8<-- [start:converter]
+# region converter
 class Money:
     """An amount, as a library of yours has it."""
 
@@ -120,7 +120,7 @@ def in_words(money: Money) -> str:
 def price(title: str) -> Money:
     """Tell the price of a book."""
     return Money(STOCK[title].cents)
-    # --8<-- [end:converter]
+    # endregion converter
 
 
 def png_of(title: str) -> bytes:
@@ -137,7 +137,7 @@ def png_of(title: str) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + header + pixels + chunk(b"IEND", b"")
 
 
-# --8<-- [start:depends]
+# region depends
 class Till:
     """Where the money goes."""
 
@@ -158,10 +158,10 @@ def pay(cents: int, till: Annotated[Till, Depends(till)]) -> int:
     """Take money; gives what is in the till now."""
     till.cents += cents
     return till.cents
-    # --8<-- [end:depends]
+    # endregion depends
 
 
-# --8<-- [start:threads]
+# region threads
 @app.tool
 def count_stock(ctx: SyncContext) -> int:
     """Count all copies."""
@@ -178,10 +178,10 @@ def count_stock(ctx: SyncContext) -> int:
 def vat(cents: int) -> int:
     """The tax in a price."""
     return cents - round(cents / 1.06)
-    # --8<-- [end:threads]
+    # endregion threads
 
 
-# --8<-- [start:classes]
+# region classes
 class Reviews:
     """Tools with a state of their own."""
 
@@ -196,10 +196,10 @@ class Reviews:
 
 
 app.include(Reviews(), prefix="reviews")  # offers reviews_add
-# --8<-- [end:classes]
+# endregion classes
 
 
-# --8<-- [start:runtime]
+# region runtime
 def sell_out() -> str:
     """Sell everything that is left at half the price."""
     return "Sold."
@@ -209,7 +209,7 @@ def end_of_season() -> None:
     """Called by the shop, not by a client."""
     app.add_tool(sell_out, title="Sell out")
     app.remove_tool("order")
-    # --8<-- [end:runtime]
+    # endregion runtime
 
 
 if __name__ == "__main__":
