@@ -3,16 +3,7 @@
 # region first
 from typing import Annotated, Literal
 
-from mcpkit import (
-    Depends,
-    Image,
-    MCPKit,
-    ResourceLink,
-    SyncContext,
-    ToolError,
-    ToolResult,
-    tool,
-)
+from mcpkit import Depends, MCPKit, SyncContext, ToolError, tool
 from pydantic import BaseModel, Field
 
 app = MCPKit("bookshop")
@@ -83,58 +74,7 @@ def look_up(title: str) -> Book:
     if title not in STOCK:
         raise ToolError(f"There is no {title!r}. Use search to find titles.")
     return STOCK[title]
-
-
-@app.tool
-def cover(title: str) -> Image:
-    """Show the cover of a book."""
-    return Image(png_of(title))
-
-
-@app.tool
-def shelf(title: str) -> ToolResult:
-    """Say where a book stands, and link to its shelf."""
-    return ToolResult(
-        [f"{title} is upstairs.", ResourceLink("shop://shelves/7", "shelf 7")],
-        structured_content={"floor": 1, "shelf": 7},
-        meta={"example.com/map": "m-7"},
-    )
     # endregion results
-
-
-# region converter
-class Money:
-    """An amount, as a library of yours has it."""
-
-    def __init__(self, cents: int) -> None:
-        self.cents = cents
-
-
-@app.converter(Money)
-def in_words(money: Money) -> str:
-    """Say an amount."""
-    return f"{money.cents / 100:.2f} EUR"
-
-
-@app.tool(read_only=True)
-def price(title: str) -> Money:
-    """Tell the price of a book."""
-    return Money(STOCK[title].cents)
-    # endregion converter
-
-
-def png_of(title: str) -> bytes:
-    """A picture with nothing on it."""
-    import zlib
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        crc = zlib.crc32(name + data).to_bytes(4, "big")
-        return len(data).to_bytes(4, "big") + name + data + crc
-
-    size = (1).to_bytes(4, "big")
-    header = chunk(b"IHDR", size + size + b"\x08\x00\x00\x00\x00")
-    pixels = chunk(b"IDAT", zlib.compress(bytes([0, len(title) % 256])))
-    return b"\x89PNG\r\n\x1a\n" + header + pixels + chunk(b"IEND", b"")
 
 
 # region depends
