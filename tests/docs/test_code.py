@@ -23,8 +23,9 @@ SERVERS: Final = [
     path
     for path in sorted(CODE.glob("*.py"))
     if "app = MCPKit(" in path.read_text(encoding="utf-8")
-    and path.stem not in ("careless", "refused")  # bad on purpose
+    and path.stem not in ("careless", "refused", "broken")  # bad on purpose
     and path.stem != "flags"  # makes its app when it is told how
+    and path.stem != "json_logs"  # configures logging, which is a process's own
 ]
 
 
