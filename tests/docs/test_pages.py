@@ -62,6 +62,7 @@ def test_a_page_has_the_code_that_its_files_have(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     marked = [block for block in blocks_of(text) if block.source is not None]
     assert text.count("<!-- from ") == len(marked)  # each stands right before a block
+    assert "--8<--" not in text  # nothing would be there for those who read the file itself
     assert text == with_code(text), "python -m tests.docs.pages --code writes it"
 
 
