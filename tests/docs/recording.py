@@ -171,8 +171,11 @@ def _texts(terminal: int) -> Iterator[str]:
         except OSError:  # what Linux says at the end
             read = b""
         if not read:
+            yield left.decode()
             return
         left += read
+        if select.select([terminal], [], [], 0.02)[0]:
+            continue  # the rest of what is written at once
         whole = re.match(rb"(?s)(.*?)(\x1b(?:\[[?0-9;]*)?)?\Z", left)
         assert whole is not None
         try:
