@@ -89,6 +89,7 @@ def test_refused_samples_are_refused_on_the_marked_lines_only(complaints: list[C
 TEMPLATES = ("minimal", "package", "fastapi", "agent", "database")
 PAGES = {
     "rooms": {"server.py": "testing_server.py", "test_rooms.py": "test_rooms.py"},
+    "kitchen": {"server.py": "debugging.py", "test_dough.py": "test_dough.py"},
     "tutorial": {"server.py": "tutorial_server.py", "tutorial_test.py": "tutorial_test.py"},
 }
 """Files of the documentation that stand in a folder together, by the names that they have there."""
@@ -99,7 +100,8 @@ def put_together(folder: Path) -> None:
     code = ROOT / "docs" / "code"
     shutil.copytree(ROOT / "examples", folder / "examples")
     shutil.copytree(code, folder / "code", ignore=shutil.ignore_patterns("migration", "*_test.py"))
-    (folder / "code" / "test_rooms.py").unlink()
+    for name in ("test_rooms.py", "test_dough.py"):
+        (folder / "code" / name).unlink()
     for name, files in PAGES.items():
         (folder / name).mkdir()
         for target, source in files.items():

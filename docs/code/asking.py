@@ -20,7 +20,7 @@ app = MCPKit("asking")
 @app.tool
 async def book(ctx: Context) -> str:
     """Book a room."""
-    # --8<-- [start:match]
+    # region match
     match await ctx.elicit("Which room?", ["single", "double"]):
         case Accepted(data=room):
             return f"A {room} room it is."
@@ -28,10 +28,10 @@ async def book(ctx: Context) -> str:
             return "No room, then."
         case Dismissed():
             return "Ask me again later."
-    # --8<-- [end:match]
+    # endregion match
 
 
-# --8<-- [start:schemas]
+# region schemas
 class Guest(BaseModel):
     """Who comes."""
 
@@ -53,10 +53,10 @@ async def check_in(ctx: Context) -> str:
         return "Nobody comes."
     wanted = extras.data if extras.accepted else "nothing"
     return f"{guest.data.name} stays {guest.data.nights} nights, with {wanted}."
-    # --8<-- [end:schemas]
+    # endregion schemas
 
 
-# --8<-- [start:sample]
+# region sample
 class Invoice(BaseModel):
     """What an invoice says."""
 
@@ -82,16 +82,16 @@ async def to_euros(text: str, ctx: Context) -> str:
     """Convert an amount that stands somewhere in a text."""
     answer = await ctx.sample(f"How many euros is this? {text}", tools=[rate])
     return answer.text
-    # --8<-- [end:sample]
+    # endregion sample
 
 
-# --8<-- [start:gather]
+# region gather
 @app.tool
 async def look_around(ctx: Context) -> str:
     """Ask two things in one round."""
     name, roots = await ctx.gather(Elicit("Your name?", str), Roots())
     return f"{name.data} works in {', '.join(root.uri for root in roots)}."
-    # --8<-- [end:gather]
+    # endregion gather
 
 
 if __name__ == "__main__":

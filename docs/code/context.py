@@ -1,6 +1,6 @@
 """What handlers learn of their request."""
 
-# --8<-- [start:state]
+# region state
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -35,8 +35,8 @@ async def visit(ctx: Context[State]) -> int:
     return len(ctx.state.visits)
 
 
-# --8<-- [end:state]
-# --8<-- [start:facts]
+# endregion state
+# region facts
 @app.tool
 async def about(ctx: Context) -> dict[str, Any]:
     """Say what is known of this request."""
@@ -48,8 +48,8 @@ async def about(ctx: Context) -> dict[str, Any]:
     }
 
 
-# --8<-- [end:facts]
-# --8<-- [start:progress]
+# endregion facts
+# region progress
 @app.tool
 def crunch(rows: int, ctx: SyncContext) -> int:
     """Go through rows, in a thread."""
@@ -63,8 +63,8 @@ def crunch(rows: int, ctx: SyncContext) -> int:
     return done
 
 
-# --8<-- [end:progress]
-# --8<-- [start:read]
+# endregion progress
+# region read
 @app.resource("context://motto")
 def motto() -> str:
     """A few words."""
@@ -78,8 +78,8 @@ async def shout(ctx: Context) -> str:
     return getattr(contents, "text", "").upper()
 
 
-# --8<-- [end:read]
-# --8<-- [start:around]
+# endregion read
+# region around
 slowest: dict[str, float] = {}
 
 
@@ -94,6 +94,6 @@ async def measure(ctx: Context, call_next: CallNext) -> Any:
         slowest[ctx.method] = max(slowest.get(ctx.method, 0), took)
 
 
-# --8<-- [end:around]
+# endregion around
 if __name__ == "__main__":
     app.run()

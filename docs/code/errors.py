@@ -1,6 +1,6 @@
 """Everything that can go wrong, on purpose."""
 
-# --8<-- [start:tool]
+# region tool
 from mcpkit import MCPKit, ProtocolError, ResourceNotFound, ToolError
 
 app = MCPKit("errors")
@@ -16,8 +16,8 @@ def withdraw(cents: int) -> str:
     return f"Here are {cents / 100:.2f} euros."
 
 
-# --8<-- [end:tool]
-# --8<-- [start:shown]
+# endregion tool
+# region shown
 @app.tool(errors=(LookupError, TimeoutError))
 def balance(number: int) -> int:
     """Tell what is in an account."""
@@ -26,8 +26,8 @@ def balance(number: int) -> int:
     return 100
 
 
-# --8<-- [end:shown]
-# --8<-- [start:resource]
+# endregion shown
+# region resource
 @app.resource("accounts://{number}")
 def account(number: int) -> str:
     """The state of an account."""
@@ -36,8 +36,8 @@ def account(number: int) -> str:
     return "100.00"
 
 
-# --8<-- [end:resource]
-# --8<-- [start:protocol]
+# endregion resource
+# region protocol
 @app.tool
 def vault() -> str:
     """Open the vault."""
@@ -46,6 +46,6 @@ def vault() -> str:
     )
 
 
-# --8<-- [end:protocol]
+# endregion protocol
 if __name__ == "__main__":
     app.run()

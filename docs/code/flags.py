@@ -1,6 +1,6 @@
 """A server with flags of its own."""
 
-# --8<-- [start:factory]
+# region factory
 from pathlib import Path
 
 from mcpkit import MCPKit
@@ -23,4 +23,4 @@ def make_app(root: Path, read_only: bool = False) -> MCPKit:
             (root / f"{title}.md").write_text(text, encoding="utf-8")
 
     return app
-    # --8<-- [end:factory]
+    # endregion factory

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-# --8<-- [start:options]
+# region options
 from mcpkit import Header, MCPKit, SyncContext
 
 app = MCPKit(
@@ -13,25 +13,25 @@ app = MCPKit(
         "health": True,
     },
 )
-# --8<-- [end:options]
+# endregion options
 
 
-# --8<-- [start:whoami]
+# region whoami
 @app.tool
 def whoami(ctx: SyncContext) -> str:
     """Say who asks."""
     assert ctx.http is not None
     agent = ctx.http.headers.get("user-agent", "somebody")
     return f"{agent} at {ctx.http.client}, known as {ctx.principal}"
-    # --8<-- [end:whoami]
+    # endregion whoami
 
 
-# --8<-- [start:header]
+# region header
 @app.tool
 def stock(item: str, region: Annotated[str, Header("Region")] = "eu") -> str:
     """Tell how much of an item is left in a region."""
     return f"There is some {item} in {region}."
-    # --8<-- [end:header]
+    # endregion header
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ async def tenant(
     request.state.tenant = x_tenant
 
 
-# --8<-- [start:answer]
+# region answer
 class Answer(Response):
     """Hands the request on to an ASGI application."""
 
@@ -44,4 +44,4 @@ endpoint = app.asgi(path="/mcp")
 )
 async def mcp() -> Response:
     return Answer(endpoint)
-    # --8<-- [end:answer]
+    # endregion answer

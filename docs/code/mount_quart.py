@@ -24,7 +24,7 @@ async def home() -> str:
 quart_app.add_url_rule("/", view_func=home)
 
 
-# --8<-- [start:front]
+# region front
 host = Starlette(routes=[Mount("/", quart_app)])
 app.attach(host, "/mcp")
-# --8<-- [end:front]
+# endregion front

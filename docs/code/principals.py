@@ -8,7 +8,7 @@ KEYS = {
 }
 
 
-# --8<-- [start:find]
+# region find
 def find_principal(http: HttpRequest) -> Principal | None:
     """Find whoever asks by the key that they send."""
     return KEYS.get(http.headers.get("x-key", ""))
@@ -23,7 +23,7 @@ def delete_note(title: str, ctx: SyncContext) -> str:
     if ctx.principal is None or "write" not in ctx.principal.scopes:
         raise ToolError("You may not delete notes.")
     return f"{ctx.principal.id} has deleted {title}."
-    # --8<-- [end:find]
+    # endregion find
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The prompts of a reviewer."""
 
-# --8<-- [start:first]
+# region first
 from typing import Annotated, Literal
 
 from mcpkit import AssistantMessage, Complete, MCPKit, Message, UserMessage
@@ -19,8 +19,8 @@ def review(code: str, language: Literal["Python", "Rust"] = "Python") -> str:
     return f"Review this {language} code, and name its worst line:\n\n{code}"
 
 
-# --8<-- [end:first]
-# --8<-- [start:messages]
+# endregion first
+# region messages
 @app.prompt
 def interview(topic: str, questions: int = 3) -> list[Message]:
     """Begin an interview."""
@@ -32,8 +32,8 @@ def interview(topic: str, questions: int = 3) -> list[Message]:
     ]
 
 
-# --8<-- [end:messages]
-# --8<-- [start:complete]
+# endregion messages
+# region complete
 TEAMS = {"core": ["ada", "alan"], "web": ["grace", "tim"]}
 
 
@@ -53,6 +53,6 @@ def hand_over(
     return f"Write to {person} of {team} what has to be done next."
 
 
-# --8<-- [end:complete]
+# endregion complete
 if __name__ == "__main__":
     app.run()

@@ -1,6 +1,6 @@
 """The resources of a notebook."""
 
-# --8<-- [start:first]
+# region first
 from datetime import date
 from pathlib import Path
 from typing import Annotated
@@ -18,8 +18,8 @@ def days() -> list[date]:
     return sorted(NOTES)
 
 
-# --8<-- [end:first]
-# --8<-- [start:template]
+# endregion first
+# region template
 def known_days(typed: str) -> list[str]:
     return [day.isoformat() for day in sorted(NOTES)]
 
@@ -38,8 +38,8 @@ def find(word: str = "", limit: int = 10) -> list[str]:
     return [text for text in NOTES.values() if word in text][:limit]
 
 
-# --8<-- [end:template]
-# --8<-- [start:files]
+# endregion template
+# region files
 FOLDER = Path(__file__).parent
 app.files(FOLDER, "notes://code", pattern="*.py")
 
@@ -50,8 +50,8 @@ def printed() -> File:
     return File("\n\n".join(NOTES.values()).encode(), "text/plain")
 
 
-# --8<-- [end:files]
-# --8<-- [start:changed]
+# endregion files
+# region changed
 @app.tool
 async def write(day: date, text: str, ctx: Context) -> str:
     """Write the note of a day."""
@@ -60,6 +60,6 @@ async def write(day: date, text: str, ctx: Context) -> str:
     return f"Written for {day:%A}."
 
 
-# --8<-- [end:changed]
+# endregion changed
 if __name__ == "__main__":
     app.run()

@@ -1,4 +1,4 @@
-# --8<-- [start:first]
+# region first
 from typing import Annotated, Any
 
 import pytest
@@ -14,8 +14,8 @@ def test_it_offers_one_tool() -> None:
     assert book.input_schema["required"] == ["room", "nights"]
 
 
-# --8<-- [end:first]
-# --8<-- [start:answers]
+# endregion first
+# region answers
 def agree(question: dict[str, Any]) -> dict[str, Any]:
     return {"action": "accept", "content": {}}
 
@@ -38,16 +38,16 @@ def test_it_fails_when_the_user_declines() -> None:
     assert refused.text == "The user declined."
 
 
-# --8<-- [end:answers]
-# --8<-- [start:arguments]
+# endregion answers
+# region arguments
 def test_wrong_arguments_are_explained(mcp_client: Any) -> None:
     client = mcp_client(app)
     refused = client.call_tool("book", {"room": "12", "nights": "two"})
     assert refused.text == 'nights: expected an integer, got "two"'
 
 
-# --8<-- [end:arguments]
-# --8<-- [start:async]
+# endregion arguments
+# region async
 async def booked_with_progress() -> list[float]:
     seen: list[float] = []
     async with AsyncTestClient(app, elicitation=agree) as client:
@@ -65,8 +65,8 @@ def test_it_reports_progress() -> None:
     assert 2 in asyncio.run(booked_with_progress())
 
 
-# --8<-- [end:async]
-# --8<-- [start:overrides]
+# endregion async
+# region overrides
 def prices() -> dict[str, int]:
     raise RuntimeError("no test reads the real prices")
 
@@ -86,4 +86,4 @@ def test_it_tells_the_price() -> None:
         assert client.call_tool("price", {"room": "12"}).data == 80
 
 
-# --8<-- [end:overrides]
+# endregion overrides

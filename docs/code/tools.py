@@ -1,18 +1,9 @@
 """The tools of a bookshop."""
 
-# --8<-- [start:first]
+# region first
 from typing import Annotated, Literal
 
-from mcpkit import (
-    Depends,
-    Image,
-    MCPKit,
-    ResourceLink,
-    SyncContext,
-    ToolError,
-    ToolResult,
-    tool,
-)
+from mcpkit import Depends, MCPKit, SyncContext, ToolError, tool
 from pydantic import BaseModel, Field
 
 app = MCPKit("bookshop")
@@ -33,7 +24,7 @@ def search(words: str, limit: int = 10) -> list[str]:
         if all(each in title.casefold() for each in wanted)
     ]
     return found[:limit]
-    # --8<-- [end:first]
+    # endregion first
 
 
 class Book(BaseModel):
@@ -52,7 +43,7 @@ STOCK = {
 }
 
 
-# --8<-- [start:arguments]
+# region arguments
 class Address(BaseModel):
     """Where to send a parcel."""
 
@@ -73,71 +64,20 @@ def order(
 ) -> str:
     """Order copies of a book."""
     return f"{copies} of {title} go to {address.town} ({address.country})."
-    # --8<-- [end:arguments]
+    # endregion arguments
 
 
-# --8<-- [start:results]
+# region results
 @app.tool(read_only=True)
 def look_up(title: str) -> Book:
     """Tell all that is known of a book."""
     if title not in STOCK:
         raise ToolError(f"There is no {title!r}. Use search to find titles.")
     return STOCK[title]
+    # endregion results
 
 
-@app.tool
-def cover(title: str) -> Image:
-    """Show the cover of a book."""
-    return Image(png_of(title))
-
-
-@app.tool
-def shelf(title: str) -> ToolResult:
-    """Say where a book stands, and link to its shelf."""
-    return ToolResult(
-        [f"{title} is upstairs.", ResourceLink("shop://shelves/7", "shelf 7")],
-        structured_content={"floor": 1, "shelf": 7},
-        meta={"example.com/map": "m-7"},
-    )
-    # --8<-- [end:results]
-
-
-# --8<-- [start:converter]
-class Money:
-    """An amount, as a library of yours has it."""
-
-    def __init__(self, cents: int) -> None:
-        self.cents = cents
-
-
-@app.converter(Money)
-def in_words(money: Money) -> str:
-    """Say an amount."""
-    return f"{money.cents / 100:.2f} EUR"
-
-
-@app.tool(read_only=True)
-def price(title: str) -> Money:
-    """Tell the price of a book."""
-    return Money(STOCK[title].cents)
-    # --8<-- [end:converter]
-
-
-def png_of(title: str) -> bytes:
-    """A picture with nothing on it."""
-    import zlib
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        crc = zlib.crc32(name + data).to_bytes(4, "big")
-        return len(data).to_bytes(4, "big") + name + data + crc
-
-    size = (1).to_bytes(4, "big")
-    header = chunk(b"IHDR", size + size + b"\x08\x00\x00\x00\x00")
-    pixels = chunk(b"IDAT", zlib.compress(bytes([0, len(title) % 256])))
-    return b"\x89PNG\r\n\x1a\n" + header + pixels + chunk(b"IEND", b"")
-
-
-# --8<-- [start:depends]
+# region depends
 class Till:
     """Where the money goes."""
 
@@ -158,10 +98,10 @@ def pay(cents: int, till: Annotated[Till, Depends(till)]) -> int:
     """Take money; gives what is in the till now."""
     till.cents += cents
     return till.cents
-    # --8<-- [end:depends]
+    # endregion depends
 
 
-# --8<-- [start:threads]
+# region threads
 @app.tool
 def count_stock(ctx: SyncContext) -> int:
     """Count all copies."""
@@ -178,10 +118,10 @@ def count_stock(ctx: SyncContext) -> int:
 def vat(cents: int) -> int:
     """The tax in a price."""
     return cents - round(cents / 1.06)
-    # --8<-- [end:threads]
+    # endregion threads
 
 
-# --8<-- [start:classes]
+# region classes
 class Reviews:
     """Tools with a state of their own."""
 
@@ -196,10 +136,10 @@ class Reviews:
 
 
 app.include(Reviews(), prefix="reviews")  # offers reviews_add
-# --8<-- [end:classes]
+# endregion classes
 
 
-# --8<-- [start:runtime]
+# region runtime
 def sell_out() -> str:
     """Sell everything that is left at half the price."""
     return "Sold."
@@ -209,7 +149,7 @@ def end_of_season() -> None:
     """Called by the shop, not by a client."""
     app.add_tool(sell_out, title="Sell out")
     app.remove_tool("order")
-    # --8<-- [end:runtime]
+    # endregion runtime
 
 
 if __name__ == "__main__":

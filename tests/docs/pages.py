@@ -1,19 +1,20 @@
-"""The documentation as a program: files to write, commands to run, output to expect.
+"""The documentation as a program: code to write, commands to run, output to expect.
 
 What a block is, its fence says:
 
-- ``{ .python }`` shows a file of ``docs/code`` or ``examples``, whole or a section of it. That file
-  then stands in the page's folder; with ``title="server.py"`` under this name.
-- ``{ .sh .run }`` is run there as it is written; with ``.fails`` it has to fail, with ``.serve`` it
-  goes on until the page ends.
-- ``{ .text .output }`` is what the command before it prints; ``…`` stands for anything, on a line
-  of its own for any lines.
-  The README says the same as ``sh run``, which the page of a repository can show.
-- ``{ .sh .shown }`` is not run: it needs a network, another machine, or somebody who looks.
+- ``python`` behind ``<!-- from docs/code/tools.py:first -->`` has the code of that file: its
+  section ``first``, from ``# region first`` to ``# endregion first``, or all of it if none is
+  named. The file then stands in the page's folder; with ``title="server.py"`` under this name.
+- ``sh run`` is run there as it is written; with ``fails`` it has to fail, with ``serve`` it goes on
+  until the page ends.
+- ``text output`` is what the command before it prints; ``…`` stands for anything, on a line of its
+  own for any lines.
+- ``sh shown`` is not run: it needs a network, another machine, or somebody who looks.
 
 A comment, ``<!-- server.py is docs/code/first.py -->``, puts a file there that is not shown.
 
-``python -m tests.docs.pages docs/tutorial.md`` runs a page and writes the output it finds into it.
+``python -m tests.docs.pages --code`` writes the code of its files into every page, and
+``python -m tests.docs.pages docs/tutorial.md`` runs a page too and writes the output that it finds.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +35,7 @@ from typing import Final, TypeAlias
 
 from tests.warm import put_mcpkit
 
-__all__ = ["DOCS", "PAGES", "README", "ROOT", "Block", "Page", "blocks_of", "resolved"]
+__all__ = ["DOCS", "PAGES", "README", "ROOT", "Block", "Page", "blocks_of", "with_code"]
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
@@ -46,9 +48,11 @@ _FENCE: Final = re.compile(
     r"^(?P<indent> *)(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)(?P=fence)[ ]*$",
     re.DOTALL | re.MULTILINE,
 )
-_SNIPPET: Final = re.compile(r'^--8<-- "(?P<path>[^":]+)(?::(?P<section>\w+))?"$')
+_FROM: Final = re.compile(r"<!-- from (?P<path>[^\s:]+)(?::(?P<section>\w+))? -->\n$")
 _PUT: Final = re.compile(r"^<!-- (?P<name>\S+) is (?P<path>\S+) -->$", re.MULTILINE)
-_MARK: Final = re.compile(r"^.*--8<-- \[(?:start|end):\w+\].*\n?", re.MULTILINE)
+_MARK: Final = re.compile(r"^ *# (?:end)?region \w+\n", re.MULTILINE)
+_WORDS: Final = {"sh": {"run", "fails", "serve", "shown"}, "text": {"output"}}
+"""What may stand behind the language of a fence."""
 
 
 @dataclass
@@ -57,32 +61,29 @@ class Block:
 
     Args:
         language: Such as ``sh``; empty if it has none.
-        classes: What else stands in its braces with a dot.
+        words: What stands behind the language.
         title: The name above it.
-        body: Without its indentation; snippets are not filled in.
+        body: Without its indentation.
         line: Where its fence is.
         span: Where its body is in the text of the page.
         indent: What every line of it begins with.
+        source: The file whose code it has, and the section.
     """
 
     language: str
-    classes: frozenset[str]
+    words: frozenset[str]
     title: str | None
     body: str
     line: int
     span: tuple[int, int]
     indent: str
+    source: tuple[Path, str | None] | None = None
 
     @property
-    def sources(self) -> list[tuple[Path, str | None]]:
-        """The files, and sections of them, that it shows."""
-        found = (_SNIPPET.match(line) for line in self.body.splitlines())
-        return [(ROOT / each["path"], each["section"]) for each in found if each is not None]
-
-    @property
-    def is_only_snippets(self) -> bool:
-        """Whether nothing in it was written on the page."""
-        return all(_SNIPPET.match(line) for line in self.body.splitlines() if line.strip())
+    def code(self) -> str:
+        """What its file has for it."""
+        assert self.source is not None
+        return code_of(*self.source)
 
 
 def blocks_of(text: str) -> Iterator[Block]:
@@ -90,33 +91,32 @@ def blocks_of(text: str) -> Iterator[Block]:
     for found in _FENCE.finditer(text):
         info = found["info"].strip()
         title = re.search(r'title="([^"]*)"', info)
-        if info.startswith("{"):
-            language, *classes = re.findall(r"\.([\w-]+)", info.partition('"')[0]) or [""]
-        else:
-            language, *words = info.split() or [""]
-            classes = [word for word in words if "=" not in word]
+        language, *words = info.partition(" title=")[0].split() or [""]
+        line = text.count("\n", 0, found.start()) + 1
+        assert _WORDS.get(language, set()) >= set(words), f"line {line}: {info}"
         indent = found["indent"]
-        body = "".join(line.removeprefix(indent) for line in found["body"].splitlines(True))
+        marked = _FROM.search(text, 0, found.start())
         yield Block(
             language,
-            frozenset(classes),
+            frozenset(words),
             title and title[1],
-            body,
-            text.count("\n", 0, found.start()) + 1,
+            "".join(line.removeprefix(indent) for line in found["body"].splitlines(True)),
+            line,
             found.span("body"),
             indent,
+            (ROOT / marked["path"], marked["section"]) if marked else None,
         )
 
 
-def resolved(path: Path, section: str | None) -> str:
-    """What a snippet shows."""
-    text = path.read_text(encoding="utf-8")
+def code_of(path: Path, section: str | None) -> str:
+    """The code of a file, or of a section of it, as a page has it."""
     if section is None:
-        return text
-    marked = rf"^[^\n]*--8<-- \[start:{section}\][^\n]*\n(.*?)^[^\n]*--8<-- \[end:{section}\]"
+        return without_marks(path)
+    text = path.read_text(encoding="utf-8")
+    marked = rf"^ *# region {section}\n(.*?)^ *# endregion {section}$"
     found = re.search(marked, text, re.DOTALL | re.MULTILINE)
     assert found is not None, f"{path.name} has no section {section}"
-    return _MARK.sub("", found[1])
+    return textwrap.dedent(_MARK.sub("", found[1])).strip("\n") + "\n"
 
 
 def without_marks(path: Path) -> str:
@@ -163,13 +163,13 @@ class Page:
             for put in _PUT.finditer(text):
                 self._file(put["name"], without_marks(ROOT / put["path"]))
             for block in blocks_of(text):
-                if block.sources:
-                    self._write(block)
+                if block.source is not None:
+                    self._put(block.source[0], block.title or "")
                 elif block.title is not None and block.language in ("python", "toml", "json"):
                     self._file(block.title, self._ported(block.body))
-                elif "run" in block.classes:
+                elif "run" in block.words:
                     printed = self._run(block)
-                elif "output" in block.classes:
+                elif "output" in block.words:
                     assert printed is not None, f"{self._at(block)}: nothing was run before"
                     check(block, printed.replace(str(self.port), "8000"))
         finally:
@@ -192,14 +192,12 @@ class Page:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(self._ported(text), encoding="utf-8")
 
-    def _write(self, block: Block) -> None:
-        for path, _ in block.sources:
-            title = block.title or ""
-            self._file(title if Path(title).suffix else path.name, without_marks(path))
+    def _put(self, path: Path, title: str) -> None:
+        self._file(title if Path(title).suffix else path.name, without_marks(path))
 
     def _run(self, block: Block) -> str:
         command = self._ported(block.body)
-        if "serve" in block.classes:
+        if "serve" in block.words:
             return self._serve(block, command)
         told = self.folder / ".pwd"
         script = f"set -eo pipefail\ntrap 'pwd > {told}' EXIT\n{command}"
@@ -216,7 +214,7 @@ class Page:
         )
         self._here = Path(told.read_text().strip())
         failed = done.returncode != 0
-        assert failed == ("fails" in block.classes), (
+        assert failed == ("fails" in block.words), (
             f"{self._at(block)} ended with {done.returncode}:\n{done.stdout}"
         )
         return done.stdout
@@ -291,26 +289,53 @@ def followed(path: Path, folder: Path, *, cold: bool = True) -> Iterator[Page]:
     yield Page(path, folder.resolve(), cold)
 
 
-def update(path: Path) -> None:
+def replaced(text: str, bodies: Iterable[tuple[Block, str]]) -> str:
+    """The text of a page, with other bodies in some of its blocks."""
+    for block, body in sorted(bodies, key=lambda each: each[0].line, reverse=True):
+        lines = (f"{block.indent}{line}".rstrip() + "\n" for line in body.splitlines())
+        text = text[: block.span[0]] + "".join(lines) + text[block.span[1] :]
+    return text
+
+
+def with_code(text: str) -> str:
+    """The text of a page, with the code that its files have now."""
+    return replaced(text, [(each, each.code) for each in blocks_of(text) if each.source])
+
+
+def write_code(path: Path) -> None:
+    """Write the code of its files into a page."""
+    text = path.read_text(encoding="utf-8")
+    new = with_code(text)
+    if new != text:
+        path.write_text(new, encoding="utf-8")
+        print(f"{path.name} has changed")
+
+
+def write_output(path: Path) -> None:
     """Run a page, and write what its commands print into it, where that has changed."""
     found: list[tuple[Block, str]] = []
 
     def collect(block: Block, printed: str) -> None:
         fits = pattern_of(block.body).fullmatch(printed.rstrip("\n") + "\n")
         if fits is None:
-            found.append((block, printed))
+            found.append((block, printed.rstrip("\n")))
+            print(f"{path.name}:{block.line} has changed")
 
     with tempfile.TemporaryDirectory() as folder, followed(path, Path(folder)) as page:
         page.follow(collect)
     text = path.read_text(encoding="utf-8")
-    for block, printed in reversed(found):
-        lines = (line.rstrip() for line in printed.rstrip("\n").splitlines())
-        body = "".join(f"{block.indent}{line}".rstrip() + "\n" for line in lines)
-        text = text[: block.span[0]] + body + text[block.span[1] :]
-        print(f"{path.name}:{block.line} has changed")
-    path.write_text(text, encoding="utf-8")
+    path.write_text(replaced(text, found), encoding="utf-8")
+
+
+def main(arguments: list[str]) -> None:
+    """Bring pages up to date."""
+    only_code = "--code" in arguments
+    named = [Path(each).resolve() for each in arguments if each != "--code"]
+    for each in named or [README, *PAGES]:
+        write_code(each)
+        if not only_code:
+            write_output(each)
 
 
 if __name__ == "__main__":
-    for each in sys.argv[1:]:
-        update(Path(each).resolve())
+    main(sys.argv[1:])

@@ -23,8 +23,9 @@ SERVERS: Final = [
     path
     for path in sorted(CODE.glob("*.py"))
     if "app = MCPKit(" in path.read_text(encoding="utf-8")
-    and path.stem not in ("careless", "refused")  # bad on purpose
+    and path.stem not in ("careless", "refused", "broken")  # bad on purpose
     and path.stem != "flags"  # makes its app when it is told how
+    and path.stem != "json_logs"  # configures logging, which is a process's own
 ]
 
 
@@ -93,20 +94,48 @@ def test_strings_with_json_are_read_where_no_string_belongs() -> None:
 @pytest.mark.parametrize(
     ("tool", "arguments", "kinds"),
     [
-        ("look_up", {"title": "The Dispossessed"}, ["TextContent"]),
+        ("weather", {"town": "Oslo"}, ["TextContent"]),
+        ("towns", {}, ["TextContent"]),
+        ("paper", {}, ["TextContent"]),
+        ("half", {"number": 3}, ["TextContent"]),
+        ("about", {"town": "Oslo"}, ["TextContent"]),
+        ("greet", {"name": "Ada"}, ["TextContent"]),
+        ("rivers", {}, ["TextContent"]),
         ("cover", {"title": "Emma"}, ["ImageContent"]),
+        ("chime", {}, ["AudioContent"]),
+        ("table", {}, ["EmbeddedResource"]),
+        ("page", {"title": "Emma"}, ["TextContent", "ImageContent"]),
         ("shelf", {"title": "Emma"}, ["TextContent", "ResourceLink"]),
     ],
 )
 def test_results_become_blocks(tool: str, arguments: Mapping[str, Any], kinds: list[str]) -> None:
-    result = called("tools", tool, arguments)
+    result = called("results", tool, arguments)
     assert [type(block).__name__ for block in result.content] == kinds
 
 
 def test_a_whole_result_is_sent_as_it_is() -> None:
-    result = called("tools", "shelf", {"title": "Emma"})
+    result = called("results", "find", {"title": "Emma"})
     assert result.data == {"floor": 1, "shelf": 7}
     assert result.meta["example.com/map"] == "m-7"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "data"),
+    [
+        ("weather", {"town": "Oslo"}, {"celsius": 12.5, "rain": False}),
+        ("paper", {}, {"width": 210, "height": 297}),
+        ("half", {"number": 3}, {"result": 1.5}),
+        ("about", {"town": "Bergen"}, {"town": "Bergen", "rivers": []}),
+        ("primes", {}, [2, 3, 5, 7]),
+        ("ticket", {}, {"number": 12, "seat": "4A"}),
+        *((tool, {"title": "Emma"}, None) for tool in ("cover", "page", "shelf", "price")),
+        ("greet", {"name": "Ada"}, None),
+        ("rivers", {}, None),
+    ],
+)
+def test_data_is_structured_content(tool: str, arguments: Mapping[str, Any], data: Any) -> None:
+    result = called("results", tool, arguments)
+    assert result.raw.get("structuredContent") == data
 
 
 def test_a_dependency_is_no_argument() -> None:

@@ -16,20 +16,18 @@ from tests.docs.pages import (
     ROOT,
     Block,
     blocks_of,
+    code_of,
     followed,
     pattern_of,
-    resolved,
+    with_code,
 )
 
 RUN = [
     page
     for page in [README, *PAGES]
-    if any("run" in block.classes for block in blocks_of(page.read_text(encoding="utf-8")))
+    if any("run" in block.words for block in blocks_of(page.read_text(encoding="utf-8")))
 ]
 FROM_ELSEWHERE = {"checks.md", "hosts.md", "reload.md"}
-
-
-CODE = {each.read_text(encoding="utf-8"): each for each in (DOCS / "code").rglob("*.py")}
 
 
 def name_of(path: Path) -> str:
@@ -56,30 +54,24 @@ OWN = [page for page in PAGES if page.name not in FROM_ELSEWHERE]
 def test_python_on_a_page_is_from_a_file_that_is_tested(path: Path) -> None:
     for block in blocks_of(path.read_text(encoding="utf-8")):
         if block.language == "python":
-            assert block.body.strip(), block.line
-            if block.body not in CODE:  # a page that is read on its own has the whole file
-                assert block.is_only_snippets, f"{name_of(path)}:{block.line} is in no file"
+            assert block.source is not None, f"{name_of(path)}:{block.line} is from no file"
+
+
+@pytest.mark.parametrize("path", [README, *PAGES], ids=name_of)
+def test_a_page_has_the_code_that_its_files_have(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    marked = [block for block in blocks_of(text) if block.source is not None]
+    assert text.count("<!-- from ") == len(marked)  # each stands right before a block
+    assert "--8<--" not in text  # nothing would be there for those who read the file itself
+    assert text == with_code(text), "python -m tests.docs.pages --code writes it"
 
 
 @pytest.mark.parametrize("path", OWN, ids=name_of)
 def test_every_command_is_run_or_says_that_it_is_only_shown(path: Path) -> None:
     for block in blocks_of(path.read_text(encoding="utf-8")):
         if block.language in ("sh", "bash", "shell", "console"):
-            said = {"run", "shown"} & block.classes
+            said = {"run", "shown"} & block.words
             assert len(said) == 1, f"{name_of(path)}:{block.line} says neither or both"
-
-
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_every_snippet_is_there(path: Path) -> None:
-    for block in blocks_of(path.read_text(encoding="utf-8")):
-        for source, section in block.sources:
-            assert resolved(source, section).strip(), f"{name_of(path)}:{block.line} shows nothing"
-
-
-def test_the_readme_shows_a_file_that_is_run() -> None:
-    text = README.read_text(encoding="utf-8")
-    shown = [block.body for block in blocks_of(text) if block.language == "python"]
-    assert shown == [(DOCS / "code" / "readme_server.py").read_text(encoding="utf-8")]
 
 
 def test_every_page_is_in_the_navigation() -> None:
@@ -88,17 +80,11 @@ def test_every_page_is_in_the_navigation() -> None:
 
 
 def test_every_file_of_code_is_shown_somewhere() -> None:
-    inline = {
-        CODE[block.body]
+    shown = {
+        block.source[0]
         for page in [README, *PAGES]
         for block in blocks_of(page.read_text(encoding="utf-8"))
-        if block.body in CODE
-    }
-    shown = inline | {
-        source
-        for page in PAGES
-        for block in blocks_of(page.read_text(encoding="utf-8"))
-        for source, _ in block.sources
+        if block.source is not None
     }
     files = {each for each in (DOCS / "code").rglob("*.py") if each.name != "__init__.py"}
     assert files <= shown
@@ -125,6 +111,22 @@ def test_three_dots_stand_for_anything(expected: str, printed: str, fits: bool) 
 
 
 def test_a_fence_says_what_its_block_is() -> None:
-    (block,) = blocks_of('text\n\n``` { .sh .run .fails title="x" }\nfalse\n```\n')
-    assert (block.language, sorted(block.classes), block.title) == ("sh", ["fails", "run"], "x")
-    assert (block.body, block.line) == ("false\n", 3)
+    (block,) = blocks_of('text\n\n```sh run fails title="x"\nfalse\n```\n')
+    assert (block.language, sorted(block.words), block.title) == ("sh", ["fails", "run"], "x")
+    assert (block.body, block.line, block.source) == ("false\n", 3, None)
+
+
+def test_a_word_that_no_fence_has_is_refused() -> None:
+    with pytest.raises(AssertionError, match="line 1: sh runs"):
+        list(blocks_of("```sh runs\nfalse\n```\n"))
+
+
+def test_code_is_written_where_it_is_marked() -> None:
+    mark = "  <!-- from docs/code/flags.py:factory -->\n"
+    page = f"Before.\n\n{mark}  ```python\n  old\n  ```\n\n```python\nelse\n```\n"
+    code = code_of(DOCS / "code" / "flags.py", "factory")
+    assert code.endswith("\n")
+    assert "region" not in code
+    indented = "".join(f"  {line}".rstrip() + "\n" for line in code.splitlines())
+    assert with_code(page) == page.replace("  old\n", indented)
+    assert with_code(with_code(page)) == with_code(page)

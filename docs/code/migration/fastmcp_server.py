@@ -1,4 +1,4 @@
-# --8<-- [start:server]
+# region server
 from contextlib import asynccontextmanager
 
 from fastmcp import Context, FastMCP
@@ -21,8 +21,8 @@ class Trip(BaseModel):
     kilometres: int
 
 
-# --8<-- [end:server]
-# --8<-- [start:tool]
+# endregion server
+# region tool
 @mcp.tool(annotations={"readOnlyHint": True})
 async def trip(start: str, end: str, ctx: Context) -> Trip:
     """Tell how far it is."""
@@ -36,8 +36,8 @@ async def trip(start: str, end: str, ctx: Context) -> Trip:
     )
 
 
-# --8<-- [end:tool]
-# --8<-- [start:resource]
+# endregion tool
+# region resource
 @mcp.resource("trips://{city}/weather")
 def weather(city: str) -> str:
     """The weather in a city."""
@@ -46,8 +46,8 @@ def weather(city: str) -> str:
     return "Sunny."
 
 
-# --8<-- [end:resource]
-# --8<-- [start:prompt]
+# endregion resource
+# region prompt
 @mcp.prompt
 def plan(city: str, days: int = 3) -> list[Message]:
     """Plan a trip."""
@@ -57,8 +57,8 @@ def plan(city: str, days: int = 3) -> list[Message]:
     ]
 
 
-# --8<-- [end:prompt]
-# --8<-- [start:ask]
+# endregion prompt
+# region ask
 @mcp.tool
 async def book(city: str, ctx: Context) -> str:
     """Book a room. Clients before 2026-07-28 only."""
@@ -70,8 +70,8 @@ async def book(city: str, ctx: Context) -> str:
     return f"{answer.data} nights in {city}."
 
 
-# --8<-- [end:ask]
-# --8<-- [start:run]
+# endregion ask
+# region run
 if __name__ == "__main__":
     mcp.run()  # or mcp.run(transport="http", port=8000)
-# --8<-- [end:run]
+# endregion run

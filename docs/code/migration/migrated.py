@@ -1,6 +1,6 @@
 """The server of the migration guides."""
 
-# --8<-- [start:server]
+# region server
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -44,8 +44,8 @@ class Trip(BaseModel):
     kilometres: int
 
 
-# --8<-- [end:server]
-# --8<-- [start:tool]
+# endregion server
+# region tool
 @app.tool(read_only=True)
 async def trip(
     start: str, end: str, ctx: Context[State]
@@ -61,8 +61,8 @@ async def trip(
     )
 
 
-# --8<-- [end:tool]
-# --8<-- [start:resource]
+# endregion tool
+# region resource
 @app.resource("trips://{city}/weather")
 def weather(city: str) -> str:
     """The weather in a city."""
@@ -71,8 +71,8 @@ def weather(city: str) -> str:
     return "Sunny."
 
 
-# --8<-- [end:resource]
-# --8<-- [start:prompt]
+# endregion resource
+# region prompt
 @app.prompt
 def plan(city: str, days: int = 3) -> list[Message]:
     """Plan a trip."""
@@ -82,8 +82,8 @@ def plan(city: str, days: int = 3) -> list[Message]:
     ]
 
 
-# --8<-- [end:prompt]
-# --8<-- [start:ask]
+# endregion prompt
+# region ask
 @app.tool
 async def book(city: str, ctx: Context) -> str:
     """Book a room."""
@@ -93,8 +93,8 @@ async def book(city: str, ctx: Context) -> str:
     return f"{answer.data} nights in {city}."
 
 
-# --8<-- [end:ask]
-# --8<-- [start:declared]
+# endregion ask
+# region declared
 class Nights(BaseModel):
     """What the user is asked."""
 
@@ -114,8 +114,8 @@ async def reserve(
     return f"{answer.nights} nights in {city}."
 
 
-# --8<-- [end:declared]
-# --8<-- [start:run]
+# endregion declared
+# region run
 if __name__ == "__main__":
     app.run()  # or app.run("http", port=8000)
-# --8<-- [end:run]
+# endregion run

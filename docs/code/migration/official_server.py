@@ -1,4 +1,4 @@
-# --8<-- [start:server]
+# region server
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -38,8 +38,8 @@ class Trip(BaseModel):
     kilometres: int
 
 
-# --8<-- [end:server]
-# --8<-- [start:tool]
+# endregion server
+# region tool
 @mcp.tool(annotations=ToolAnnotations(read_only_hint=True))
 async def trip(
     start: str, end: str, ctx: Context[State, Any]
@@ -55,8 +55,8 @@ async def trip(
     )
 
 
-# --8<-- [end:tool]
-# --8<-- [start:resource]
+# endregion tool
+# region resource
 @mcp.resource("trips://{city}/weather")
 def weather(city: str) -> str:
     """The weather in a city."""
@@ -65,8 +65,8 @@ def weather(city: str) -> str:
     return "Sunny."
 
 
-# --8<-- [end:resource]
-# --8<-- [start:prompt]
+# endregion resource
+# region prompt
 @mcp.prompt()
 def plan(city: str, days: int = 3) -> list:
     """Plan a trip."""
@@ -76,8 +76,8 @@ def plan(city: str, days: int = 3) -> list:
     ]
 
 
-# --8<-- [end:prompt]
-# --8<-- [start:ask]
+# endregion prompt
+# region ask
 class Nights(BaseModel):
     nights: int
 
@@ -94,8 +94,8 @@ async def book(
     return f"{answer.nights} nights in {city}."
 
 
-# --8<-- [end:ask]
-# --8<-- [start:run]
+# endregion ask
+# region run
 if __name__ == "__main__":
     mcp.run()  # or mcp.run("streamable-http", port=8000)
-# --8<-- [end:run]
+# endregion run
