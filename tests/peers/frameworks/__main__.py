@@ -91,7 +91,7 @@ def install(client: Client) -> Path:
     folder.mkdir(parents=True)
     if wanted.suffix == ".json":
         shutil.copy(wanted, folder / "package.json")
-        command = ["npm", "install", "--silent", "--no-package-lock", "--no-audit", "--no-fund"]
+        command = ["npm", "install", "--loglevel=error", "--no-package-lock", "--no-audit"]
     else:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=WAIT_INSTALL)
         pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
@@ -109,7 +109,7 @@ def install(client: Client) -> Path:
             break
         if attempt == 2:
             errors = [line for line in done.stderr.splitlines() if "error" in line.lower()]
-            raise NotInstalledError(errors[-1] if errors else f"exit code {done.returncode}")
+            raise NotInstalledError("; ".join(errors[:2]) or f"exit code {done.returncode}")
         time.sleep(5)
     shutil.copy(wanted, stamp)
     return folder
@@ -273,7 +273,7 @@ def main() -> int:
         kept = {key: expected.get(key, {}) | found.get(key, {}) for key in (c.key for c in CLIENTS)}
         write({key: each for key, each in kept.items() if each})
         return 0
-    print(f"{len(wrong)} differences" if wrong else "all as expected")
+    print(f"differences: {len(wrong)}" if wrong else "all as expected")
     return bool(wrong)
 
 
