@@ -3,8 +3,8 @@
     python -m tests.peers.frameworks [--write] [KEY ...]
 
 Each is installed into .cache/frameworks from its own requirements; what is there already is kept.
-None of them reaches a model, or anything else outside this machine. The official client in front of
-the bridges is that of .ci/peers.
+None of them reaches a model, or anything else outside this machine. The official clients in front
+of bridges are those of .ci/peers.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tests.peers.frameworks.clients import (
     CHECKS,
     CLIENTS,
     EXPECTED,
+    GENERATIONS,
     HERE,
     TO_URL,
     Client,
@@ -124,7 +125,7 @@ def reachable(over: str, seen: Path) -> Iterator[list[str]]:
     # Clients start a server with few of their own variables.
     variables = [f"SEEN={seen}", f"PYTHONPATH={ROOT}"]
     command = ["env", *variables, sys.executable, "-m", "mcpkit", "run", str(SERVER)]
-    if over not in ("HTTP", TO_URL):
+    if over != "HTTP" and not over.startswith(TO_URL):
         yield command
         return
     log = seen.with_suffix(".log")
@@ -142,11 +143,12 @@ def reachable(over: str, seen: Path) -> Iterator[list[str]]:
         server.wait(WAIT_START)
 
 
-def driver(client: Client, folder: Path) -> list[str]:
+def driver(client: Client, folder: Path, over: str) -> list[str]:
     """The command that drives a client."""
     if client.bridge:
-        official = INSTALLED / "python-1" / "bin" / "python"
-        return [str(official), str(DRIVERS / "drive_bridge.py"), client.bridge]
+        (official,) = [key for key, each in GENERATIONS.items() if over.endswith(each)]
+        python = INSTALLED / official / "bin" / "python"
+        return [str(python), str(DRIVERS / "drive_bridge.py"), client.bridge]
     script = DRIVERS / f"drive_{client.key}.mjs"
     if script.exists():
         for each in DRIVERS.glob("*.mjs"):  # node looks for packages beside a script
@@ -171,7 +173,7 @@ def drive(client: Client, folder: Path, over: str) -> tuple[dict[str, Any], list
         variables = {**kept, **QUIET, "PATH": PATH, "HOME": home, "FOLDER": str(folder)}
         with reachable(over, seen) as server:
             popen = subprocess.Popen(
-                [*driver(client, folder), *server],
+                [*driver(client, folder, over), *server],
                 cwd=home,
                 env=variables,
                 stdin=subprocess.DEVNULL,
@@ -270,8 +272,14 @@ def main() -> int:
         print(each)
     if options.write:
         # What failed is not forgotten: it stays expected.
-        kept = {key: expected.get(key, {}) | found.get(key, {}) for key in (c.key for c in CLIENTS)}
-        write({key: each for key, each in kept.items() if each})
+        known = {each.key: expected.get(each.key, {}) | found.get(each.key, {}) for each in CLIENTS}
+        write(
+            {
+                each.key: {way: known[each.key][way] for way in each.over if way in known[each.key]}
+                for each in CLIENTS
+                if known[each.key]
+            }
+        )
         return 0
     print(f"differences: {len(wrong)}" if wrong else "all as expected")
     return bool(wrong)

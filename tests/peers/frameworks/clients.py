@@ -27,6 +27,8 @@ EXPECTED: Final = HERE / "expected.json"
 DIRECT: Final = ("stdio", "HTTP")
 TO_URL: Final = "stdio to HTTP"
 TO_COMMAND: Final = "HTTP to stdio"
+GENERATIONS: Final = {"python-1": "an older host", "python-2": "a newer host"}
+"""What the official clients are that .ci/peers installs, one of which is in front of a bridge."""
 
 Expected = dict[str, dict[str, dict[str, Any]]]
 """For each client, for each way to connect: the revision, and a mark for each check."""
@@ -40,15 +42,22 @@ class Client:
         key: Names its requirements, its folder and, unless it is a bridge, its driver.
         title: What people call it.
         package: Whose version is shown.
-        over: How it is connected. A bridge speaks the first to its host, the second to the server.
+        ways: How it is connected. A bridge speaks the first to its host, the second to the server.
         bridge: The name that the driver of bridges knows it by.
     """
 
     key: str
     title: str
     package: str
-    over: tuple[str, ...] = DIRECT
+    ways: tuple[str, ...] = DIRECT
     bridge: str | None = None
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """All that is tried: each way, and a bridge's with each official client in front of it."""
+        if self.bridge is None:
+            return self.ways
+        return tuple(f"{way}, {each}" for way in self.ways for each in GENERATIONS.values())
 
     @property
     def requirements(self) -> Path:
@@ -155,6 +164,17 @@ def marks(report: dict[str, Any], methods: set[str]) -> dict[str, str]:
 TABLE: Final = re.compile(r"^\| client \|.*?\n(?=\n|\Z)", re.MULTILINE | re.DOTALL)
 
 
+def in_words(over: list[str]) -> str:
+    """What is alike with every host is one way."""
+    ways: dict[str, list[str]] = {}
+    for each in over:
+        way, _, host = each.partition(", ")
+        ways.setdefault(way, []).append(host)
+    every = [*GENERATIONS.values()]
+    parts = (way if hosts in (every, [""]) else f"{way}, {hosts[0]}" for way, hosts in ways.items())
+    return ", ".join(parts)
+
+
 def table(expected: Expected) -> str:
     """The table of the page: one row for all ways to connect that are alike."""
     headings = ["client", "version", "over", "revision", *CHECKS.values()]
@@ -163,9 +183,8 @@ def table(expected: Expected) -> str:
         rows: dict[tuple[str, ...], list[str]] = {}
         for over, found in expected.get(client.key, {}).items():
             rows.setdefault((found["revision"], *found["marks"].values()), []).append(over)
-        for (revision, *each), over in rows.items():
-            ways = ", ".join(over)
-            lines.append([client.title, client.version, ways, revision, *each])
+        for (revision, *each), together in rows.items():
+            lines.append([client.title, client.version, in_words(together), revision, *each])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

@@ -1,6 +1,8 @@
-"""A bridge: the official client reaches it over one transport, and it the server over the other.
+"""A bridge: an official client reaches it over one transport, and it the server over the other.
 
-drive_bridge.py NAME (URL | COMMAND [ARGUMENT ...])
+Which official client, of the handshake era or the newest, is for the Python that runs this to say.
+
+    drive_bridge.py NAME (URL | COMMAND [ARGUMENT ...])
 """
 
 from __future__ import annotations
@@ -33,6 +35,11 @@ from driving import (  # noqa: E402 - it reads the other arguments
 )
 from mcp import ClientSession, StdioServerParameters, stdio_client  # noqa: E402
 from mcp.client.streamable_http import streamable_http_client  # noqa: E402
+
+try:
+    from mcp import Client
+except ImportError:
+    Client = None
 
 TO_URL: dict[str, Callable[[], list[str]]] = {
     "mcp-proxy": lambda: [program("mcp-proxy"), "--transport", "streamablehttp", SERVER[0]],
@@ -77,17 +84,29 @@ async def listening(home: str) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def connected(home: str) -> AsyncIterator[Any]:
+async def reached(home: str) -> AsyncIterator[Any]:
+    """How the client reaches the bridge: a URL, or a command."""
     if URL:
         command, *arguments = TO_URL[NAME]()
         env = {**os.environ, "HOME": home}
-        async with stdio_client(
-            StdioServerParameters(command=command, args=arguments, env=env)
-        ) as streams:
-            yield streams
+        yield StdioServerParameters(command=command, args=arguments, env=env)
     else:
-        async with listening(home) as url, streamable_http_client(url) as streams:
-            yield streams[:2]
+        async with listening(home) as url:
+            yield url
+
+
+@asynccontextmanager
+async def connected(home: str) -> AsyncIterator[Any]:
+    """The client, after its handshake if it has one."""
+    async with reached(home) as how:
+        if Client is not None:
+            async with Client(how) as client:
+                yield client
+            return
+        streams = streamable_http_client(how) if isinstance(how, str) else stdio_client(how)
+        async with streams as (read, write, *_), ClientSession(read, write) as session:
+            await asyncio.wait_for(session.initialize(), WAIT)
+            yield session
 
 
 async def main(home: str) -> None:
@@ -97,28 +116,31 @@ async def main(home: str) -> None:
     async def on_progress(done: float, total: float | None, message: str | None) -> None:
         progress.append([done, total])
 
-    async with connected(home) as streams, ClientSession(*streams) as client:
-        await asyncio.wait_for(client.initialize(), WAIT)
+    async with connected(home) as client:
 
         async def tools() -> Any:
-            found = (await client.list_tools()).tools
-            return {each.name: sorted(each.inputSchema["properties"]) for each in found}
+            found = (await client.list_tools()).model_dump(by_alias=True)["tools"]
+            return {each["name"]: sorted(each["inputSchema"]["properties"]) for each in found}
+
+        async def call(name: str, values: dict[str, Any], **options: Any) -> Any:
+            result = await client.call_tool(name, values, **options)
+            return result.model_dump(by_alias=True)
 
         async def text(name: str, values: dict[str, Any]) -> Any:
-            return (await client.call_tool(name, values)).content[0].text
+            return (await call(name, values))["content"][0]["text"]
 
         async def locate() -> Any:
-            return (await client.call_tool("locate", LOCATE)).structuredContent
+            return (await call("locate", LOCATE))["structuredContent"]
 
         async def picture() -> Any:
-            return (await client.call_tool("picture", {})).content[0].data
+            return (await call("picture", {}))["content"][0]["data"]
 
         async def refuse() -> Any:
-            result = await client.call_tool("refuse", REFUSE)
-            return result.content[0].text if result.isError else None
+            result = await call("refuse", REFUSE)
+            return result["content"][0]["text"] if result["isError"] else None
 
         async def count() -> Any:
-            await client.call_tool("count", COUNT, progress_callback=on_progress)
+            await call("count", COUNT, progress_callback=on_progress)
             return progress
 
         await report.note("tools", tools)
