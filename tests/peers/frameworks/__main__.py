@@ -227,11 +227,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.peers.frameworks", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("key", nargs="*", choices=[*(each.key for each in CLIENTS), []])
+    keys = [each.key for each in CLIENTS]
+    parser.add_argument("key", nargs="*", help=f"one of {', '.join(keys)}; all without")
     parser.add_argument(
         "--write", action="store_true", help="expect what is found, and show it on the page"
     )
     options = parser.parse_args()
+    if unknown := set(options.key) - set(keys):
+        parser.error(f"there is no {', '.join(sorted(unknown))}")
+    if not all((INSTALLED / each / "installed-from").is_file() for each in (*GENERATIONS, "node")):
+        parser.error("the official clients are not installed; run .ci/peers")
     expected: Expected = json.loads(EXPECTED.read_text(encoding="utf-8"))
     found: Expected = {}
     wrong: list[str] = []
