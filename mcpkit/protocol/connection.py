@@ -397,7 +397,8 @@ class Connection:
 
     def _initialize(self, id: Id, params: dict[str, Any], meta: dict[str, Any]) -> Request:
         if self._taken_up:
-            raise InvalidRequest("This session is already initialized")  # LIFE-11
+            # LIFE-11: its id says what was negotiated, so only another session can begin.
+            raise InvalidRequest("This session is already initialized")
         # A channel without an id begins anew: bridges put one client after the other behind the
         # streams of one server. What those before have asked for goes on.
         wanted = params.get("protocolVersion")

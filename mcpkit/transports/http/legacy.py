@@ -98,6 +98,9 @@ class LegacySessions:
             raise HttpError(400, INITIALIZE_IN_BATCH)  # MSG-10
         token = read_token(sent)
         id, live = self._session_of(http, token, message)
+        if isinstance(message, dict) and message.get("method") == "initialize":
+            # LIFE-11: some bridges begin a session, and then let their client begin in it.
+            return self._begin_handshake(message, http)
         if isinstance(message, list):
             count = self._check_batch(message, id, raw)
             self._flight.accounts.check_request(http, max(1, count))

@@ -53,11 +53,31 @@ def test_a_failed_initialize_begins_nothing(site: Site, change: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("version", LEGACY)
-def test_initialize_with_a_session_id_is_one_too_many(site: Site, version: str) -> None:
-    """LIFE-11."""
-    answer = site.begin(version).post(initialize(version))
-    assert answer.code == -32600
-    assert answer.header("mcp-session-id") is None
+def test_initialize_in_a_session_begins_another(site: Site, version: str) -> None:
+    """LIFE-11: bridges take the new id, and other clients may go on with the old one."""
+    first = site.begin("2025-06-18", capabilities={"roots": {}})
+    answer = first.post(initialize(version, capabilities={"sampling": {}}))
+    assert answer.result["protocolVersion"] == version
+    second = Talk(site, version, answer.header("mcp-session-id") or "")
+    assert second.token not in ("", first.token)
+    known = json.loads(second.call("who").text)
+    assert (known["revision"], known["sampling"]) == (version, True)
+    assert json.loads(first.call("who").text)["revision"] == "2025-06-18"
+
+
+@pytest.mark.parametrize("change", [{"protocolVersion": 1}, {"capabilities": None}])
+def test_a_failed_initialize_in_a_session_leaves_it_alone(
+    site: Site, change: dict[str, Any]
+) -> None:
+    talk = site.begin()
+    answer = talk.post(initialize(**change))
+    assert (answer.code, answer.header("mcp-session-id")) == (-32602, None)
+    assert talk.request("ping").result == {}
+
+
+def test_initialize_in_a_session_that_is_not_there_is_not_served(site: Site) -> None:
+    """HTTPL-16: its client is to begin without an id."""
+    assert like(site.begin(), "nobody").post(initialize()).status == 404
 
 
 def test_requests_may_come_before_the_initialized_notification(site: Site) -> None:
