@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, with_config
 from pydantic_core import ValidationError
 from typing_extensions import TypedDict
 
@@ -150,6 +150,13 @@ def refuse(value: str) -> str:
 
 class Measured(BaseModel):
     size: float
+
+
+@with_config(ConfigDict(extra="forbid"))
+class Closed(TypedDict):
+    """What it forbids may look like what it has, so that has to be told apart for each member."""
+
+    x: Annotated[int, Field(alias="y")]
 
 
 class Weight(TypedDict):
@@ -318,13 +325,13 @@ class TestProblems:
         assert accepted(Tree, {"value": 1, "children": [{"value": "2"}] * 10_000}).value == 1
 
     def test_that_cannot_be_cut_short_are_read_up_to_a_number(self) -> None:
-        raw = {"x": 1, **{f"more{number}": 1 for number in range(5000)}}
-        lines = problems(Strict, raw).splitlines()
+        more = {f"more{number}": 1 for number in range(5000)}
+        said = "there may be more: a long list is checked up to its first problem only"
+        lines = problems(Strict, {"x": 1, **more}).splitlines()
         assert lines[:2] == ["x.more0: unknown member", "x.more1: unknown member"]
-        assert lines[20:] == [
-            "and 4,980 more problems",
-            "there may be more: a long list is checked up to its first problem only",
-        ]
+        assert lines[20:] == [said]
+        lines = problems(Closed, {"y": 1, **more}).splitlines()
+        assert lines[20:] == ["and 4,980 more problems", said]
 
     def test_with_unknown_arguments_are_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         compared: list[str] = []

@@ -47,7 +47,7 @@ def run(
     ] = None,
     http: Annotated[bool, typer.Option("--http", help="Short for --transport http")] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks, requests, and what is not served")
+        bool, typer.Option("--debug", help="Show whole tracebacks, and all that is logged; over HTTP every request too")
     ] = False,
     log_level: Annotated[
         str | None,
