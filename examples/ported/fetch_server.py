@@ -23,7 +23,7 @@ import anyio
 import httpx2
 from pydantic import AfterValidator, Field
 
-from mcpkit import Context, MCPKit, PromptError, ToolError, prompt, tool
+from mcpkit import Context, MCPKit, ToolError, prompt, tool
 
 MAX_BYTES = 2_000_000
 MAX_SECONDS = 30.0
@@ -117,7 +117,7 @@ class Fetcher:
         more = f"\n\n[{len(text) - end} characters follow: go on with start_index={end}]"
         return f"Contents of {url}:\n{text[start_index:end]}" + more * (end < len(text))
 
-    @prompt(name="fetch")
+    @prompt(name="fetch", errors=FetchError)
     async def fetch_for_user(self, url: Url, ctx: Context) -> str:
         """Read a page of the web and put it into the conversation.
 
@@ -125,10 +125,7 @@ class Fetcher:
             url: The address of the page.
         """
         agent = self.user_agent or f"{PRODUCT} (user; mcpkit)"
-        try:
-            return await readable(await self.get(url, agent, ctx))
-        except FetchError as error:
-            raise PromptError(str(error)) from None
+        return await readable(await self.get(url, agent, ctx))
 
     async def check_robots(self, url: str, agent: str, ctx: Context) -> None:
         """Ask the site whether programs may read a page.
@@ -161,7 +158,7 @@ class Fetcher:
                         proxy=self.proxy, trust_env=False, timeout=MAX_SECONDS
                     )
                     async with aclosing(unpooled) as client:
-                        sent = await client.send(await self.request(url, agent), stream=True)
+                        sent = await self.send(client, url, agent)
                         async with aclosing(sent) as response:
                             if not response.has_redirect_location:
                                 return await read(url, response, ctx, any_status=any_status)
@@ -172,22 +169,29 @@ class Fetcher:
             raise FetchError(f"Cannot fetch {url}: {error or type(error).__name__}") from None
         raise FetchError(f"{url} redirects more than {MAX_REDIRECTS} times.")
 
-    async def request(self, url: str, agent: str) -> httpx2.Request:
-        """Choose the address to connect to; TLS and the site still hear the name."""
+    async def send(self, client: httpx2.AsyncClient, url: str, agent: str) -> httpx2.Response:
+        """Connect to addresses that were checked; TLS and the site still hear the name."""
         given = httpx2.URL(url)
         headers = {"User-Agent": agent, "Host": given.netloc.decode("ascii")}
         if self.proxy is not None:
-            return httpx2.Request("GET", given, headers=headers)
+            return await client.send(httpx2.Request("GET", given, headers=headers), stream=True)
         found = await anyio.getaddrinfo(given.host, given.port, type=socket.SOCK_STREAM)
         addresses = [str(each[4][0]) for each in found]
         if not self.private and not all(map(is_public, addresses)):
             raise FetchError(f"{given.host} has an address that is not public.")
-        return httpx2.Request(
-            "GET",
-            given.copy_with(host=addresses[0]),
-            headers=headers,
-            extensions={"sni_hostname": given.host},
-        )
+        problem = httpx2.ConnectError(f"{given.host} has no address")
+        for address in addresses:
+            request = httpx2.Request(
+                "GET",
+                given.copy_with(host=address),
+                headers=headers,
+                extensions={"sni_hostname": given.host},
+            )
+            try:
+                return await client.send(request, stream=True)
+            except httpx2.ConnectError as error:
+                problem = error
+        raise problem
 
 
 def is_public(address: str) -> bool:

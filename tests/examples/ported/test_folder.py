@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,6 @@ def test_lines_are_counted_without_comments() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_linter_finds_nothing_to_mend(path: object) -> None:
+def test_a_linter_finds_nothing_to_mend(path: Path) -> None:
     checked = mcpkit("check", str(path))
     assert checked.code == 0, checked.stdout

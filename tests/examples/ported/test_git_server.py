@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -23,15 +24,15 @@ AUTHOR = {
 }
 
 
+AUTHOR_ENV = {**AUTHOR, "PATH": os.environ["PATH"]}
+
+
 def git(folder: Path, *arguments: str) -> str:
     command = ["git", "-C", str(folder), "-c", "commit.gpgSign=false", *arguments]
     done = subprocess.run(
         command, check=True, timeout=20, capture_output=True, text=True, env=AUTHOR_ENV
     )
     return done.stdout
-
-
-AUTHOR_ENV = {**AUTHOR, "PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
 @pytest.fixture(scope="module")
