@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import pytest
 from mcpkit.errors import ProtocolError
 from mcpkit.testing import TestClient
 from tests.examples.host import PATIENCE
-from tests.examples.ported.serving import OVER, arguments_of, ported
+from tests.examples.ported.serving import OVER, PORTED, arguments_of, ported
 
 PAGE = """<!doctype html><html><head><title>T</title><script>evil()</script></head><body>
 <nav>Menu</nav><main><h1>Tea</h1><p>Green <b>or</b>
@@ -23,6 +24,9 @@ Disallow: /closed
 Allow: /closed/but-open
 Disallow: /*.secret$
 """
+
+
+MOVED = {"/moved": "/", "/round": "/round", "/inwards": "http://127.0.0.2/"}
 
 
 class Site(BaseHTTPRequestHandler):
@@ -42,13 +46,13 @@ class Site(BaseHTTPRequestHandler):
             kind, body = "text/plain; charset=latin-1", "für".encode("latin-1")
         elif self.path == "/missing":
             status = 404
-        elif self.path in ("/moved", "/round"):
+        elif self.path in MOVED:
             status = 302
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         if status == 302:
-            self.send_header("Location", "/" if self.path == "/moved" else self.path)
+            self.send_header("Location", MOVED[self.path])
         self.end_headers()
         try:
             self.wfile.write(body)
@@ -179,6 +183,19 @@ def test_private_addresses_are_refused_unless_they_are_allowed(over: str, site: 
         assert "not public" in refusal(client, "http://169.254.169.254/latest/meta-data")
         with pytest.raises(ProtocolError, match="not public"):
             client.get_prompt("fetch", {"url": site})
+
+
+def test_a_redirect_does_not_lead_to_a_private_address(
+    site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = runpy.run_path(str(PORTED / "fetch_server.py"))
+    # No site here is public, so one of two that are not has to stand for it.
+    monkeypatch.setitem(found["is_public"].__globals__, "is_public", "127.0.0.1".__eq__)
+    here = site.replace("localhost", "127.0.0.1")
+    with TestClient(found["make_app"](ignore_robots_txt=True)) as client:
+        assert "# Tea" in client.call_tool("fetch", {"url": f"{here}/moved"}).text
+        told = refusal(client, f"{here}/inwards")
+    assert told == "127.0.0.2 has an address that is not public."
 
 
 def test_robots_txt_may_be_ignored(site: str) -> None:
