@@ -9,9 +9,11 @@ very address that was checked. `--allow-private` lifts that. With `--proxy-url` 
 looks names up, so that it has to refuse them.
 """
 
+import functools
 import ipaddress
 import re
 import socket
+import ssl
 import time
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -155,7 +157,7 @@ class Fetcher:
                     # A client of its own for each request: no cookies are kept, and no connection
                     # that was checked for one name is used for another name of the same address.
                     unpooled = httpx2.AsyncClient(
-                        proxy=self.proxy, trust_env=False, timeout=MAX_SECONDS
+                        proxy=self.proxy, trust_env=False, timeout=MAX_SECONDS, verify=trusted()
                     )
                     async with aclosing(unpooled) as client:
                         sent = await self.send(client, url, agent)
@@ -192,6 +194,12 @@ class Fetcher:
             except httpx2.ConnectError as error:
                 problem = error
         raise problem
+
+
+@functools.cache
+def trusted() -> ssl.SSLContext:
+    """Who is trusted to sign certificates; to read that takes longer than many a page."""
+    return httpx2.create_ssl_context(trust_env=False)
 
 
 def is_public(address: str) -> bool:
