@@ -19,6 +19,7 @@ from tests.warm import python, run
 ROOT = Path(__file__).parent.parent
 SERVERS = [
     *(path for path in sorted((ROOT / "examples").glob("*.py")) if "client" not in path.name),
+    *sorted((ROOT / "examples" / "ported").glob("*.py")),
     *sorted((ROOT / "templates").glob("*/server.py")),
 ]
 

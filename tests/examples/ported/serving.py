@@ -1,0 +1,57 @@
+"""The servers of ``examples/ported``, each as a process, over stdio and over HTTP."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from mcpkit.testing import REVISIONS, TestClient
+from tests.examples.host import EXAMPLES, PATIENCE
+from tests.transports.http import plain
+from tests.transports.processes import REPOSITORY
+from tests.warm import python
+
+__all__ = ["OVER", "PORTED", "arguments_of", "ported"]
+
+PORTED: Final = EXAMPLES / "ported"
+
+OVER: Final = {"stdio": REVISIONS[-2], "http": REVISIONS[-1]}
+"""The transports; each is tried with one of the two ways in which a server may ask its client."""
+
+
+@contextmanager
+def ported(
+    name: str, over: str, *flags: str, env: Mapping[str, str] | None = None, **options: Any
+) -> Iterator[TestClient]:
+    """A client of one of the servers.
+
+    Args:
+        name: Of its file.
+        over: The transport, one of `OVER`.
+        flags: For the function that makes the app.
+        env: Variables in addition to those of this process.
+        options: Of the client.
+    """
+    run = ["-m", "mcpkit", "run", f"{PORTED / name}:make_app"]
+    options = {"revision": OVER[over], "timeout": PATIENCE, **options}
+    if over == "stdio":
+        command = [python(), *run, "--", *flags]
+        with TestClient(command, env=env, **options) as client:
+            yield client
+        return
+    command = [python(), *run, "--http", "--port", "0", "--", *flags]
+    with plain.serving(command=command, cwd=REPOSITORY, env=env) as running:
+        try:
+            with TestClient(running.url, **options) as client:
+                yield client
+        finally:
+            running.process.signal(signal.SIGTERM)
+            running.process.exit_code(PATIENCE)
+
+
+def arguments_of(client: TestClient) -> dict[str, list[str]]:
+    """The names of the tools, and those of their arguments."""
+    tools = client.list_tools()
+    return {tool.name: list(tool.input_schema.get("properties", {})) for tool in tools}

@@ -1,0 +1,208 @@
+"""examples/ported/fetch_server.py: pages of the web as Markdown, and nothing that is private."""
+
+from __future__ import annotations
+
+import runpy
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from mcpkit.errors import ProtocolError
+from mcpkit.testing import TestClient
+from tests.examples.host import PATIENCE
+from tests.examples.ported.serving import OVER, PORTED, arguments_of, ported
+
+PAGE = """<!doctype html><html><head><title>T</title><script>evil()</script></head><body>
+<nav>Menu</nav><main><h1>Tea</h1><p>Green <b>or</b>
+black, <a href="/shop?kind=tea">buy it</a>.</p><ul><li>Sencha<li>Assam</ul></main>
+<footer>Imprint</footer></body></html>"""
+ROBOTS = """User-agent: *
+Disallow: /closed
+Allow: /closed/but-open
+Disallow: /*.secret$
+"""
+
+
+MOVED = {"/moved": "/", "/round": "/round", "/inwards": "http://127.0.0.2/"}
+
+
+class Site(BaseHTTPRequestHandler):
+    """A site on this machine."""
+
+    def do_GET(self) -> None:
+        status, kind, body = 200, "text/html; charset=utf-8", PAGE.encode()
+        if self.path == "/robots.txt":
+            kind, body = "text/plain", ROBOTS.encode()
+        elif self.path == "/agent":
+            kind, body = "text/plain", self.headers["User-Agent"].encode()
+        elif self.path == "/picture":
+            kind, body = "image/png", b"\x89PNG\0\0"
+        elif self.path == "/endless":
+            kind, body = "text/plain", b"x" * 3_000_000
+        elif self.path == "/latin":
+            kind, body = "text/plain; charset=latin-1", "für".encode("latin-1")
+        elif self.path == "/missing":
+            status = 404
+        elif self.path in MOVED:
+            status = 302
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        if status == 302:
+            self.send_header("Location", MOVED[self.path])
+        self.end_headers()
+        try:
+            self.wfile.write(body)
+        except OSError:
+            pass  # whoever reads has enough
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://localhost:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join(PATIENCE)
+        server.server_close()
+
+
+@pytest.fixture(scope="module", params=OVER)
+def client(request: pytest.FixtureRequest) -> Iterator[TestClient]:
+    with ported("fetch_server.py", request.param, "--allow-private") as client:
+        yield client
+
+
+def refusal(client: TestClient, url: str, **arguments: object) -> str:
+    refused = client.call_tool("fetch", {"url": url, **arguments})
+    assert refused.is_error
+    return refused.text
+
+
+def test_the_tool_and_the_prompt_have_their_old_names_and_arguments(client: TestClient) -> None:
+    assert arguments_of(client) == {"fetch": ["url", "max_length", "start_index", "raw"]}
+    (prompt,) = client.list_prompts()
+    assert (prompt.name, [each.name for each in prompt.arguments]) == ("fetch", ["url"])
+
+
+def test_a_page_is_markdown(client: TestClient, site: str) -> None:
+    assert client.call_tool("fetch", {"url": site}).text == (
+        f"Contents of {site}:\n# Tea\n\nGreen **or** black, "
+        f"[buy it]({site}/shop?kind=tea).\n\n- Sencha\n- Assam"
+    )
+
+
+def test_a_page_is_html_if_that_is_asked_for(client: TestClient, site: str) -> None:
+    assert client.call_tool("fetch", {"url": site, "raw": True}).text.endswith(PAGE)
+
+
+def test_a_long_page_comes_in_parts(client: TestClient, site: str) -> None:
+    whole = client.call_tool("fetch", {"url": site}).text
+    first = client.call_tool("fetch", {"url": site, "max_length": 10}).text
+    assert first.endswith("characters follow: go on with start_index=10]")
+    rest = client.call_tool("fetch", {"url": site, "start_index": 10}).text
+    text = whole.partition(":\n")[2]
+    assert first.partition(":\n")[2].startswith(text[:10])
+    assert rest.partition(":\n")[2] == text[10:]
+    assert "all of them were read" in refusal(client, site, start_index=1000)
+
+
+def test_redirects_are_followed(client: TestClient, site: str) -> None:
+    assert "# Tea" in client.call_tool("fetch", {"url": f"{site}/moved"}).text
+    assert "redirects more than 10 times" in refusal(client, f"{site}/round")
+
+
+def test_text_is_decoded_as_the_site_says(client: TestClient, site: str) -> None:
+    assert client.call_tool("fetch", {"url": f"{site}/latin"}).text.endswith("\nfür")
+
+
+def test_robots_txt_decides_for_the_model(client: TestClient, site: str) -> None:
+    assert "does not let programs read" in refusal(client, f"{site}/closed/page")
+    assert "does not let programs read" in refusal(client, f"{site}/a.secret")
+    assert "# Tea" in client.call_tool("fetch", {"url": f"{site}/closed/but-open"}).text
+
+
+def test_robots_txt_does_not_decide_for_the_user(client: TestClient, site: str) -> None:
+    (message,) = client.get_prompt("fetch", {"url": f"{site}/closed/page"}).messages
+    assert message.text.startswith("# Tea")
+
+
+def test_sites_are_told_who_asks(client: TestClient, site: str) -> None:
+    text = client.call_tool("fetch", {"url": f"{site}/agent"}).text
+    assert text.endswith("ModelContextProtocol/1.0 (autonomous; mcpkit)")
+    (message,) = client.get_prompt("fetch", {"url": f"{site}/agent"}).messages
+    assert message.text == "ModelContextProtocol/1.0 (user; mcpkit)"
+
+
+def test_what_cannot_be_had_is_explained(client: TestClient, site: str) -> None:
+    assert "answers with status 404" in refusal(client, f"{site}/missing")
+    assert "is no text but image/png" in refusal(client, f"{site}/picture")
+    assert "has more than 2000000 bytes" in refusal(client, f"{site}/endless")
+    with pytest.raises(ProtocolError, match="answers with status 404"):
+        client.get_prompt("fetch", {"url": f"{site}/missing"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"url": "file:///etc/passwd"}, "url: must begin with http:// or https://"),
+        ({"url": "http://ada:secret@example.com/"}, "url: must not have a user name"),
+        ({"url": "http://example.com/", "max_length": 0}, "max_length: expected greater than 0"),
+    ],
+)
+def test_a_bad_argument_is_refused(
+    client: TestClient, arguments: dict[str, object], problem: str
+) -> None:
+    refused = client.call_tool("fetch", arguments)
+    assert refused.is_error
+    assert problem in refused.text
+
+
+@contextmanager
+def careful(over: str, *flags: str) -> Iterator[TestClient]:
+    with ported("fetch_server.py", over, *flags) as client:
+        yield client
+
+
+@pytest.mark.parametrize("over", OVER)
+def test_private_addresses_are_refused_unless_they_are_allowed(over: str, site: str) -> None:
+    port = site.rpartition(":")[2]
+    with careful(over, "--ignore-robots-txt") as client:
+        for host in ("localhost", "127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "2130706433"):
+            told = refusal(client, f"http://{host}:{port}/")
+            assert "has an address that is not public" in told
+        assert "not public" in refusal(client, "http://169.254.169.254/latest/meta-data")
+        with pytest.raises(ProtocolError, match="not public"):
+            client.get_prompt("fetch", {"url": site})
+
+
+def test_a_redirect_does_not_lead_to_a_private_address(
+    site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = runpy.run_path(str(PORTED / "fetch_server.py"))
+    # No site here is public, so one of two that are not has to stand for it.
+    monkeypatch.setitem(found["is_public"].__globals__, "is_public", "127.0.0.1".__eq__)
+    here = site.replace("localhost", "127.0.0.1")
+    with TestClient(found["make_app"](ignore_robots_txt=True)) as client:
+        assert "# Tea" in client.call_tool("fetch", {"url": f"{here}/moved"}).text
+        told = refusal(client, f"{here}/inwards")
+    assert told == "127.0.0.2 has an address that is not public."
+
+
+def test_robots_txt_may_be_ignored(site: str) -> None:
+    with careful("stdio", "--allow-private", "--ignore-robots-txt") as client:
+        assert "# Tea" in client.call_tool("fetch", {"url": f"{site}/closed/page"}).text
+
+
+def test_the_name_for_sites_may_be_chosen(site: str) -> None:
+    with careful("stdio", "--allow-private", "--user-agent", "ada/1.0") as client:
+        assert client.call_tool("fetch", {"url": f"{site}/agent"}).text.endswith("\nada/1.0")
