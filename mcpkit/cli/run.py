@@ -47,7 +47,10 @@ def run(
     ] = None,
     http: Annotated[bool, typer.Option("--http", help="Short for --transport http")] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show whole tracebacks, and all that is logged; over HTTP every request too")
+        bool,
+        typer.Option(
+            "--debug", help="Show whole tracebacks, what is not served, and HTTP requests"
+        ),
     ] = False,
     log_level: Annotated[
         str | None,
