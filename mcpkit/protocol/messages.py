@@ -66,10 +66,10 @@ def check_envelope(message: Mapping[str, Any]) -> None:
     Raises:
         InvalidRequest: With a sentence that says which member is wrong.
     """
-    method = message.get("method")
+    method, id = message.get("method"), message.get("id")
     if (
         type(method) is str
-        and is_id(message.get("id"))
+        and ((type(id) is int and -_LARGEST_ID <= id <= _LARGEST_ID) or is_id(id))
         and message.get("jsonrpc") == "2.0"
         and (len(message) == 3 or (len(message) == 4 and "params" in message))
     ):

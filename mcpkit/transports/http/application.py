@@ -14,7 +14,7 @@ from mcpkit.transports.http.endpoint import Endpoint
 from mcpkit.transports.http.http_error import HttpError, send_error
 from mcpkit.transports.http.lifespans import Lifespan, Lifespans
 from mcpkit.transports.http.streams import Receive, Send
-from mcpkit.transports.http.uvicorn_protocol import BLANKS, Shortcut
+from mcpkit.transports.http.uvicorn_protocol import Shortcut, strip_values
 from mcpkit.web import HttpSettings, Scope
 
 if TYPE_CHECKING:
@@ -46,15 +46,14 @@ def _spelled_path(path: str) -> bytes:
     return quote(path, safe="/:@!$&'()*+,;=").encode()
 
 
-def _is_spelled_plainly(scope: Scope, path: str) -> bool:
+def _is_spelled_plainly(raw: bytes, path: str) -> bool:
     """Return False if a path has escapes without need, which may pass by the rules of a proxy.
 
     Args:
-        scope: The scope of the request.
+        raw: The path as it was sent.
         path: The path below the prefix, decoded. How the prefix is spelled is the host's matter.
     """
-    raw: bytes = scope.get("raw_path") or b""
-    return b"%" not in raw or raw.upper().endswith(_spelled_path(path).upper())
+    return raw.upper().endswith(_spelled_path(path).upper())
 
 
 class Application:
@@ -116,9 +115,11 @@ class Application:
         kind = scope["type"]
         if kind == "http":
             # A copy: uvicorn adds trailers to its own list, which are no headers.
-            scope["headers"] = [(name, value.strip(BLANKS)) for name, value in scope["headers"]]
+            headers = scope["headers"] = [*scope["headers"]]
+            strip_values(headers)
             path = route_path(scope)
-            plain = _is_spelled_plainly(scope, path)
+            raw: bytes = scope.get("raw_path") or b""
+            plain = b"%" not in raw or _is_spelled_plainly(raw, path)
             place = self._places.get(path) if plain else None
             if place is None and path in ("", "/") and scope.get("root_path"):
                 place = self._mounted  # Mount("/x", app): there, and not only at /x/mcp

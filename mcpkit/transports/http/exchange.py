@@ -7,7 +7,7 @@ waiting ──last word──▶ JSON
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
@@ -359,14 +359,14 @@ class Exchange(Occupant):
         if len(body) >= _LARGE:
             await self._write_large(send, body)
         else:
-            await self._write_start(send, body)
+            await send(self._start_of(body))
             await send({"type": "http.response.body", "body": body})
 
-    async def _write_start(self, send: Send, body: bytes) -> None:
+    def _start_of(self, body: bytes) -> dict[str, Any]:
         headers = [*self.headers, (b"content-length", b"%d" % len(body))]
         if body:
             headers.append(JSON)
-        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        return {"type": "http.response.start", "status": self.status, "headers": headers}
 
     async def _write_large(self, send: Send, body: bytes) -> None:
         unread = Hold(self.flight.accounts.unread, self.holder)
@@ -381,7 +381,7 @@ class Exchange(Occupant):
                 headers=retry_after(1),
             ) from None
         try:
-            await self._write_start(send, body)
+            await send(self._start_of(body))
             # Servers wait for the client before a part of a body, and not after the last one.
             for start in range(0, len(body), _PART):
                 part = body[start : start + _PART]
@@ -393,7 +393,8 @@ class Exchange(Occupant):
 
     def close(self) -> None:
         """Give back what it holds: the client has the answer, or has left."""
-        self.release()
+        if self._holds:
+            self.release()
         if self._watched is not None:
             self._watched.release()
         if self.stream is not None and not self.outlasts:

@@ -143,7 +143,8 @@ class InFlight:
             self._leave(exchange)
         if exchange.done or not exchange.outlasts:
             self.exchanges.discard(exchange)
-            exchange.occupy(None)
+            if exchange.budget is not None:
+                exchange.occupy(None)
             exchange.close()
 
     def _leave(self, exchange: Exchange) -> None:

@@ -50,7 +50,7 @@ class SessionExchange(Exchange):
 
     def close(self) -> None:
         """Give back what it holds, and keep its stream for the return of its client."""
-        super().close()
+        Exchange.close(self)
         if self.stream is not None:
             self.live.retire(self.stream)
         self.live.settle()
@@ -92,19 +92,20 @@ class LegacySessions:
         """
         raw = http.raw
         sent = raw.get(b"mcp-session-id")
-        if sent is None and isinstance(message, dict):
-            return self._begin_handshake(message, http)
-        if sent is None and holds_initialize(message):
-            raise HttpError(400, INITIALIZE_IN_BATCH)  # MSG-10
+        if sent is None:
+            if isinstance(message, dict):
+                return self._begin_handshake(message, http)
+            if holds_initialize(message):
+                raise HttpError(400, INITIALIZE_IN_BATCH)  # MSG-10
         token = read_token(sent)
         id, live = self._session_of(http, token, message)
-        if isinstance(message, dict) and message.get("method") == "initialize":
-            # LIFE-11: some bridges begin a session, and then let their client begin in it.
-            return self._begin_handshake(message, http)
         if isinstance(message, list):
             count = self._check_batch(message, id, raw)
             self._flight.accounts.check_request(http, max(1, count))
         else:
+            if message.get("method") == "initialize":
+                # LIFE-11: some bridges begin a session, and then let their client begin in it.
+                return self._begin_handshake(message, http)
             count = 1 if "method" in message and "id" in message else 0
             if count == 0 and self._is_taken(message, id, live):
                 return Exchange(
@@ -118,7 +119,7 @@ class LegacySessions:
             http, live.session, self._flight, count, live.open_stream, modern=False
         )
         exchange.live = live
-        exchange.places = max(1, count)
+        exchange.places = count or 1
         live.session.take(message, exchange)
         return exchange
 

@@ -97,7 +97,8 @@ def check_media(raw: Mapping[bytes, bytes]) -> None:
     Raises:
         HttpError: One of them is wrong.
     """
-    check_coding(raw)
+    if b"transfer-encoding" in raw:
+        check_coding(raw)
     if not IS_JSON[raw.get(b"content-type", b"")]:
         raise HttpError(415, "The Content-Type must be application/json")
     accept = raw.get(b"accept")

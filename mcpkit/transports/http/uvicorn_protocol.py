@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 else:
     Served = object  # whichever of its protocols uvicorn can use
 
-__all__ = ["BEGUN", "BLANKS", "Shortcut", "bounded"]
+__all__ = ["BEGUN", "Shortcut", "bounded", "strip_values"]
 
 BEGUN: Final = "mcpkit.begun"
 """The member of a scope that holds the exchange that a shortcut has begun."""
 
-BLANKS: Final = b" \t"
+_BLANKS: Final = b" \t"
 """May stand around the value of a header (RFC 9110, 5.6.3)."""
 
 _LONGEST_HEAD: Final = 64 * 1024
@@ -84,6 +84,14 @@ Shortcut: TypeAlias = Callable[[Scope, bytes], "Answered | object | None"]
 Given its scope and its body, it returns the answer; or the exchange that has begun, for the
 application to find in the scope under `BEGUN`; or None if nothing was done.
 """
+
+
+def strip_values(headers: list[tuple[bytes, bytes]]) -> None:
+    """Remove the blanks around the values of headers, in their list; there are hardly ever any."""
+    for place, (name, value) in enumerate(headers):
+        stripped = value.strip(_BLANKS)
+        if stripped is not value:
+            headers[place] = name, stripped
 
 
 def bounded(
@@ -298,7 +306,6 @@ class _Strict(_Part):
         gives="bounds on headers and on requests that are sent at once",
         methods={
             "on_message_begin": 0,
-            "on_header": 2,
             "on_headers_complete": 0,
             "on_body": 1,
             "on_message_complete": 0,
@@ -309,6 +316,8 @@ class _Strict(_Part):
             "cycle.response_complete",
             "cycle.disconnected",
             "cycle.message_event.set",
+            "headers",
+            "parser.should_upgrade",
             "pipeline.clear",
             "transport",
         ),
@@ -329,17 +338,16 @@ class _Strict(_Part):
         self._fields = 0
         super().on_message_begin()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header, and no trailer: whoever checks and sets headers does not look there."""
-        if self._in_head:
-            super().on_header(name, value.strip(BLANKS))
-
     def on_headers_complete(self) -> None:
         """End the headers, and note an earlier request that is still served."""
         self._in_head = False
         self._moved = True
+        strip_values(self.headers)
         before: Any = self.cycle
         super().on_headers_complete()
+        if self.cycle is not before or not self.parser.should_upgrade():
+            # Trailers go here: whoever checks and sets headers does not look there.
+            self.headers = []
         if before is not None and not before.response_complete:
             earlier = (*self._earlier, before)
             self._earlier = [each for each in earlier if not each.response_complete]
