@@ -21,7 +21,7 @@ from mcpkit import (
     ToolResult,
 )
 from mcpkit.engine.methods import OPERATIONS, capabilities, unwrap
-from mcpkit.errors import InvalidParams
+from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from mcpkit.protocol.revision import Revision
 from mcpkit.protocol.revisions import BY_VERSION, REVISIONS
 from mcpkit.testing import AsyncTestClient
@@ -213,7 +213,6 @@ async def read(returns: Any, **options: Any) -> dict[str, Any]:
         ({"a": 1}, {"mimeType": "application/json", "text": '{"a":1}'}),
         ([1, 2], {"mimeType": "application/json", "text": "[1,2]"}),
         ([], {"mimeType": "application/json", "text": "[]"}),
-        (None, {"mimeType": "application/json", "text": "null"}),
         (Image(b"\x89PNG\r\n\x1a\n"), {"mimeType": "image/png", "blob": "iVBORw0KGgo="}),
     ],
     ids=lambda value: type(value).__name__,
@@ -223,6 +222,12 @@ async def test_what_a_handler_returns_becomes_contents(
 ) -> None:
     """CONT-4, RES-5."""
     assert (await read(returns))["contents"] == [{"uri": "a://b", **contents}]
+
+
+async def test_where_a_handler_returns_none_there_is_no_resource() -> None:
+    """RES-5."""
+    with pytest.raises(ProtocolError, match="Resource not found: a://b"):
+        await read(None)
 
 
 async def test_a_mime_type_may_be_given() -> None:
@@ -277,6 +282,15 @@ async def test_what_a_prompt_returns_becomes_messages(returns: object, texts: li
     served.add_prompt(lambda: returns, name="p")
     async with AsyncTestClient(served) as client:
         assert [each.text for each in (await client.get_prompt("p")).messages] == texts
+
+
+async def test_a_prompt_that_returns_nothing_has_failed(caplog: pytest.LogCaptureFixture) -> None:
+    served = app()
+    served.add_prompt(lambda: None, name="p")
+    async with AsyncTestClient(served) as client:
+        with pytest.raises(InternalError):
+            await client.get_prompt("p")
+    assert "the prompt 'p' returned None; return text or messages" in caplog.text
 
 
 # --- exceptions -----------------------------------------------------------------------------------

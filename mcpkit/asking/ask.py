@@ -33,6 +33,8 @@ class Ask(DeclaredAsk, Generic[T]):
     """
 
     METHOD: ClassVar[str]
+    IS_ASKED_AGAIN: ClassVar[bool] = True
+    """Whether the same question may have another answer later in the same call."""
 
     key: str | None = None
     timeout: float | None = None

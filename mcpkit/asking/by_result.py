@@ -404,6 +404,8 @@ class Replay:
         key = ask.key
         if key is None:
             key = f"{ask.METHOD.replace('/', '_')}_{mark[:8]}"
+            if not ask.IS_ASKED_AGAIN:
+                return key
         return _unused(key, self._asks)
 
     async def begin_step(self, key: str) -> Step:

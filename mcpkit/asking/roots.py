@@ -71,6 +71,8 @@ class Roots(Ask[list[Root]]):
     """Where the client is willing to let servers look."""
 
     METHOD = "roots/list"
+    # Where each answer begins the handler anew, whatever it did before would be done twice.
+    IS_ASKED_AGAIN = False
 
     def __init__(self, *, key: str | None = None, timeout: float | None = None) -> None:
         self.key = key

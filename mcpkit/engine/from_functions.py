@@ -206,6 +206,8 @@ class FunctionPrompt(Prompt):
         value = await self.plan.run(values, context)
         if isinstance(value, PromptResult):
             return replace(value, messages=self._messages(value.messages))
+        if value is None:
+            raise TypeError(f"the prompt {self.name!r} returned None; return text or messages")
         several = isinstance(value, (list, tuple))
         return PromptResult(self._messages(cast("Sequence[Any]", value) if several else [value]))
 
@@ -275,6 +277,8 @@ def _resource_result(
 ) -> ResourceResult:
     if isinstance(value, ResourceResult):
         return value
+    if value is None:
+        raise ResourceNotFound(uri)
     if isinstance(value, (list, tuple)):
         items = cast("Sequence[Any]", value)
         if items and all(isinstance(item, _CONTENTS) for item in items):

@@ -151,6 +151,17 @@ def test_a_key_that_is_not_given_says_what_is_asked(calls: Calls) -> None:
     ]
 
 
+def test_the_roots_are_asked_for_once_in_a_call(calls: Calls) -> None:
+    """So what a handler does between two looks at them is not done twice."""
+    first = asked(calls.round(), Roots())
+    (key,) = first["inputRequests"]
+    replay = calls.round(first["requestState"], {key: {"roots": [{"uri": "file:///a"}]}})
+    for _ in range(2):
+        assert [each.uri for each in answer(replay, Roots())] == ["file:///a"]
+    with pytest.raises(Suspended):
+        answer(replay, Roots(key="now"))
+
+
 def test_a_changed_question_under_the_same_key_is_asked_again(calls: Calls) -> None:
     state = state_of(calls)
     replay = calls.round(state, {"name": accept("Ann")})
