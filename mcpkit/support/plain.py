@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Final
 
 __all__ = ["one_line", "visible"]
@@ -37,7 +38,7 @@ _JOINING: Final = (
 )
 """Characters that a joiner or a non-joiner gives another form."""
 
-_HIDDEN: Final = re.compile(
+_HIDDEN: Final = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but for tabs and ends of lines
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # turn the direction of writing
     "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0"
@@ -49,6 +50,12 @@ _HIDDEN: Final = re.compile(
     # Only one may follow a character that has forms.
     + "".join(f"|(?<![{chosen}])[{selectors}]" for selectors, chosen in _FORMS)
 )
+
+
+@cache
+def _hidden() -> re.Pattern[str]:
+    # Compiled when it is first needed: that takes a while, and most texts are plain.
+    return re.compile(_HIDDEN)
 
 
 def _as_python(character: str) -> str:
@@ -65,7 +72,7 @@ def visible(text: object, written: Callable[[str], str] = _as_python) -> str:
     plain = str(text)
     if plain.isascii() and plain.isprintable():
         return plain
-    return _HIDDEN.sub(lambda found: written(found[0]), plain.replace("\r\n", "\n"))
+    return _hidden().sub(lambda found: written(found[0]), plain.replace("\r\n", "\n"))
 
 
 def one_line(text: object, longest: int | None = None) -> str:
