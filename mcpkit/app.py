@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, overload
 
 from typing_extensions import TypeVar, Unpack
 
@@ -402,7 +402,7 @@ class MCPKit(Generic[StateT]):
             RegistrationError: Nothing is marked, something marked cannot be served, a name is
                 taken, or the app has what would be lost.
         """
-        if isinstance(source, MCPKit):
+        if _is_app(source):
             self._include_app(source, prefix, errors)
             return
         found = from_functions.marked_in(source)
@@ -701,6 +701,10 @@ def _no_manager(lifespan: Any) -> str:
         f"{location(made)}: {function_name(made)}() gives no async context manager; make it an "
         f"async def that yields once, under @contextlib.asynccontextmanager"
     )
+
+
+def _is_app(source: object) -> TypeGuard[MCPKit[Any]]:
+    return isinstance(source, MCPKit)
 
 
 def _check_options(call: str, serve: Callable[..., Any], options: Mapping[str, Any]) -> None:

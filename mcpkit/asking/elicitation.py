@@ -40,8 +40,6 @@ class Accepted(Generic[T]):
 
 class _Unanswered:
     __slots__ = ()
-    accepted: Literal[False]
-    action: str
 
     # Pyright does not narrow an answer by whether its `accepted` is true. What nobody can have
     # takes no part in the type of ``answer.data`` either, so that it has the right one anyway.
@@ -52,7 +50,7 @@ class _Unanswered:
         Raises:
             ToolError: Always: what the user did not say is not to be used.
         """
-        did = "declined" if self.action == "decline" else "dismissed the question"
+        did = "declined" if isinstance(self, Declined) else "dismissed the question"
         raise ToolError(f"The user {did}.")
 
 

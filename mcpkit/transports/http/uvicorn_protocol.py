@@ -344,8 +344,9 @@ class _Strict(_Part):
         self._moved = True
         strip_values(self.headers)
         before: Any = self.cycle
+        parser: Any = self.parser
         super().on_headers_complete()
-        if self.cycle is not before or not self.parser.should_upgrade():
+        if self.cycle is not before or not parser.should_upgrade():
             # Trailers go here: whoever checks and sets headers does not look there.
             self.headers = []
         if before is not None and not before.response_complete:
