@@ -21,18 +21,7 @@ from typing import Any
 
 NAME = sys.argv.pop(1)
 
-from driving import (  # noqa: E402 - it reads the other arguments
-    ADD,
-    BOOK,
-    COUNT,
-    LOCATE,
-    REFUSE,
-    SERVER,
-    URL,
-    WAIT,
-    Report,
-    program,
-)
+from driving import COUNT, SERVER, URL, WAIT, Report, program  # noqa: E402 - it takes the other arguments
 from mcp import ClientSession, StdioServerParameters, stdio_client  # noqa: E402
 from mcp.client.streamable_http import streamable_http_client  # noqa: E402
 
@@ -126,30 +115,12 @@ async def main(home: str) -> None:
             result = await client.call_tool(name, values, **options)
             return result.model_dump(by_alias=True)
 
-        async def text(name: str, values: dict[str, Any]) -> Any:
-            return (await call(name, values))["content"][0]["text"]
-
-        async def locate() -> Any:
-            return (await call("locate", LOCATE))["structuredContent"]
-
-        async def picture() -> Any:
-            return (await call("picture", {}))["content"][0]["data"]
-
-        async def refuse() -> Any:
-            result = await call("refuse", REFUSE)
-            return result["content"][0]["text"] if result["isError"] else None
-
         async def count() -> Any:
             await call("count", COUNT, progress_callback=on_progress)
             return progress
 
         await report.note("tools", tools)
-        await report.note("add", lambda: text("add", ADD))
-        await report.note("ready", lambda: text("ready", {}))
-        await report.note("book", lambda: text("book", BOOK))
-        await report.note("locate", locate)
-        await report.note("picture", picture)
-        await report.note("refuse", refuse)
+        await report.note_answers(call)
         await report.note("count", count)
     report.print()
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from driving import ADD, BOOK, COUNT, LOCATE, REFUSE, SERVER, URL, Report
+from driving import ADD, COUNT, SERVER, URL, Report
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import InMemoryRunner
@@ -85,19 +85,6 @@ async def main() -> None:
         ]
         return found
 
-    async def text(name: str, values: dict[str, Any]) -> Any:
-        return (await call(name, values))["content"][0]["text"]
-
-    async def locate() -> Any:
-        return (await call("locate", LOCATE))["structuredContent"]
-
-    async def picture() -> Any:
-        return (await call("picture", {}))["content"][0]["data"]
-
-    async def refuse() -> Any:
-        result = await call("refuse", REFUSE)
-        return result["content"][0]["text"] if result["isError"] else None
-
     async def count() -> Any:
         await call("count", COUNT)
         return progress
@@ -106,12 +93,7 @@ async def main() -> None:
         return (await run("add", ADD))[-1].text
 
     await report.note("tools", tools)
-    await report.note("add", lambda: text("add", ADD))
-    await report.note("ready", lambda: text("ready", {}))
-    await report.note("book", lambda: text("book", BOOK))
-    await report.note("locate", locate)
-    await report.note("picture", picture)
-    await report.note("refuse", refuse)
+    await report.note_answers(call)
     await report.note("count", count)
     await report.note("agent", agent)
     await toolset.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from driving import ADD, BOOK, COUNT, LOCATE, REFUSE, SERVER, URL, Report
+from driving import ADD, COUNT, SERVER, URL, Report
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
@@ -23,19 +23,6 @@ async def main() -> None:
 
     async def call(name: str, values: dict[str, Any]) -> Any:
         return (await tools[name].acall(**values)).raw_output.model_dump(by_alias=True)
-
-    async def text(name: str, values: dict[str, Any]) -> Any:
-        return (await call(name, values))["content"][0]["text"]
-
-    async def locate() -> Any:
-        return (await call("locate", LOCATE))["structuredContent"]
-
-    async def picture() -> Any:
-        return (await call("picture", {}))["content"][0]["data"]
-
-    async def refuse() -> Any:
-        result = await call("refuse", REFUSE)
-        return result["content"][0]["text"] if result["isError"] else None
 
     async def count() -> Any:
         progress: list[Any] = []
@@ -62,12 +49,7 @@ async def main() -> None:
         return str(await asked.run("What is 2 + 40?"))
 
     await report.note("tools", listed)
-    await report.note("add", lambda: text("add", ADD))
-    await report.note("ready", lambda: text("ready", {}))
-    await report.note("book", lambda: text("book", BOOK))
-    await report.note("locate", locate)
-    await report.note("picture", picture)
-    await report.note("refuse", refuse)
+    await report.note_answers(call)
     await report.note("count", count)
     await report.note("agent", agent)
     report.print()

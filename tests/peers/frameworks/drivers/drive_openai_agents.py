@@ -12,7 +12,7 @@ from typing import Any
 
 from agents import Agent, Model, ModelResponse, Runner, Usage, set_tracing_disabled
 from agents.mcp import MCPServer, MCPServerStdio, MCPServerStreamableHttp
-from driving import ADD, BOOK, LOCATE, REFUSE, SERVER, URL, Report
+from driving import ADD, SERVER, URL, Report
 from openai.types.responses import (
     ResponseFunctionToolCall,
     ResponseOutputMessage,
@@ -62,30 +62,12 @@ async def main() -> None:
         async def call(name: str, values: dict[str, Any]) -> Any:
             return (await server.call_tool(name, values)).model_dump(by_alias=True)
 
-        async def text(name: str, values: dict[str, Any]) -> Any:
-            return (await call(name, values))["content"][0]["text"]
-
-        async def locate() -> Any:
-            return (await call("locate", LOCATE))["structuredContent"]
-
-        async def picture() -> Any:
-            return (await call("picture", {}))["content"][0]["data"]
-
-        async def refuse() -> Any:
-            result = await call("refuse", REFUSE)
-            return result["content"][0]["text"] if result["isError"] else None
-
         async def agent() -> Any:
             asked = Agent(name="adder", model=Scripted(), mcp_servers=[server])
             return (await Runner.run(asked, "What is 2 + 40?")).final_output
 
         await report.note("tools", tools)
-        await report.note("add", lambda: text("add", ADD))
-        await report.note("ready", lambda: text("ready", {}))
-        await report.note("book", lambda: text("book", BOOK))
-        await report.note("locate", locate)
-        await report.note("picture", picture)
-        await report.note("refuse", refuse)
+        await report.note_answers(call)
         await report.note("agent", agent)
     report.print()
 

@@ -69,6 +69,31 @@ class Report:
         except Exception as error:
             self.values[key] = {"raised": f"{type(error).__name__}: {error}"}
 
+    async def note_answers(
+        self, call: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+    ) -> None:
+        """Try the tools, with a client that shows results as the protocol has them."""
+
+        async def text(name: str, values: dict[str, Any]) -> Any:
+            return (await call(name, values))["content"][0]["text"]
+
+        async def locate() -> Any:
+            return (await call("locate", LOCATE))["structuredContent"]
+
+        async def picture() -> Any:
+            return (await call("picture", {}))["content"][0]["data"]
+
+        async def refuse() -> Any:
+            result = await call("refuse", REFUSE)
+            return result["content"][0]["text"] if result["isError"] else None
+
+        await self.note("add", lambda: text("add", ADD))
+        await self.note("ready", lambda: text("ready", {}))
+        await self.note("book", lambda: text("book", BOOK))
+        await self.note("locate", locate)
+        await self.note("picture", picture)
+        await self.note("refuse", refuse)
+
     def note_now(self, key: str, action: Callable[[], Any]) -> None:
         """The same for a client that is not async."""
         try:
