@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import Change, Position, TooManyTasks
+from mcpkit.tasks.store import Change, Heard, Position, TooManyTasks
 
 __all__ = ["MemoryStore"]
 
@@ -23,6 +23,8 @@ class MemoryStore:
         clock: Seconds since the epoch.
     """
 
+    is_shared = False
+
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._runner = ""
@@ -33,8 +35,9 @@ class MemoryStore:
         self._of_owner: dict[str, list[Position]] = {}
         self._unfinished: Counter[str] = Counter()
 
-    async def open(self, runner: str) -> None:
+    async def open(self, runner: str, heard: Heard | None = None) -> None:
         """Begin to use the store."""
+        del heard
         self._runner = runner
 
     async def aclose(self) -> None:

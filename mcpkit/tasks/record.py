@@ -63,6 +63,8 @@ class Task:
         runner: The process that runs this leg; None if none does.
         until: When that leg is given up unless it is kept, in seconds of the store's clock.
         crashes: The legs that ended without a word since one had something to show for it.
+        begun: The legs that have begun since the last question, or since the task was made. The
+            handler of a second one does again what another has done.
     """
 
     id: str
@@ -81,6 +83,7 @@ class Task:
     runner: str | None = None
     until: float = 0.0
     crashes: int = 0
+    begun: int = 0
 
     @property
     def is_over(self) -> bool:
@@ -111,7 +114,14 @@ def claim(task: Task, runner: str, until: float) -> Task | None:
     """Begin the next leg, whether or not somebody else runs the last one."""
     if task.status != "working":
         return None
-    return replace(task, leg=task.leg + 1, runner=runner, until=until, crashes=task.crashes + 1)
+    return replace(
+        task,
+        leg=task.leg + 1,
+        runner=runner,
+        until=until,
+        crashes=task.crashes + 1,
+        begun=task.begun + 1,
+    )
 
 
 def keep(task: Task, leg: int, until: float) -> Task | None:
@@ -141,6 +151,7 @@ def park(task: Task, leg: int, asks: Mapping[str, bytes], now: float) -> Task | 
         status="input_required" if missing else "working",
         runner=None,
         crashes=0,
+        begun=0,
         updated=now,
     )
 
@@ -236,6 +247,7 @@ _PLAIN: Final = (
     "runner",
     "until",
     "crashes",
+    "begun",
 )
 
 

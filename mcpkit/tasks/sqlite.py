@@ -26,7 +26,7 @@ from anyio import to_thread
 from mcpkit.tasks import record
 from mcpkit.tasks.lock import Lock, is_held
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import Change, Position, StoreAway, TooManyTasks
+from mcpkit.tasks.store import Change, Heard, Position, StoreAway, TooManyTasks
 
 __all__ = ["SqliteStore"]
 
@@ -37,6 +37,9 @@ _VERSION: Final = 1
 
 _BUSY_S: Final = 10.0
 """Seconds to wait for other processes that write."""
+
+_GLANCE_S: Final = 0.02
+"""Seconds between two looks for what other processes have changed."""
 
 _MOST_AT_ONCE: Final = 500
 """Changes that are committed together."""
@@ -97,6 +100,8 @@ class SqliteStore:
         clock: Seconds since the epoch.
     """
 
+    is_shared = True
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -112,16 +117,19 @@ class SqliteStore:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._limiter: anyio.CapacityLimiter | None = None
+        self._heard: Heard | None = None
+        self._seen = 0
 
     # --- coming and going -------------------------------------------------------------------------
 
-    async def open(self, runner: str) -> None:
+    async def open(self, runner: str, heard: Heard | None = None) -> None:
         """Begin to use the file.
 
         Raises:
             StoreAway: It cannot be used; the message says why.
         """
         self._runner = runner
+        self._heard = heard
         self._limiter = anyio.CapacityLimiter(_MOST_WAITING)
         await to_thread.run_sync(self._begin)
 
@@ -153,15 +161,16 @@ class SqliteStore:
             for task in _select(connection, "runner = ?", self._runner):
                 _put(connection, replace(task, runner=None))
 
-        try:
-            await self._write(give_back)
-        finally:
-            self._jobs.put(None)
-            thread, lock = self._thread, self._lock
-            if thread is not None:
-                await to_thread.run_sync(thread.join)
-            if lock is not None:
-                lock.release()
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._write(give_back)
+            finally:
+                self._jobs.put(None)
+                thread, lock = self._thread, self._lock
+                if thread is not None:
+                    await to_thread.run_sync(thread.join)
+                if lock is not None:
+                    lock.release()
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -172,16 +181,35 @@ class SqliteStore:
             ready.set_exception(error)
             return
         ready.set_result(None)
-        job = self._jobs.get()
-        while job is not None:
+        while (job := self._next_job(connection)) is not None:
             jobs = [job]
             with suppress(Empty):
                 while len(jobs) < _MOST_AT_ONCE and (job := self._jobs.get_nowait()) is not None:
                     jobs.append(job)
             _do_together(connection, jobs)
-            if job is not None:
-                job = self._jobs.get()
+            if job is None:
+                break
+            self._look(connection)
         connection.close()
+
+    def _next_job(self, connection: sqlite3.Connection) -> _Job | None:
+        """Wait for something to do, and look meanwhile for what other processes have changed."""
+        if self._heard is None:
+            return self._jobs.get()
+        while True:
+            with suppress(Empty):
+                return self._jobs.get(timeout=_GLANCE_S)
+            self._look(connection)
+
+    def _look(self, connection: sqlite3.Connection) -> None:
+        """Tell if another process has changed something."""
+        if self._heard is None:
+            return
+        with suppress(sqlite3.Error):  # whoever reads or writes next is told of it
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            if version != self._seen:
+                self._seen = version
+                self._heard(None)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)

@@ -7,11 +7,14 @@ from typing import Protocol, TypeAlias
 
 from mcpkit.tasks.record import Task
 
-__all__ = ["Change", "Position", "StoreAway", "TaskStore", "TooManyTasks"]
+__all__ = ["Change", "Heard", "Position", "StoreAway", "TaskStore", "TooManyTasks"]
 
 Change: TypeAlias = Callable[[Task, float], "Task | None"]
 """From a record and the time to the next record; None if it does not apply. It may be called
 several times, so it must not do anything else."""
+
+Heard: TypeAlias = Callable[["str | None"], object]
+"""Told, in any thread, that another process may have changed a task: its id, or None for any."""
 
 Position: TypeAlias = tuple[float, str]
 """A place in the list of an owner: when the task was created, and its id."""
@@ -31,11 +34,16 @@ class TaskStore(Protocol):
     All may be cancelled, and are then done or not; and all may raise `StoreAway`.
     """
 
-    async def open(self, runner: str) -> None:
+    is_shared: bool
+    """True if other processes may use it too."""
+
+    async def open(self, runner: str, heard: Heard | None = None) -> None:
         """Begin to use the store.
 
         Args:
             runner: The name of this process, which no other has, or had.
+            heard: Told of what others change, as soon as the store can know; a hint, which may be
+                missing or come for nothing.
 
         Raises:
             StoreAway: It cannot be used; the message says why.

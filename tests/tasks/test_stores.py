@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -314,6 +315,18 @@ async def test_nobody_takes_what_a_living_process_runs(tmp_path: Path, time: Tim
             time.now += 10
             assert [each.leg for each in await two.claim(1, lease=10)] == [2]
             assert await one.remember("a", 1, "step", b"late") is None
+
+
+async def test_a_process_hears_of_what_others_change(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    heard = threading.Event()
+    one, two = SqliteStore(path), SqliteStore(path)
+    await one.open("one")
+    await two.open("two", lambda id: heard.set())
+    await one.add(new("a"), **MANY)
+    assert await anyio.to_thread.run_sync(heard.wait, 10)
+    await two.aclose()
+    await one.aclose()
 
 
 async def test_the_file_is_for_its_owner(tmp_path: Path) -> None:
