@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 
 from mcpkit.asking.ask import Ask
-from mcpkit.asking.by_result import Step
 from mcpkit.asking.roots import Root, Roots
+from mcpkit.asking.rounds import Step
 from mcpkit.errors import (
     AskError,
     AskRefused,

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 Clock: TypeAlias = Callable[[], float]
 STORES: Final[dict[str, Callable[[Path, Clock], TaskStore]]] = {
-    "memory": lambda folder, clock: MemoryStore(clock),
+    "memory": lambda folder, clock: MemoryStore(clock=clock),
     "sqlite": lambda folder, clock: SqliteStore(folder / "tasks.db", clock=clock),
 }
 MANY: Final = {"most": 100, "most_of_owner": 100}
