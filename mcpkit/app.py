@@ -31,6 +31,7 @@ from mcpkit.transports import load
 from mcpkit.types import UNSET, CacheScope, Icon, Implementation, LogLevel
 
 if TYPE_CHECKING:
+    from mcpkit.engine.tasks import AppTasks
     from mcpkit.web import HttpOptions
 
 __all__ = ["MCPKit", "prompt", "resource", "tool"]
@@ -170,6 +171,13 @@ class MCPKit(Generic[StateT]):
     def server(self) -> Server:
         """The registry, the identity and the settings, for transports."""
         return self._server
+
+    @property
+    def tasks(self) -> AppTasks:
+        """Begins tasks that no client has called for: ``await app.tasks.start(report)``."""
+        from mcpkit.engine.tasks import AppTasks  # few begin any
+
+        return AppTasks(self._server)
 
     # --- decorators -------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mcpkit.engine.tasks import Tasks
     from mcpkit.engine.threads import Threads
 
-__all__ = ["Leg"]
+__all__ = ["Leg", "PastOrigin"]
 
 T = TypeVar("T")
 
@@ -53,8 +53,13 @@ _CUT_OFF: Final = (
 )
 
 
-class _Origin:
-    """What the call of a task arrived in, as far as it matters when that is long gone."""
+class PastOrigin:
+    """What the call of a task arrived in, as far as it matters when that is long gone.
+
+    Args:
+        principal: Who called.
+        owner: Who answers for what it makes the server keep.
+    """
 
     http: Any = None
 
@@ -321,7 +326,7 @@ def _request_of(call: Mapping[str, Any]) -> Request:
         revision,
         ClientFacts(capabilities, info),
         call["log_level"],
-        origin=_Origin(principal, call["holder"]),
+        origin=PastOrigin(principal, call["holder"]),
     )
 
 

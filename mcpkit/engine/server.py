@@ -88,6 +88,7 @@ class Server:
         overrides: What stands for functions that dependencies come from, in tests.
         shelf: The tasks that are kept in this process.
         tasks: What looks after tasks, while the server is served.
+        looked_after: All that looks after its tasks in this process, once for each event loop.
         info_texts: The texts that `info_meta` has encoded, by the versions of revisions.
     """
 
@@ -106,6 +107,7 @@ class Server:
     )
     shelf: Shelf = field(default_factory=Shelf)
     tasks: Tasks | None = None
+    looked_after: list[Tasks] = field(default_factory=list["Tasks"])
     _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])
     info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
 

@@ -17,22 +17,25 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import anyio
 from pydantic_core import to_json, to_jsonable_python
 
-from mcpkit.engine.legs import Leg
+from mcpkit.context import Context
+from mcpkit.engine.legs import Leg, PastOrigin
 from mcpkit.engine.loop import Loop
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.threads import Threads
 from mcpkit.errors import InternalError, InvalidParams
-from mcpkit.protocol.connection import Request
+from mcpkit.protocol.connection import NOBODY, ClientFacts, Origin, Request
+from mcpkit.protocol.revisions import PER_REQUEST
 from mcpkit.support.text import named
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.store import Change, Position, StoreAway, TaskStore, TooManyTasks
+from mcpkit.types import Principal
 
 if TYPE_CHECKING:
     from mcpkit.engine.entries import Tool
     from mcpkit.tasks.settings import TaskSettings
 
-__all__ = ["Follower", "Tasks", "Watch", "serving_tasks"]
+__all__ = ["AppTasks", "Follower", "Tasks", "Watch", "serving_tasks"]
 
 _GLANCE_S: Final = 1.0
 """Seconds between two looks for what other processes have left, or changed without a word."""
@@ -106,8 +109,9 @@ class Tasks:
         self._legs: dict[Leg, None] = {}
         self._followers: dict[str, list[Follower]] = {}
         self._poked: anyio.Event | None = None
-        self._looking = False
+        self._looking: Callable[[], object] | None = None
         self._is_away = False
+        self._is_closed = False
         self._polls: dict[str, tuple[float, float]] = {}
         seals = bool(server.settings.secrets) and self.settings.store is not None
         self._sealer = server.sealer("tasks") if seals else None
@@ -157,7 +161,11 @@ class Tasks:
 
     async def aclose(self) -> None:
         """Stop the legs that run, and give back their tasks."""
-        self.is_closing = True
+        if self._is_closed:
+            return
+        self.is_closing = self._is_closed = True
+        if self._looking is not None:
+            self._looking()
         for stop in self._stop:
             stop()
         for leg in list(self._legs):
@@ -415,14 +423,13 @@ class Tasks:
             return
         self._poke()
         known = {*self._followers, *(leg.id for leg in self._legs)}
-        if not self._looking and (known if id is None else id in known):
-            self._looking = True
-            self._stop.append(self.loop.start(self._look()))
+        if self._looking is None and (known if id is None else id in known):
+            self._looking = self.loop.start(self._look())
 
     async def _look(self) -> None:
         """Look at every task that somebody here waits for, or works on."""
         await anyio.sleep(0.01)  # changes come in crowds
-        self._looking = False
+        self._looking = None
         try:
             store = await self.store()
             for id in {*self._followers, *(leg.id for leg in self._legs)}:
@@ -517,7 +524,80 @@ async def serving_tasks(server: Server, loop: Loop) -> AsyncGenerator[tuple[Serv
     tasks = Tasks(server, loop, threads, _store_maker(server))
     tasks.server = server.with_tasks(tasks)
     tasks.serve()
+    server.looked_after.append(tasks)
     try:
         yield tasks.server, tasks
     finally:
+        server.looked_after.remove(tasks)
         await tasks.aclose()
+
+
+class AppTasks:
+    """The tasks of an app, for its own code.
+
+    Args:
+        server: Of the app.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def start(
+        self,
+        tool: str | Callable[..., Any],
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        ctx: Context[Any] | None = None,
+        principal: Principal | str | None = None,
+        ttl: float | None = None,
+    ) -> str:
+        """Begin a task that no client has called for, from anywhere on an event loop of the app.
+
+        Args:
+            tool: The name of a tool, or its function.
+            arguments: As a client would send them.
+            ctx: Of the request on whose behalf it is begun: the task is then its client's, which
+                can be asked, look at it and cancel it. Without one nobody can be asked.
+            principal: Whose task it is, if there is no `ctx`.
+            ttl: Seconds for which it is kept; what the tool or the app says if None.
+
+        Returns:
+            The id, which clients of 2026-07-28 know it by (those of `ctx`, if that is older).
+
+        Raises:
+            ValueError: There is no such tool, or it does not run as a task.
+            RuntimeError: The app is not served on this event loop.
+            ProtocolError: There are too many tasks, or they cannot be kept.
+        """
+        found = next((each for each in self._server.looked_after if each.loop.on_loop()), None)
+        if found is None:
+            raise RuntimeError("the app is not served on this event loop, so nothing can be begun")
+        tools = self._server.registry.tools
+        named_or_made = (
+            tools.get(tool)
+            if isinstance(tool, str)
+            else next((each for each in tools.values() if each.function is tool), None)
+        )
+        if named_or_made is None:
+            raise ValueError(f"the app has no tool {tool!r}")
+        if named_or_made.task == "forbidden":
+            raise ValueError(
+                f'the tool {named_or_made.name} does not run as a task; add task="optional"'
+            )
+        if isinstance(principal, str):
+            principal = Principal(principal)
+        if ctx is None:
+            request = _request_of(NOBODY, PastOrigin(principal, principal.id if principal else ""))
+        elif ctx.request.revision.tasks == "none":
+            request = _request_of(ctx.request.client, ctx.request.origin)
+        else:
+            request = ctx.request
+        task = await found.begin(named_or_made, arguments or {}, request, ttl=ttl, given={})
+        return task.id
+
+
+def _request_of(client: ClientFacts, origin: Origin | None) -> Request:
+    """Return the request that a task without a call seems to have begun with."""
+    revision = PER_REQUEST[-1]
+    known = revision.methods["tools/call"]
+    return Request("", "tools/call", known, {}, {}, revision, client, origin=origin)

@@ -12,14 +12,6 @@ def make_store(place: str) -> TaskStore:
     """Make a store.
 
     Args:
-        place: The path of a file of SQLite, or a URL of a database.
-
-    Raises:
-        ValueError: There is no store for such a URL.
+        place: The path of a file of SQLite, or a URL of a database, whose scheme has been checked.
     """
-    scheme, separator, _ = place.partition("://")
-    if not separator:
-        return SqliteStore(place)
-    if scheme == "sqlite":
-        return SqliteStore(place.removeprefix("sqlite:///"))
-    raise ValueError(f"tasks cannot be kept at {scheme}://…; known: a path, sqlite:///path")
+    return SqliteStore(place.removeprefix("sqlite:///"))

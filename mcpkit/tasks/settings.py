@@ -9,13 +9,16 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypedDict, cast
 from mcpkit.support.wrong_names import check_keywords
 from mcpkit.tasks.store import TaskStore
 
-__all__ = ["STORE", "Store", "TaskOptions", "TaskSettings", "settings_of"]
+__all__ = ["STORE", "Store", "TaskOptions", "TaskSettings", "scheme_of", "settings_of"]
 
 STORE: Final = "MCPKIT_TASKS"
 """The environment variable that says where tasks are kept, where the app does not."""
 
 Store: TypeAlias = str | Callable[[], TaskStore]
 """A path of a file, a URL of a database, or a function that makes a store."""
+
+SCHEMES: Final = ("sqlite",)
+"""Of the URLs of databases that may keep tasks."""
 
 _DAY: Final = 24 * 60 * 60.0
 
@@ -101,10 +104,31 @@ def settings_of(given: TaskOptions | Store | None, environment: Mapping[str, str
             f'TaskOptions; that a tool runs as a task is said with @app.tool(task="optional")'
         )
     settings = TaskSettings(**options)
+    if settings.store is None and environment.get(STORE):
+        settings = settings._replace(store=environment[STORE])
+    check_place(settings.store)
     for name in _POSITIVE:
         value = getattr(settings, name)
         if value is not None and not (0 < value < math.inf):
             raise ValueError(f"MCPKit(tasks=…): {name} must be more than 0, not {value!r}")
-    if settings.store is None and environment.get(STORE):
-        settings = settings._replace(store=environment[STORE])
     return settings
+
+
+def scheme_of(place: str) -> str:
+    """Return the scheme of the URL of a database; ``sqlite`` for a path."""
+    scheme, separator, _ = place.partition("://")
+    return scheme if separator else "sqlite"
+
+
+def check_place(place: Store | None) -> None:
+    """Refuse a text that names no place where tasks can be kept.
+
+    Raises:
+        ValueError: With what there is.
+    """
+    if isinstance(place, str) and scheme_of(place) not in SCHEMES:
+        known = ", ".join(f"{each}://" for each in SCHEMES)
+        raise ValueError(
+            f"tasks cannot be kept at {scheme_of(place)}://…; write the path of a file, or a URL "
+            f"with one of {known}"
+        )
