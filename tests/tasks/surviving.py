@@ -44,10 +44,3 @@ async def once(name: str) -> str:
     say(f"{name} begun")
     await anyio.sleep(300)
     return "done"
-
-
-@app.tool(task="optional", resumable=True)
-async def fatal(name: str) -> str:
-    """Ends its process, every time."""
-    say(f"{name} begun")
-    os._exit(1)
