@@ -131,7 +131,8 @@ class Questions:
     ) -> Any:
         """Put a question, and wait for its answer."""
         changes = self._changes
-        id, text = self._connection.send_request(ask.METHOD, ask.params(revision))
+        params = ask.params(revision)
+        id, text = self._connection.send_request(ask.METHOD, params, ask.request_id)
         question = self._open[id] = _Question(cause)
         if self._connection.state is State.OPENING:
             self._held[id] = text, cause  # LIFE-6

@@ -6,6 +6,7 @@ asked is answered, any process begins the next one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -19,7 +20,15 @@ from mcpkit.protocol.connection import ClientFacts, Request
 from mcpkit.protocol.revision import Revision
 from mcpkit.types import UNSET, is_object
 
-__all__ = ["AskByTask", "Relayed", "refusal", "reply", "request_of"]
+__all__ = [
+    "AskByTask",
+    "Relayed",
+    "question_id",
+    "read_question_id",
+    "refusal",
+    "reply",
+    "request_of",
+]
 
 _MOST_TRIES: Final = 3
 """Answers that do not fit, after which the handler is told that there is none."""
@@ -125,6 +134,21 @@ def request_of(asked: bytes) -> dict[str, Any]:
     return {"method": found["method"], "params": found["params"]}
 
 
+def question_id(task: str, key: str) -> str:
+    """Return an id for the request that puts a question of a task to a client.
+
+    It says which question it is, because the answer may come to another process. Whoever answers
+    has to be the owner of the task all the same.
+    """
+    return f"task/{task}/{os.urandom(6).hex()}/{key}"
+
+
+def read_question_id(id: object) -> tuple[str, str] | None:
+    """Return the task and the key that an id was made for; None if it is no such id."""
+    parts = id.split("/", 3) if isinstance(id, str) else []
+    return (parts[1], parts[3]) if len(parts) == 4 and parts[0] == "task" else None
+
+
 def reply(result: Mapping[str, Any]) -> bytes:
     """Return a result of the client as an answer for the record."""
     return to_json({"result": result})
@@ -151,11 +175,13 @@ class Relayed(Ask[Mapping[str, Any]]):
     Args:
         request: As `request_of` returns it.
         meta: The ``_meta`` of its params.
+        id: Of the request; see `question_id`.
     """
 
     timeout = float("inf")
 
-    def __init__(self, request: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
+    def __init__(self, request: Mapping[str, Any], meta: Mapping[str, Any], id: str) -> None:
+        self.request_id = id
         self.METHOD = request["method"]  # type: ignore[misc]
         self._params = {**request["params"], "_meta": meta}
 

@@ -340,7 +340,7 @@ class Subscriptions:
 
     async def _tell_of(self, id: str, listen: _Listen, tasks: Tasks) -> None:
         try:
-            task = await tasks.get(id, listen.request)
+            task = await tasks.get(id, tasks.owner_of(listen.request))
         except ProtocolError:
             return  # it is nobody's, or not this client's
         await self._tell_details(task, listen, tasks)

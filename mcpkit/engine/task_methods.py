@@ -11,14 +11,21 @@ import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timezone
-from functools import partial
+from hashlib import sha256
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import anyio
 from pydantic_core import from_json, to_json
 
-from mcpkit.asking.by_task import Relayed, refusal, reply, request_of
+from mcpkit.asking.by_task import (
+    Relayed,
+    question_id,
+    read_question_id,
+    refusal,
+    reply,
+    request_of,
+)
 from mcpkit.context import Context
 from mcpkit.engine.encoding import Encoded
 from mcpkit.engine.entries import Tool
@@ -50,7 +57,9 @@ __all__ = [
     "declares",
     "detailed",
     "may_list_tasks",
+    "owner_name",
     "related",
+    "take_answer",
     "task_capabilities",
     "task_members",
     "task_of_call",
@@ -69,6 +78,14 @@ _LONGEST_ID: Final = 100
 
 Params = Mapping[str, Any]
 Failed: TypeAlias = Callable[[Tool, Context[Any], BaseException], Awaitable[Rendered]]
+
+
+def owner_name(revision: Revision, principal: str | None) -> str:
+    """Return the name of whoever a task belongs to: a principal, in one shape of tasks.
+
+    Tasks of one shape are none in the other (TASKX-18).
+    """
+    return sha256(f"{revision.tasks}\0{principal or ''}".encode()).hexdigest()[:32]
 
 
 def related(id: str) -> dict[str, Any]:
@@ -276,7 +293,7 @@ def _id_of(params: Params) -> str:
 async def _get_task(server: Server, params: Params, context: Context[Any]) -> Encoded:
     """``tasks/get``: how it stands with a task, and what came of it in 2026-07-28."""
     tasks, request = tasks_of(server), context.request
-    task = await tasks.get(_id_of(params), request, polled=True)
+    task = await tasks.get(_id_of(params), tasks.owner_of(request), polled=True)
     if request.revision.tasks == "extension":
         return Encoded(detailed(task, request.revision, tasks))
     return Encoded(members(task_members(task, request.revision, tasks)))
@@ -289,14 +306,15 @@ async def _update_task(server: Server, params: Params, context: Context[Any]) ->
         raise InvalidParams('"inputResponses" must be an object')
     # What is malformed counts as no answer, as elsewhere (MRTR-11).
     answers = {key: reply(each) for key, each in responses.items() if is_object(each)}
-    await tasks_of(server).answer(_id_of(params), context.request, answers)
+    tasks = tasks_of(server)
+    await tasks.answer(_id_of(params), tasks.owner_of(context.request), answers)
     return {}
 
 
 async def _cancel_task(server: Server, params: Params, context: Context[Any]) -> Any:
     """``tasks/cancel``: what is not over yet is cancelled from now on (TASKL-11, TASKX-11)."""
     tasks, request = tasks_of(server), context.request
-    task, changed = await tasks.cancel(_id_of(params), request)
+    task, changed = await tasks.cancel(_id_of(params), tasks.owner_of(request))
     if request.revision.tasks == "extension":
         return {}
     if not changed:
@@ -312,7 +330,7 @@ async def _list_tasks(server: Server, params: Params, context: Context[Any]) -> 
     cursor = params.get("cursor")
     after = None if cursor is None else _read_cursor(cursor)
     size = server.settings.page_size or _PAGE
-    found = await tasks.list(request, after, size + 1)
+    found = await tasks.list(tasks.owner_of(request), after, size + 1)
     page = found[:size]
     result: dict[str, Any] = {
         "tasks": [task_members(each, request.revision, tasks) for each in page]
@@ -342,19 +360,22 @@ def _read_cursor(cursor: object) -> tuple[float, str]:
 async def _task_result(server: Server, params: Params, context: Context[Any]) -> Encoded:
     """``tasks/result``: waits for the end of a task, and asks what it asks (TASKL-6, TASKL-9)."""
     tasks, request = tasks_of(server), context.request
-    task = await tasks.get(_id_of(params), request)
+    owner = tasks.owner_of(request)
+    task = await tasks.get(_id_of(params), owner)
     run = cast("Run", context.peer)
     with tasks.watching(task.id) as watch, run.session.serving_task(task.id, request):
         async with anyio.create_task_group() as group:
-            asked: set[str] = set()
+            asked: dict[str, anyio.CancelScope] = {}
             while not task.is_over:
+                for key in asked.keys() - task.open:
+                    asked.pop(key).cancel()  # it was answered elsewhere
                 for key in task.open:
                     if key not in asked:
-                        asked.add(key)
-                        asks = request_of(tasks.open(task.asks[key]))
-                        group.start_soon(partial(_relay, tasks, task.id, key, asks, context))
+                        asked[key] = anyio.CancelScope()
+                        question = request_of(tasks.open(task.asks[key]))
+                        group.start_soon(_relay, tasks, task, key, question, asked[key], context)
                 await watch.wait()
-                task = await tasks.get(task.id, request)
+                task = await tasks.get(task.id, owner)
             group.cancel_scope.cancel()
     if task.outcome is None:
         raise InvalidRequest("The task was cancelled, so that nothing came of it")
@@ -370,14 +391,51 @@ async def _task_result(server: Server, params: Params, context: Context[Any]) ->
 
 
 async def _relay(
-    tasks: Tasks, id: str, key: str, asked: Mapping[str, Any], context: Context[Any]
+    tasks: Tasks,
+    task: Task,
+    key: str,
+    question: Mapping[str, Any],
+    scope: anyio.CancelScope,
+    context: Context[Any],
 ) -> None:
     """Put a question of a task to the client that waits for its outcome."""
-    try:
-        answer = reply(await context.peer.ask(Relayed(asked, related(id))))
-    except AskRefused as error:
-        answer = refusal(error)
-    await tasks.answer(id, context.request, {key: answer})
+    with scope:
+        try:
+            asked = Relayed(question, related(task.id), question_id(task.id, key))
+            answer = reply(await context.peer.ask(asked))
+        except AskRefused as error:
+            answer = refusal(error)
+        await tasks.answer(task.id, task.owner, {key: answer})
+
+
+def take_answer(
+    tasks: Tasks | None, revision: Revision, principal: str | None, message: Mapping[str, Any]
+) -> bool:
+    """Take a client's answer to a question of a task, wherever that was put (TASKL-9).
+
+    Args:
+        tasks: Of the process.
+        revision: Of the session that the answer belongs to.
+        principal: Whose session that is.
+        message: The answer.
+
+    Returns:
+        True if it is one for a task; whether the task is there, and theirs, is seen later.
+    """
+    found = read_question_id(message.get("id"))
+    if found is None or tasks is None:
+        return False
+    id, key = found
+    error, result = message.get("error"), message.get("result")
+    if is_object(error):
+        said = ProtocolError.from_wire(error)
+        answer = refusal(AskRefused(said.message, said.code))
+    elif is_object(result):
+        answer = reply(result)
+    else:
+        return False
+    tasks.answer_later(id, owner_name(revision, principal), {key: answer})
+    return True
 
 
 TASK_OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {

@@ -10,7 +10,6 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from hashlib import sha256
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -21,8 +20,9 @@ from mcpkit.context import Context
 from mcpkit.engine.legs import Leg, PastOrigin
 from mcpkit.engine.loop import Loop
 from mcpkit.engine.server import Server, log
+from mcpkit.engine.task_methods import owner_name
 from mcpkit.engine.threads import Threads
-from mcpkit.errors import InternalError, InvalidParams
+from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from mcpkit.protocol.connection import NOBODY, ClientFacts, Origin, Request
 from mcpkit.protocol.revisions import PER_REQUEST
 from mcpkit.support.text import named
@@ -200,13 +200,9 @@ class Tasks:
         return kept if self._sealer is None else self._sealer.open(kept.decode("ascii"))
 
     def owner_of(self, request: Request) -> str:
-        """Return the name of whoever a task belongs to: a principal, in one shape of tasks.
-
-        Tasks of one shape are none in the other (TASKX-18).
-        """
-        principal = "" if request.principal is None else request.principal.id
-        text = f"{request.revision.tasks}\0{principal}"
-        return sha256(text.encode()).hexdigest()[:32]
+        """Return the name of whoever the tasks of a request belong to."""
+        principal = request.principal
+        return owner_name(request.revision, None if principal is None else principal.id)
 
     # --- what clients do --------------------------------------------------------------------------
 
@@ -272,12 +268,12 @@ class Tasks:
         self._poke()
         return added
 
-    async def get(self, id: str, request: Request, *, polled: bool = False) -> Task:
+    async def get(self, id: str, owner: str, *, polled: bool = False) -> Task:
         """Return a task.
 
         Args:
             id: As the client has it.
-            request: Of whoever asks.
+            owner: Whoever asks.
             polled: True to count this as a look of the client's own.
 
         Raises:
@@ -288,7 +284,7 @@ class Tasks:
             self._count_look(id)
         async with self._reached() as store:
             task = await store.get(id)
-        if task is None or task.owner != self.owner_of(request):
+        if task is None or task.owner != owner:
             raise InvalidParams(f"Unknown task: {named(id)}")
         return task
 
@@ -308,19 +304,19 @@ class Tasks:
             wait = self.settings.poll_interval
             raise InternalError(f"The task was asked for too often; ask every {wait:g} s")
 
-    async def answer(self, id: str, request: Request, answers: Mapping[str, bytes]) -> None:
+    async def answer(self, id: str, owner: str, answers: Mapping[str, bytes]) -> None:
         """Answer questions of a task; those that nobody asks are passed over (TASKX-9).
 
         Raises:
             ProtocolError: As `get`.
         """
-        await self.get(id, request)
+        await self.get(id, owner)
         sealed = {key: self.seal(value) for key, value in answers.items()}
         if sum(map(len, sealed.values())) > self.settings.max_bytes:
             raise InvalidParams(f"The answers have more than {self.settings.max_bytes} bytes")
         await self._change_as_client(id, lambda task, now: record.answer(task, sealed, now))
 
-    async def cancel(self, id: str, request: Request) -> tuple[Task, bool]:
+    async def cancel(self, id: str, owner: str) -> tuple[Task, bool]:
         """Cancel a task.
 
         Returns:
@@ -329,18 +325,18 @@ class Tasks:
         Raises:
             ProtocolError: As `get`.
         """
-        task = await self.get(id, request)
+        task = await self.get(id, owner)
         changed = await self._change_as_client(id, record.cancel)
         return (task, False) if changed is None else (changed, True)
 
-    async def list(self, request: Request, after: Position | None, most: int) -> Sequence[Task]:
+    async def list(self, owner: str, after: Position | None, most: int) -> Sequence[Task]:
         """Return tasks of whoever asks, the oldest first.
 
         Raises:
             ProtocolError: The store is away.
         """
         async with self._reached() as store:
-            return await store.list(self.owner_of(request), after, most)
+            return await store.list(owner, after, most)
 
     async def _change_as_client(self, id: str, edit: Change) -> Task | None:
         async with self._reached():
@@ -374,6 +370,17 @@ class Tasks:
         if changed is not None:
             self.publish(changed)
         return changed
+
+    def answer_later(self, id: str, owner: str, answers: Mapping[str, bytes]) -> None:
+        """Answer questions of a task that this process may not have put."""
+
+        async def answer() -> None:
+            try:
+                await self.answer(id, owner, answers)
+            except ProtocolError as error:
+                log.warning("an answer for a task is lost: %s", error)
+
+        self.loop.start(answer())
 
     # --- those who wait ---------------------------------------------------------------------------
 

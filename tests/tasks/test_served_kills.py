@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from mcpkit.asking.sealing import SECRET
 from mcpkit.protocol.connection import CAPABILITIES_KEY
 from mcpkit.tasks.settings import STORE
 from tests.asking.conftest import accept
@@ -36,25 +38,30 @@ class Servers:
 
     Attributes:
         log: The file in which they say what happens.
+        running: Those that run.
     """
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.log = folder / "log"
-        self._env = {STORE: str(folder / "tasks.db"), "SURVIVING": str(self.log)}
+        self._env = {
+            STORE: str(folder / "tasks.db"),
+            SECRET: os.urandom(32).hex(),
+            "SURVIVING": str(self.log),
+        }
         self._stack = stack
-        self._running: list[Server] = []
+        self.running: list[Server] = []
 
     def start(self) -> Server:
         """Start another one."""
         serving = plain.serving(str(FILE), "--http", cwd=FILE.parents[2], env=self._env)
         server = self._stack.enter_context(serving)
-        self._running.append(server)
+        self.running.append(server)
         return server
 
     def kill(self) -> None:
         """Kill one of them, and start another."""
-        server = random.choice(self._running)
-        self._running.remove(server)
+        server = random.choice(self.running)
+        self.running.remove(server)
         server.process.signal(signal.SIGKILL)
         server.process.exit_code(PATIENCE)
         self.start()
@@ -63,7 +70,7 @@ class Servers:
         """Send a request to one of them: to another, if that is not there."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            client = random.choice(self._running).client()
+            client = random.choice(self.running).client()
             try:
                 message = client.post(announced(1, method, _meta=CLIENT, **params)).message
             except (OSError, HTTPException):
@@ -148,3 +155,22 @@ def test_what_cannot_be_repeated_fails(tmp_path: Path) -> None:
         assert "the tool is not one that may be run again" in found["error"]["message"]
         assert time.monotonic() - killed < PATIENCE
         assert all_.begun()["single begun"] == 1
+
+
+def test_an_answer_may_come_to_another_process(tmp_path: Path) -> None:
+    """TASKL-9: whoever has put the question goes on."""
+    with servers(tmp_path) as all_:
+        one, two = all_.running
+        asked = one.client()
+        asked.shake_hands("2025-11-25", elicitation={})
+        answered = two.client(session=asked.session)
+        params = {"name": "work", "arguments": {"name": "a", "asks": True}, "task": {}}
+        made = asked.post(asked.request("tools/call", **params)).message["result"]["task"]
+        stream = asked.stream(asked.request("tasks/result", taskId=made["taskId"]))
+        question = next(each for each in stream if each.get("method") == "elicitation/create")
+        strange = {"jsonrpc": "2.0", "id": "task/x/y/z", "result": accept("no")}
+        assert answered.post(strange).status == 202  # and nothing comes of it
+        answer = {"jsonrpc": "2.0", "id": question["id"], "result": accept("yes")}
+        assert answered.post(answer).status == 202
+        result = next(each for each in stream if "result" in each)["result"]
+        assert result["content"][0]["text"] == "one yes two three"
