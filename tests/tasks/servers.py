@@ -11,6 +11,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -80,19 +81,21 @@ class Server(ABC):
 
     def kill(self) -> None:
         """End it at once, as a fault of the machine would."""
+        self._send(signal.SIGKILL)
         assert self._process is not None
-        self._process.kill()
         self._process.wait(PATIENCE)
 
     def pause(self) -> None:
         """Have it stand still."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        self._send(signal.SIGSTOP)
 
     def go_on(self) -> None:
         """Have it go on."""
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: signal.Signals) -> None:
         assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
+        self._process.send_signal(number)
 
     def end(self) -> None:
         """End it, and remove what it has kept."""
@@ -174,26 +177,32 @@ class Postgres(Server):
 
     def kill(self) -> None:
         super().kill()
-        # Its processes find out by themselves, and as long as one lives no other server can start.
+        # As long as one of its processes lives no other server can start.
         deadline = time.monotonic() + PATIENCE
-        while _lives_with(self.folder):
+        while _processes_in(self.folder):
+            self._send(signal.SIGKILL)
             assert time.monotonic() < deadline
             time.sleep(0.005)
         (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
+
+    def _send(self, number: signal.Signals) -> None:
+        """Send a signal to all of its processes, which are no group."""
+        for each in _processes_in(self.folder):
+            with suppress(ProcessLookupError):
+                os.kill(each, number)
 
     def is_ready(self) -> bool:
         return b"ready to accept connections" in self.log.read_bytes()
 
 
-def _lives_with(folder: Path) -> bool:
-    """Return True if a process is in the folder of a server."""
+def _processes_in(folder: Path) -> Sequence[int]:
+    """Return the processes that work in a folder."""
+    found: list[int] = []
     for each in Path("/proc").glob("[0-9]*/cwd"):
-        try:
+        with suppress(OSError):
             if each.readlink().is_relative_to(folder):
-                return True
-        except OSError:
-            continue
-    return False
+                found.append(int(each.parent.name))
+    return found
 
 
 SERVERS: Final[dict[str, tuple[type[Server], str, str]]] = {

@@ -184,7 +184,7 @@ def test_tasks_survive_what_happens_to_their_workers(
 ) -> None:
     """None is lost, none ends twice, none works for ever; and no step that was done is repeated."""
     # The work of a process that was killed is taken up soon: nobody waits for these seconds.
-    lease = 100.0 if how == "killed" else 1.0
+    lease = 100.0 if how == "killed" else 0.5
     enough = {"killed": 100, "paused": 20} if request.config.getoption("--deep") else {}
     anyio.run(
         survive,
