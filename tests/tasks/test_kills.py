@@ -202,7 +202,7 @@ def test_tasks_survive_what_happens_to_their_server(
     kind: str, servers: Servers, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """It is killed while they are worked on, and started again: none is lost, none ends twice."""
-    server = servers.new(kind)
+    server = servers.new(kind, fsync=kind == "redis")
 
     def disturb(_: Workers) -> None:
         server.kill()
