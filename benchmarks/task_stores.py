@@ -6,9 +6,8 @@
 - answered: milliseconds from before a question is answered until another process has claimed the
   task and said so through a pipe, when nothing else happens; the median and the worst.
 
-Servers are those of the tests (`.ci/databases`); what is not there is left out. All are on a Unix
-socket, Redis and Valkey with ``appendfsync everysec``. PostgreSQL waits for its disk if ``--fsync``
-is given, and so does SQLite.
+Servers are those of the tests (`.ci/databases`), on a Unix socket; what is not there is left out.
+All write down what they keep before they say so, and wait for the disk if ``--fsync`` is given.
 """
 
 from __future__ import annotations

@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -181,13 +179,13 @@ class PostgresStore:
         self._dsn = dsn
         self._schema = f'"{schema}"'
         self._channel = f"mcpkit_{schema}"
-        self._size = connections
         self._clock = clock
         self._runner = ""
         self._heard: Heard | None = None
-        self._writes = count()
-        self._name = secrets.token_hex(8)
-        self._connections: Connections[_Connection, _Job] | None = None
+        line = Line[_Connection, _Job](
+            self._server_name(), self._connect, _disconnect, self._carry_out, _LOST
+        )
+        self._connections = Connections(line, size=connections)
         self._is_made = False
         self._to_tell: list[str] = []
         self._wake = asyncio.Event()
@@ -208,15 +206,11 @@ class PostgresStore:
         need_asyncio(self)
         self._runner = runner
         self._heard = heard
-        line = Line[_Connection, _Job](
-            self._server_name(), self._connect, _disconnect, self._carry_out, _LOST
-        )
-        self._connections = connections = Connections(line, size=self._size)
-        await connections.open()
+        await self._connections.open()
         try:
-            await connections.stay(self._begin_session, self._use_session, self._tell_of_any)
+            await self._connections.stay(self._begin_session, self._use_session, self._tell_of_any)
         except BaseException:
-            await connections.aclose()
+            await self._connections.aclose()
             raise
 
     def _server_name(self) -> str:
@@ -225,20 +219,18 @@ class PostgresStore:
 
     async def aclose(self) -> None:
         """Give back what runs, and disconnect."""
-        connections = self._connections
-        if connections is None:
+        if not self._connections.is_open:
             return
 
         async def give_back(connection: _Connection, _: bool) -> None:
             found = await self._locked(connection, "runner = $2", self._runner)
-            await self._put(connection, "", [replace(each.task, runner=None) for each in found])
+            await self._put(connection, None, [replace(each.task, runner=None) for each in found])
 
         with anyio.CancelScope(shield=True):
             try:
                 await self._write(give_back)
             finally:
-                self._connections = None
-                await connections.aclose()
+                await self._connections.aclose()
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -302,19 +294,14 @@ class PostgresStore:
         return outcome
 
     async def _read(self, do: Callable[[_Connection, bool], Awaitable[T]]) -> T:
-        outcome: T = await self._do(_Job(do, False, ()))
+        outcome: T = await self._connections.do(_Job(do, False, ()))
         return outcome
 
     async def _write(
         self, do: Callable[[_Connection, bool], Awaitable[T]], tells: Sequence[str] = ()
     ) -> T:
-        outcome: T = await self._do(_Job(do, True, tells))
+        outcome: T = await self._connections.do(_Job(do, True, tells))
         return outcome
-
-    async def _do(self, job: _Job) -> Any:
-        if self._connections is None:
-            raise StoreAway(f"{self._server_name()}: not in use")
-        return await self._connections.do(job)
 
     # --- the session ------------------------------------------------------------------------------
 
@@ -365,9 +352,6 @@ class PostgresStore:
     def _time(self) -> float | None:
         return None if self._clock is None else self._clock()
 
-    def _new_name(self) -> str:
-        return f"{self._name}{next(self._writes)}"
-
     async def _select(
         self, connection: _Connection, where: str, *values: object, end: str = ""
     ) -> Sequence[_Found]:
@@ -393,17 +377,19 @@ class PostgresStore:
         # In one order, or two would wait for each other.
         return await self._select(connection, where, *values, end="ORDER BY id FOR UPDATE")
 
-    async def _put(self, connection: _Connection, name: str, tasks: Collection[Task]) -> None:
+    async def _put(
+        self, connection: _Connection, name: str | None, tasks: Collection[Task]
+    ) -> None:
         """Put records where others were.
 
         Args:
             connection: To the server.
-            name: Of this write; empty if nobody asks for it.
+            name: Of this write; None if it comes to the same when it is done twice.
             tasks: The records.
         """
         await connection.executemany(
             f"UPDATE {self._schema}.tasks "
-            "SET unfinished = $2, due = $3, runner = $4, v = $5, record = $6 WHERE id = $1",
+            "SET unfinished = $2, due = $3, runner = $4, v = coalesce($5, v), record = $6 WHERE id = $1",
             [
                 (task.id, not task.is_over, task.due, task.runner, name, record.dump(task))
                 for task in tasks
@@ -414,7 +400,7 @@ class PostgresStore:
 
     async def add(self, task: Task, *, most: int, most_of_owner: int) -> Task:
         """Keep a new task."""
-        name = self._new_name()
+        name = self._connections.new_name()
 
         async def room(connection: _Connection) -> tuple[float, int]:
             """Return the time, and how many tasks may still be added."""
@@ -457,7 +443,7 @@ class PostgresStore:
 
     async def change(self, id: str, edit: Change) -> Task | None:
         """Change a task."""
-        name = self._new_name()
+        name = self._connections.new_name()
 
         async def change(connection: _Connection, _: bool) -> Task | None:
             found = await self._locked(connection, "id = $2", id)
@@ -475,7 +461,7 @@ class PostgresStore:
 
     async def claim(self, most: int, lease: float) -> Sequence[Task]:
         """Begin a leg of tasks that are due."""
-        name = self._new_name()
+        name = self._connections.new_name()
 
         async def claim(connection: _Connection, has_been_tried: bool) -> Sequence[Task]:
             if has_been_tried:
@@ -539,7 +525,7 @@ class PostgresStore:
                 if (task.id, task.leg) in wanted
                 and (renewed := record.keep(task, task.leg, now + lease)) is not None
             ]
-            await self._put(connection, "", renewed)
+            await self._put(connection, None, renewed)
             kept = {(task.id, task.leg) for task in renewed}
             return [each for each in legs if each in kept]
 
@@ -554,7 +540,7 @@ class PostgresStore:
             if advanced is None:
                 return None
             if advanced != found[0].task:
-                await self._put(connection, "", [advanced])
+                await self._put(connection, None, [advanced])
             steps = f"{self._schema}.steps"
             await connection.execute(
                 f"INSERT INTO {steps} VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",

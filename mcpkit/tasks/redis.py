@@ -20,11 +20,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import count
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import anyio
@@ -332,10 +330,11 @@ class RedisStore:
         self._clock = clock
         self._runner = ""
         self._heard: Heard | None = None
-        self._writes = count()
-        self._name = secrets.token_hex(8)
         self._has_warned = False
-        self._connections: Connections[_Server, Sequence[_Command]] | None = None
+        line = Line[_Server, Sequence[_Command]](
+            self._server_name(), self._connect, _disconnect, self._carry_out, (Lost, Late, OSError)
+        )
+        self._connections = Connections(line, at_once=_MOST_AT_ONCE)
 
     # --- coming and going -------------------------------------------------------------------------
 
@@ -349,11 +348,7 @@ class RedisStore:
         need_asyncio(self)
         self._runner = runner
         self._heard = heard
-        line = Line[_Server, Sequence[_Command]](
-            self._server_name(), self._connect, _disconnect, self._carry_out, (Lost, Late, OSError)
-        )
-        self._connections = connections = Connections(line, at_once=_MOST_AT_ONCE)
-        await connections.open()
+        await self._connections.open()
         try:
             version = await self._live()
             if version > _VERSION:
@@ -361,11 +356,11 @@ class RedisStore:
                     f"{self._server_name()}: written by a newer mcpkit, "
                     f"whose keys have the version {version}"
                 )
-            connections.aside(self._keep_alive())
+            self._connections.aside(self._keep_alive())
             if heard is not None:
-                await connections.stay(self._subscribe, self._listen, lambda: heard(None))
+                await self._connections.stay(self._subscribe, self._listen, lambda: heard(None))
         except BaseException:
-            await connections.aclose()
+            await self._connections.aclose()
             raise
 
     def _server_name(self) -> str:
@@ -375,8 +370,7 @@ class RedisStore:
 
     async def aclose(self) -> None:
         """Give back what runs, and disconnect."""
-        connections = self._connections
-        if connections is None:
+        if not self._connections.is_open:
             return
 
         def give_back(task: Task, _: float) -> Task | None:
@@ -388,8 +382,7 @@ class RedisStore:
                 await self._edit([each.decode() for each in ids], give_back)
                 await self._one(_GONE, self._runner)
             finally:
-                self._connections = None
-                await connections.aclose()
+                await self._connections.aclose()
 
     async def _live(self) -> int:
         return int(await self._one(_ALIVE, self._runner, repr(self._alive), _VERSION))
@@ -501,8 +494,6 @@ class RedisStore:
             is_quiet = message is None
 
     async def _do(self, *commands: _Command) -> Any:
-        if self._connections is None:
-            raise StoreAway(f"{self._server_name()}: not in use")
         return await self._connections.do(commands)
 
     async def _one(self, script: _Script, *values: Any) -> Any:
@@ -535,7 +526,7 @@ class RedisStore:
         return _PUT, (
             task.id,
             known,
-            f"{self._name}{next(self._writes)}",
+            self._connections.new_name(),
             record.dump(task) if is_new else b"",
             task.owner,
             repr(task.created),

@@ -11,8 +11,10 @@ is handed over again, so all of it has to come to the same if it is done twice.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import anyio
@@ -70,10 +72,21 @@ class Connections(Generic[C, W]):
         self._lost: tuple[type[Exception], ...] = (*line.lost, asyncio.TimeoutError)
         self._size = size
         self._at_once = at_once
+        self._name = secrets.token_hex(8)
+        self._numbers = count()
         self._waiting: asyncio.Queue[_Piece[W] | None] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._asides: list[asyncio.Task[None]] = []
         self._trouble: Exception | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True if work can be handed over."""
+        return bool(self._tasks)
+
+    def new_name(self) -> str:
+        """Return a name for a write, which no other write has."""
+        return f"{self._name}{next(self._numbers)}"
 
     async def open(self) -> None:
         """Connect.
@@ -82,6 +95,7 @@ class Connections(Generic[C, W]):
             StoreAway: The server cannot be reached, or used; the message says why.
         """
         first = await self._once(self._line.connect)
+        self._waiting = asyncio.Queue()
         for number in range(self._size):
             work = self._work(None if number else first)
             self._tasks.append(asyncio.create_task(work, name="mcpkit-tasks"))
@@ -102,7 +116,7 @@ class Connections(Generic[C, W]):
         Raises:
             StoreAway: The server did not answer for a while. It may have done the work.
         """
-        if not self._tasks:
+        if not self.is_open:
             raise StoreAway(f"{self._line.server}: not in use")
         loop = asyncio.get_running_loop()
         piece = _Piece(work, loop.create_future())

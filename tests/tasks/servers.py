@@ -125,7 +125,7 @@ class Redis(Server):
             "dir": str(self.folder),
             "save": "",
             "appendonly": "yes",
-            "appendfsync": "always" if self._fsync else "everysec",
+            "appendfsync": "always" if self._fsync else "no",
         }
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
         return [str(self._program), *words]
