@@ -389,7 +389,8 @@ class PostgresStore:
         """
         await connection.executemany(
             f"UPDATE {self._schema}.tasks "
-            "SET unfinished = $2, due = $3, runner = $4, v = coalesce($5, v), record = $6 WHERE id = $1",
+            "SET unfinished = $2, due = $3, runner = $4, v = coalesce($5, v), record = $6 "
+            "WHERE id = $1",
             [
                 (task.id, not task.is_over, task.due, task.runner, name, record.dump(task))
                 for task in tasks

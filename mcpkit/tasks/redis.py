@@ -34,8 +34,18 @@ from mcpkit.tasks.store import Change, Heard, Position, StoreAway, TooManyTasks
 
 try:
     from redis.asyncio.connection import Connection, parse_url
+    from redis.exceptions import (
+        AskError,
+        ClusterDownError,
+        MasterDownError,
+        MovedError,
+        NoScriptError,
+        ReadOnlyError,
+        RedisError,
+        ResponseError,
+        TryAgainError,
+    )
     from redis.exceptions import ConnectionError as Lost
-    from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseError
     from redis.exceptions import TimeoutError as Late
 except ModuleNotFoundError as error:
     if error.name != "redis":
@@ -66,6 +76,11 @@ _SLACK_S: Final = 3600.0
 
 _LONGEST_S: Final = 100 * 365 * 86400.0
 """A task that is kept for longer is kept for ever."""
+
+_FOR_NOW: Final = (
+    *(AskError, ClusterDownError, MasterDownError, NoScriptError, ReadOnlyError, TryAgainError),
+)
+"""Refusals that do not last."""
 
 _Script: TypeAlias = str
 _Command: TypeAlias = "tuple[_Script, tuple[Any, ...]]"
@@ -407,10 +422,10 @@ class RedisStore:
                 "decode_responses": False,
             }
         )
-        self._place = {}  # if it is not there any more, the first server knows where it is
         try:
             await connection.connect()
-        except Lost:
+        except (Lost, Late):
+            self._place = {}  # the first server knows where they are now
             raise
         except RedisError as error:  # a password, for example
             raise Lost(str(error)) from error
@@ -690,13 +705,13 @@ async def _ask(connection: _Connection, commands: Sequence[tuple[Any, ...]]) -> 
 
 def _loss(refusal: Exception) -> Exception | None:
     """Return what a refusal says of the connection; None if it is of use still."""
+    # Some versions of the library have classes for these, and leave the first word away.
     said = str(refusal)
     code, _, rest = said.partition(" ")
-    if code == "MOVED":
+    if code == "MOVED" or isinstance(refusal, MovedError):
         return _Elsewhere(rest.rpartition(" ")[2])
     # Another server has become the first one, or will; or this one has forgotten the scripts.
-    is_for_now = code in ("ASK", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN")
-    if is_for_now or isinstance(refusal, (ReadOnlyError, NoScriptError)):
+    if code in ("ASK", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN") or isinstance(refusal, _FOR_NOW):
         return Lost(said)
     return None
 

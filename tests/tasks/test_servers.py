@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import logging
 import secrets
+import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any, Final
 
 import anyio
@@ -18,7 +19,7 @@ from mcpkit.tasks.postgres import PostgresStore
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.redis import RedisStore
 from mcpkit.tasks.store import StoreAway
-from tests.tasks.servers import Server, Servers
+from tests.tasks.servers import Redis, Server, Servers, program_of
 
 pytestmark = pytest.mark.anyio
 
@@ -353,6 +354,66 @@ async def test_a_server_that_may_lose_tasks_is_named(
         "may lose tasks: appendonly is no and should be yes",
         "may lose tasks: maxmemory-policy is allkeys-lru and should be noeviction",
     ]
+
+
+class Node(Redis):
+    """A server of a cluster, which has ports of its own."""
+
+    def prepare(self) -> None:
+        with socket.socket() as free, socket.socket() as bus:
+            free.bind(("127.0.0.1", 0))
+            bus.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+            self.bus: int = bus.getsockname()[1]
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    @property
+    def command(self) -> Sequence[str]:
+        return [
+            *(str(self._program), "--dir", str(self.folder), "--cluster-enabled", "yes"),
+            *("--unixsocket", str(self.folder / "socket"), "--bind", "127.0.0.1"),
+            *("--port", str(self.port), "--cluster-port", str(self.bus)),
+        ]
+
+    def ask(self, command: str) -> str:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(PATIENCE)
+            connection.connect(str(self.folder / "socket"))
+            connection.sendall(command.encode() + b"\r\n")
+            return connection.recv(10_000).decode()
+
+
+async def test_in_a_cluster_the_keys_are_found(
+    servers: Servers, request: pytest.FixtureRequest
+) -> None:
+    if not request.config.getoption("--deep"):
+        pytest.skip("a cluster takes seconds to come about: --deep")
+    if not servers.has("redis"):
+        pytest.skip("there is no redis here: .ci/databases")
+    program = program_of("redis")
+    assert program is not None
+    with ExitStack() as stack:
+        first, second = Node(program), Node(program)
+        stack.callback(first.end)
+        stack.callback(second.end)
+        assert "OK" in second.ask("CLUSTER ADDSLOTSRANGE 0 16383")
+        assert "OK" in first.ask(f"CLUSTER MEET 127.0.0.1 {second.port} {second.bus}")
+        await until(lambda: "cluster_state:ok" in first.ask("CLUSTER INFO"))
+        heard: list[str | None] = []
+        one, two = (store_at("redis", first.url, "mcpkit:app") for _ in range(2))
+        await one.open("one")
+        await two.open("two", heard.append)
+        await one.add(new("a"), **MANY)
+        assert [each.leg for each in await two.claim(1, lease=10)] == [1]
+        assert await two.remember("a", 1, "step", b"1") == b"1"
+        await one.change("a", record.cancel)
+        assert [each.status for each in await one.list("o", None, 5)] == ["cancelled"]
+        await until(lambda: "a" in heard)
+        await two.aclose()
+        await one.aclose()
 
 
 # --- PostgreSQL -----------------------------------------------------------------------------------
