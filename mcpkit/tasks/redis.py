@@ -487,7 +487,9 @@ class RedisStore:
     async def _subscribe(self) -> _Server:
         connection = await self._plain()
         try:
-            await _ask(connection, [("SUBSCRIBE", f"{self._tag}:heard")])
+            (answer,) = await _ask(connection, [("SUBSCRIBE", f"{self._tag}:heard")])
+            if isinstance(answer, Exception):
+                raise Lost(str(answer))
         except BaseException:
             await _disconnect_plain(connection)
             raise

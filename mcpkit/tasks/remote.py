@@ -11,6 +11,7 @@ is handed over again, so all of it has to come to the same if it is done twice.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -22,6 +23,8 @@ import anyio
 from mcpkit.tasks.store import StoreAway
 
 __all__ = ["PATIENCE_S", "Connections", "Line", "need_asyncio"]
+
+_log: Final = logging.getLogger("mcpkit")
 
 C = TypeVar("C")
 W = TypeVar("W")
@@ -142,14 +145,16 @@ class Connections(Generic[C, W]):
                     works = [each.work for each in pieces]
                     outcomes = await self._line.carry_out(connection, works)
                     self._trouble = None
-                except self._lost as error:
-                    self._trouble = error
+                except Exception as error:
                     if connection is not None:
                         await self._line.disconnect(connection)
                         connection = None
-                    await asyncio.sleep(_PAUSE_S)
-                    pieces = [each for each in pieces if not each.done.done()]
-                    continue
+                    if isinstance(error, self._lost):
+                        self._trouble = error
+                        await asyncio.sleep(_PAUSE_S)
+                        pieces = [each for each in pieces if not each.done.done()]
+                        continue
+                    outcomes = [error] * len(pieces)  # a mistake, which must not end it for ever
                 for piece, outcome in zip(pieces, outcomes, strict=True):
                     _settle(piece.done, outcome)
                 pieces = []
@@ -201,6 +206,8 @@ class Connections(Generic[C, W]):
                     await use(connection)
                 except self._lost:
                     pass
+                except Exception:  # a mistake, which must not end it for ever
+                    _log.exception("%s: begun anew", self._line.server)
                 finally:
                     if connection is not None:
                         await self._line.disconnect(connection)

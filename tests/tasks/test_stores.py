@@ -52,7 +52,7 @@ def in_redis(kind: str) -> Callable[[Place], TaskStore]:
 
 
 STORES: Final[dict[str, Callable[[Place], TaskStore]]] = {
-    "memory": lambda place: MemoryStore(place.clock or actual.time),
+    "memory": lambda place: MemoryStore(clock=place.clock or actual.time),
     "sqlite": lambda place: SqliteStore(
         place.folder / "tasks.db", clock=place.clock or actual.time
     ),
