@@ -307,6 +307,7 @@ async def done(store: TaskStore, step: tuple[Any, ...]) -> Any:
         return type(error)
 
 
+@pytest.mark.timeout(300)
 @given(st.lists(STEPS, min_size=5, max_size=40))
 def test_all_stores_say_the_same(
     tmp_path_factory: pytest.TempPathFactory, servers: Servers, steps: list[tuple[Any, ...]]
