@@ -39,7 +39,13 @@ async def begin(client: Client, tool: str, arguments: Mapping[str, Any]) -> str:
 
 async def result(client: Client, id: str) -> str:
     """Wait for what comes of a task."""
-    return text_of(await client.request("tasks/result", {"taskId": id}, timeout=120))
+    while True:
+        try:
+            return text_of(await client.request("tasks/result", {"taskId": id}, timeout=120))
+        except ProtocolError as error:
+            if "not completed yet" not in str(error):  # FastMCP does not wait (TASKL-6)
+                raise
+        await anyio.sleep(0.002)
 
 
 async def handles(client: Client) -> float:

@@ -513,7 +513,7 @@ def _store_maker(server: Server) -> Callable[[], TaskStore]:
         return store
     from mcpkit.tasks.places import make_store
 
-    return lambda: make_store(store)
+    return lambda: make_store(store, server.info.name)
 
 
 @asynccontextmanager

@@ -9,7 +9,15 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypedDict, cast
 from mcpkit.support.wrong_names import check_keywords
 from mcpkit.tasks.store import TaskStore
 
-__all__ = ["STORE", "Store", "TaskOptions", "TaskSettings", "scheme_of", "settings_of"]
+__all__ = [
+    "STORE",
+    "Store",
+    "TaskOptions",
+    "TaskSettings",
+    "check_place",
+    "scheme_of",
+    "settings_of",
+]
 
 STORE: Final = "MCPKIT_TASKS"
 """The environment variable that says where tasks are kept, where the app does not."""
@@ -17,7 +25,16 @@ STORE: Final = "MCPKIT_TASKS"
 Store: TypeAlias = str | Callable[[], TaskStore]
 """A path of a file, a URL of a database, or a function that makes a store."""
 
-SCHEMES: Final = ("sqlite",)
+SCHEMES: Final = (
+    "sqlite",
+    "postgresql",
+    "postgres",
+    "redis",
+    "rediss",
+    "unix",
+    "valkey",
+    "valkeys",
+)
 """Of the URLs of databases that may keep tasks."""
 
 _DAY: Final = 24 * 60 * 60.0

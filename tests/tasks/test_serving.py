@@ -18,7 +18,8 @@ from mcpkit import Context, MCPKit, RegistrationError, TaskOptions
 from mcpkit.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
 from mcpkit.tasks.memory import MemoryStore
-from mcpkit.tasks.settings import STORE
+from mcpkit.tasks.places import make_store, plain_name
+from mcpkit.tasks.settings import STORE, check_place
 from mcpkit.tasks.store import Heard, StoreAway
 from mcpkit.testing import AsyncTestClient
 from tests.asking.conftest import accept
@@ -488,3 +489,30 @@ async def test_middleware_is_around_each_leg() -> None:
         await until(client, id, "completed")
     calls = [is_task for method, is_task in seen if method == "tools/call"]
     assert calls == [False, True, True]
+
+
+# --- places ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        ("tasks.db", "SqliteStore"),
+        ("sqlite:///tasks.db", "SqliteStore"),
+        ("redis://localhost/1", "RedisStore"),
+        ("valkeys://localhost", "RedisStore"),
+        ("unix:///run/redis.sock", "RedisStore"),
+        ("postgresql://localhost/x", "PostgresStore"),
+    ],
+)
+def test_a_text_names_a_store(place: str, kind: str) -> None:
+    check_place(place)
+    assert type(make_store(place, "app")).__name__ == kind
+
+
+def test_names_of_apps_keep_tasks_apart() -> None:
+    names = ["trips", "Trips", "my trips", "my_trips", "{x}", "x" * 80, "x" * 81, "€"]
+    plain = [plain_name(each) for each in names]
+    assert plain[0] == "trips"
+    assert len(set(plain)) == len(names)
+    assert all(re.fullmatch("[a-z0-9_]{1,40}", each) for each in plain)
