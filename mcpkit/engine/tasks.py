@@ -506,9 +506,11 @@ class Tasks:
 def _store_maker(server: Server) -> Callable[[], TaskStore]:
     store = server.settings.tasks.store
     if store is None:
-        from mcpkit.tasks.memory import MemoryStore
+        from mcpkit.tasks.memory import MemoryStore, Shelf
 
-        return lambda: MemoryStore(server.shelf)
+        if not server.shelf:
+            server.shelf.append(Shelf())
+        return lambda: MemoryStore(server.shelf[0])
     if not isinstance(store, str):
         return store
     from mcpkit.tasks.places import make_store

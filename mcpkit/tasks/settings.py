@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypedDict, cast
 
 from mcpkit.support.wrong_names import check_keywords
-from mcpkit.tasks.store import TaskStore
+
+if TYPE_CHECKING:
+    from mcpkit.tasks.store import TaskStore
 
 __all__ = [
     "STORE",
@@ -22,7 +24,7 @@ __all__ = [
 STORE: Final = "MCPKIT_TASKS"
 """The environment variable that says where tasks are kept, where the app does not."""
 
-Store: TypeAlias = str | Callable[[], TaskStore]
+Store: TypeAlias = "str | Callable[[], TaskStore]"
 """A path of a file, a URL of a database, or a function that makes a store."""
 
 SCHEMES: Final = (
