@@ -347,6 +347,195 @@ def test_the_context_has_one_type_for_its_state() -> None:
     assert "three(ctx: Context[State])" in made
 
 
+# --- middleware -----------------------------------------------------------------------------------
+
+MIDDLEWARE: Final = '''\
+from fastmcp import FastMCP
+from fastmcp.exceptions import ClientError
+from fastmcp.server.dependencies import get_http_headers
+from fastmcp.server.middleware import Middleware, MiddlewareContext
+from fastmcp.tools import ToolResult
+from mcp.types import CallToolResult
+
+seen = []
+
+
+class Failed(ToolResult):
+    def to_mcp_result(self):
+        return CallToolResult(
+            content=self.content,
+            structuredContent=self.structured_content,
+            isError=True,
+            _meta=self.meta,
+        )
+
+
+class Signal(Middleware):
+    """Errors are told."""
+
+    # A hook.
+    async def on_call_tool(self, context: MiddlewareContext, call_next):
+        result = await call_next(context)
+        seen.append(context.message.name)
+        if isinstance(result, ToolResult) and result.structured_content.get("wrong"):
+            return Failed(
+                content=result.content,
+                structured_content=result.structured_content,
+                meta=result.meta,
+            )
+        return result
+
+
+class Hosts(Middleware):
+    async def on_request(self, context, call_next):
+        headers = get_http_headers(include_all=True)
+        if headers.get("host") == "evil":
+            raise ClientError("not you")
+        return await call_next(context)
+
+
+mcp = FastMCP("shop", auth=None, middleware=[Hosts()] if True else [])
+mcp.add_middleware(Signal())
+
+
+@mcp.tool
+def look(wrong: bool) -> dict[str, bool]:
+    return {"wrong": wrong}
+
+
+@mcp.tool
+def fail() -> str:
+    raise ValueError
+'''
+
+
+def test_middleware_that_passes_on_is_called_here(tmp_path: Path) -> None:
+    made = rewritten(MIDDLEWARE)
+    assert MARK not in made
+    assert "fastmcp" not in made
+    assert "    # A hook.\n    async def on_call_tool(self, context: Context, call_next):" in made
+    module = module_from(tmp_path / "shop.py", made)
+    with TestClient(module.mcp) as client:
+        assert not client.call_tool("look", {"wrong": False}).is_error
+        wrong = client.call_tool("look", {"wrong": True})
+        assert (wrong.is_error, wrong.structured_content) == (True, {"wrong": True})
+        assert client.call_tool("fail").is_error
+    assert module.seen == ["look", "look"], "theirs raises where a tool has failed"
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "async def on_call_tool(self, context, call_next):\n        await call_next(context)",
+        "async def on_call_tool(self, context, call_next):\n        return await other(call_next)",
+        "async def on_call_tool(self, context, call_next):\n        return context.message",
+        (
+            "async def on_call_tool(self, context, call_next):\n"
+            "        context.message.name = 'a'\n        return await call_next(context)"
+        ),
+        (
+            "async def on_call_tool(self, context, call_next):\n"
+            "        try:\n            return await call_next(context)\n"
+            "        except ValueError:\n            return None"
+        ),
+        (
+            "async def on_call_tool(self, context, call_next):\n"
+            "        x = await call_next(context)\n        return x.structured_content is None"
+        ),
+        (
+            "async def on_call_tool(self, context, call_next):\n"
+            "        x = await call_next(context)\n        return changed(x)"
+        ),
+        (
+            "async def on_list_tools(self, context, call_next):\n"
+            "        x = await call_next(context)\n        return [each for each in x]"
+        ),
+        (
+            "async def on_request(self, context, call_next):\n"
+            "        get_http_headers()\n        return await call_next(context)"
+        ),
+        (
+            "async def on_request(self, context, call_next):\n"
+            "        return await call_next(context.copy(method='a'))"
+        ),
+        (
+            "async def on_notification(self, context, call_next):\n"
+            "        return await call_next(context)"
+        ),
+        "def look(self):\n        return get_http_headers(include_all=True)",
+        (
+            "@traced\n    async def on_request(self, context, call_next):\n"
+            "        return await call_next(context)"
+        ),
+    ],
+)
+def test_other_middleware_is_marked_and_refused(tmp_path: Path, hook: str) -> None:
+    source = (
+        "from fastmcp import FastMCP\n"
+        "from fastmcp.server.dependencies import get_http_headers\n"
+        "from fastmcp.server.middleware import Middleware\n\n"
+        f"class Odd(Middleware):\n    {hook}\n\n"
+        "mcp = FastMCP('shop')\nmcp.add_middleware(Odd())\n"
+    )
+    made = rewritten(source)
+    assert f"class Odd(Middleware):\n    {hook}\n" in made
+    advice = "write @app.middleware over a function"
+    assert f"{MARK}mcp.add_middleware: {advice}\nmcp.add_middleware(Odd())" in made
+    assert f"{MARK}Middleware: {advice}" in made
+    kept = rewritten(source.replace("FastMCP('shop')\n", "FastMCP('shop', middleware=[Odd()])\n"))
+    assert f"{MARK}middleware=: {advice}\nmcp = MCPKit('shop', middleware=[Odd()])" in kept
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (
+            'mcp = FastMCP("a", middleware=[One(), Two(3)])',
+            'mcp = MCPKit("a")\nmcp.middleware(One())\nmcp.middleware(Two(3))',
+        ),
+        (
+            'mcp = FastMCP("a", middleware=chain)',
+            'mcp = MCPKit("a")\nfor each in chain:\n    mcp.middleware(each)',
+        ),
+        (
+            'x = [FastMCP("a", middleware=chain)]',
+            (
+                f"{MARK}middleware=: write @app.middleware over a function\n"
+                'x = [MCPKit("a", middleware=chain)]'
+            ),
+        ),
+        (
+            'mcp = FastMCP("a", auth=found() if LOGIN else None)',
+            (
+                f"{MARK}auth=: put the app into a framework that has it\n"
+                "if (found() if LOGIN else None) is not None:\n"
+                '    raise RuntimeError("nothing here does what auth= did: put the app into a '
+                'framework that has it")\n'
+                'mcp = MCPKit("a")'
+            ),
+        ),
+        ('mcp = FastMCP("a", auth=None)', 'mcp = MCPKit("a")'),
+        (
+            'mcp = FastMCP("a", auth=JWTVerifier())',
+            (
+                f"{MARK}auth=: put the app into a framework that has it\n"
+                'mcp = MCPKit("a", auth=JWTVerifier())'
+            ),
+        ),
+        (
+            'app(FastMCP("a", auth=found()))',
+            (
+                f"{MARK}auth=: put the app into a framework that has it\n"
+                'app(MCPKit("a", auth=found()))'
+            ),
+        ),
+    ],
+)
+def test_what_guards_an_app_is_kept_moved_or_refused(theirs: str, ours: str) -> None:
+    head = "from fastmcp import FastMCP\nfrom fastmcp.server.auth import JWTVerifier\n\n"
+    assert rewritten(head + theirs + "\n").strip().endswith("\n" + ours)
+
+
 # --- imports --------------------------------------------------------------------------------------
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, cast
 
 import libcst as cst
+from libcst import matchers as m
 from libcst import metadata as meta
 
 from mcpkit.cli.migrating.arguments import Args, expression, string_of
+from mcpkit.cli.migrating.imports import Used, import_line, with_imports, without
+from mcpkit.cli.migrating.middleware import Middlewares
 from mcpkit.cli.migrating.reading import (
     Found,
     imports_others,
-    is_ours,
     is_theirs,
     last_part,
     text_of,
@@ -70,16 +72,41 @@ def migrate(source: str) -> Migrated:
         return Migrated(source, [])
     bom = "\ufeff" if source.startswith("\ufeff") else ""
     wrapper = meta.MetadataWrapper(cst.parse_module(source.removeprefix(bom)))
+    middlewares = Middlewares()
+    module = wrapper.visit(middlewares)
+    if middlewares.changed or middlewares.needed:
+        wrapper = meta.MetadataWrapper(_with_middleware(module, middlewares.needed))
     found = Found()
     for _ in range(2):  # what an app is assigned to may be written before it
         wrapper.visit(found)
-    used = _Used()
+    used = Used()
     wrapper.module.visit(used)
-    rewrite = _Rewrite(found, used.names)
+    rewrite = _Rewrite(found, used.names, middlewares.left)
     module = wrapper.visit(rewrite)
     module = _without_unused(module, rewrite)
     text = bom + module.code
     return Migrated(text, _remarks(text, source))
+
+
+def _with_middleware(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module:
+    """Take out what classes of middleware needed, and import what they need now."""
+    used = Used()
+    module.visit(used)
+    gone = {each for each in _OF_MIDDLEWARE if each not in used.names}
+    gone |= {name for _, name in needed if name == "CallNext"}
+    if "Context" in _imported_of_theirs(module):
+        needed = needed - {("mcpkit", "Context")}  # it is renamed with all others
+    return with_imports(without(module, gone), needed)
+
+
+def _imported_of_theirs(module: cst.Module) -> set[str]:
+    found = m.findall(module, m.ImportFrom(names=[m.AtLeastN(m.ImportAlias(), n=1)]))
+    return {
+        text_of(alias.name)
+        for each in found
+        if is_theirs(text_of(cast("cst.ImportFrom", each).module))
+        for alias in cast("Any", each).names
+    }
 
 
 def _remarks(text: str, source: str) -> list[Remark]:
@@ -154,15 +181,25 @@ _RUNS: Final = {
 _MOVED: Final = ("host", "port")
 """Options of an app that belong to its run over HTTP."""
 
-_NodeT = TypeVar("_NodeT", bound=cst.CSTNode)
+_OF_MIDDLEWARE: Final = (
+    "CallNext",
+    "ClientError",
+    "Middleware",
+    "MiddlewareContext",
+    "get_http_headers",
+)
+"""What only a class of middleware needs, once it has been rewritten."""
 
 
 class _Rewrite(cst.CSTTransformer):
     METADATA_DEPENDENCIES = (meta.QualifiedNameProvider, meta.ParentNodeProvider)
 
-    def __init__(self, found: Found, used: set[str]) -> None:
+    def __init__(self, found: Found, used: set[str], theirs: set[str]) -> None:
         super().__init__()
         self._found = found
+        self._middlewares_left = theirs
+        self._around: list[tuple[list[Any], list[Any]]] = [([], [])]
+        """Statements before and behind each statement that is visited."""
         self.used_before = used
         """The names that the file uses."""
         self._marks: list[list[str]] = [[]]
@@ -281,6 +318,7 @@ class _Rewrite(cst.CSTTransformer):
     def on_visit(self, node: cst.CSTNode) -> bool:
         if isinstance(node, _Statement):
             self._marks.append([])
+            self._around.append(([], []))
         return super().on_visit(node)
 
     def on_leave(self, original_node: Any, updated_node: Any) -> Any:
@@ -288,6 +326,13 @@ class _Rewrite(cst.CSTTransformer):
         if not isinstance(original_node, _Statement):
             return left
         marks = self._marks.pop()
+        before, behind = self._around.pop()
+        if (before or behind) and isinstance(left, _Statement):
+            nodes = [*before, left, *behind]
+            nodes[0] = nodes[0].with_changes(leading_lines=left.leading_lines)
+            if before:
+                nodes[len(before)] = left.with_changes(leading_lines=())
+            left = cst.FlattenSentinel(nodes)
         if not marks:
             return left
         if isinstance(left, _Statement):
@@ -354,7 +399,7 @@ class _Rewrite(cst.CSTTransformer):
             theirs.append(alias)
             if (row is None or row.how == "hand") and name not in _MODULES:
                 self._mark(name, row)
-        made = [_statement(home, sorted(set(names))) for home, names in sorted(ours.items())]
+        made = [import_line(home, sorted(set(names))) for home, names in sorted(ours.items())]
         if len(theirs) == len(node.names):
             return updated_node
         if not made and not theirs:
@@ -480,11 +525,75 @@ class _Rewrite(cst.CSTTransformer):
                     self._moved.setdefault(app, []).append((name, cast("Any", value)))
             elif row.how == "keep":
                 self._mark(f"{name}=", row)
+            elif row.how == "guard":
+                self._guarded(original, args, row)
+            elif row.theirs == "middleware":
+                self._middleware(original, args, row)
             else:
                 args.take(name)
                 if row.how == "hand":
                     self._mark(f"{name}=", row)
         return args.call()
+
+    def _guarded(self, original: cst.Call, args: Args, row: PeerName) -> None:
+        """Take out an option that may be off, and refuse to start if it is on."""
+        value = args.get(row.theirs)
+        if text_of(value) == "None":
+            args.take(row.theirs)
+            return
+        self._mark(f"{row.theirs}=", row)
+        before = Args(original).get(row.theirs)
+        is_made = isinstance(before, cst.Call) and self._theirs(before.func)
+        if value is None or is_made or not self._assigned_to(original):
+            return
+        args.take(row.theirs)
+        made = cst.parse_statement(
+            f"if x is not None:\n"
+            f'    raise RuntimeError("nothing here does what {row.theirs}= did: {row.advice}")\n'
+        )
+        test = cast("Any", made).test
+        self._around[-1][0].append(
+            cast("Any", made).with_changes(test=test.with_changes(left=_in_pars(value)))
+        )
+
+    def _middleware(self, original: cst.Call, args: Args, row: PeerName) -> None:
+        """Register middleware behind the app, in the same order."""
+        value = args.get(row.theirs)
+        app = self._assigned_to(original)
+        before = Args(original).get(row.theirs)
+        if value is None or before is None or not app or not self._is_ours_now(before):
+            self._mark(f"{row.theirs}=", row)
+            return
+        args.take(row.theirs)
+        if isinstance(value, cst.List) and all(type(x) is cst.Element for x in value.elements):
+            for each in value.elements:
+                made = cst.parse_statement(f"{app}.middleware(x)\n")
+                self._around[-1][1].append(
+                    made.with_deep_changes(
+                        cast("Any", made).body[0].value.args[0], value=each.value
+                    )
+                )
+            return
+        loop = cst.parse_statement(f"for each in x:\n    {app}.middleware(each)\n")
+        self._around[-1][1].append(cast("Any", loop).with_changes(iter=value))
+
+    def _is_ours_now(self, value: cst.BaseExpression) -> bool:
+        """Whether middleware is none of theirs, nor of a class here that is left to a person."""
+        for each in m.findall(value, m.Call()):
+            function = cast("cst.Call", each).func
+            if self._theirs(function) or text_of(function) in self._middlewares_left:
+                return False
+        return True
+
+    def _assigned_to(self, call: cst.Call) -> str:
+        """Return the name that a call is assigned to by a statement of its own; else nothing."""
+        parent = self.get_metadata(meta.ParentNodeProvider, call, None)
+        line = self.get_metadata(meta.ParentNodeProvider, parent, None) if parent else None
+        if not isinstance(line, cst.SimpleStatementLine) or len(line.body) > 1:
+            return ""
+        if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
+            return text_of(parent.targets[0].target)
+        return text_of(parent.target) if isinstance(parent, cst.AnnAssign) else ""
 
     def _content(self, theirs: str, args: Args) -> cst.BaseExpression:
         if theirs != "SamplingMessage":
@@ -654,6 +763,14 @@ class _Rewrite(cst.CSTTransformer):
             return self._registration(name.removeprefix("add_"), args)
         if name in ("mount", "import_server"):
             return self._inclusion(front, name, args)
+        if name == "add_middleware":
+            given = original.args[0].value if len(original.args) == 1 else None
+            if given is not None and self._is_ours_now(given):
+                return updated.with_changes(
+                    func=cast("Any", updated.func).with_changes(attr=cst.Name("middleware"))
+                )
+            self._mark(f"{front}.{name}", named("app", name))
+            return updated
         if name == "run":
             return self._run(front, args)
         if name in _RUNS:
@@ -903,6 +1020,13 @@ _FACTORIES: Final = ("Tool", "FunctionTool", "Prompt", "FunctionPrompt")
 _SERVERS: Final = ("mcp", "server", "app", "mcp_server")
 
 
+def _in_pars(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return an expression as it is written to the left of a comparison."""
+    if isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or node.lpar:
+        return node
+    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+
+
 def _has_stars(args: Args) -> bool:
     return any(each.star for each in args.all)
 
@@ -920,12 +1044,9 @@ def _marked(statement: Any, marks: Sequence[str]) -> Any:
     return statement.with_changes(leading_lines=[*lines, *made])
 
 
-# --- imports, once all is rewritten ---------------------------------------------------------------
-
-
 def _without_unused(module: cst.Module, rewrite: _Rewrite) -> cst.Module:
     """Take out imports that nothing uses any more, merge ours, and add what is missing."""
-    used = _Used()
+    used = Used()
     module.visit(used)
     gone = {name for name in rewrite.kept if name not in used.names}
     before = rewrite.used_before
@@ -933,159 +1054,4 @@ def _without_unused(module: cst.Module, rewrite: _Rewrite) -> cst.Module:
         mine for mine, theirs in rewrite.made.items() if mine not in used.names and theirs in before
     }
     rewrite.needed -= {each for each in rewrite.needed if each[1] in gone}
-    module = module.visit(_Unimport(gone))
-    return module.visit(_Import(rewrite.needed))
-
-
-class _Used(cst.CSTVisitor):
-    """The names that a module uses, also in annotations that are strings."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-        return False
-
-    def visit_Import(self, node: cst.Import) -> bool:
-        return False
-
-    def visit_Name(self, node: cst.Name) -> None:
-        self.names.add(node.value)
-
-    def visit_SimpleString(self, node: cst.SimpleString) -> None:
-        if len(node.value) < 200:
-            self.names.update(re.findall(r"[A-Za-z_]\w*", node.value))
-
-
-class _Unimport(cst.CSTTransformer):
-    def __init__(self, names: set[str]) -> None:
-        super().__init__()
-        self._names = names
-
-    def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> Any:
-        module = text_of(updated_node.module)
-        if updated_node.relative or not (is_theirs(module) or is_ours(module)):
-            return updated_node
-        return self._left(updated_node, updated_node.names)
-
-    def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> Any:
-        return self._left(updated_node, updated_node.names)
-
-    def _left(self, node: Any, names: Any) -> Any:
-        if not isinstance(names, Sequence):
-            return node
-        aliases = cast("Sequence[cst.ImportAlias]", names)
-        left = [each for each in aliases if not self._is_gone(node, each)]
-        if len(left) == len(aliases):
-            return node
-        if not left:
-            return cst.RemoveFromParent()
-        left[-1] = left[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        return node.with_changes(names=left)
-
-    def _is_gone(self, node: Any, alias: cst.ImportAlias) -> bool:
-        name = text_of(alias.asname.name) if alias.asname else text_of(alias.name)
-        if isinstance(node, cst.Import):
-            return is_theirs(text_of(alias.name)) and name.partition(".")[0] in self._names
-        return name in self._names
-
-
-class _Import(cst.CSTTransformer):
-    """Merges what is imported from ours at the top of a file, and adds what is missing."""
-
-    def __init__(self, needed: set[tuple[str, str]]) -> None:
-        super().__init__()
-        self._needed = needed
-
-    def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
-        names: dict[str, set[str]] = {}
-        body: list[Any] = list(updated_node.body)
-        places: dict[str, int] = {}
-        for place, statement in enumerate(body):
-            found = _ours_in(statement)
-            if found is not None:
-                module, imported = found
-                if module in places and not statement.leading_lines:
-                    body[place] = None
-                elif module in places:
-                    continue
-                places.setdefault(module, place)
-                names.setdefault(module, set()).update(imported)
-        last = _last_import(body)
-        there = _all_imported(updated_node)
-        for module, name in sorted(self._needed):
-            if (module, name) in there:
-                continue
-            names.setdefault(module, set()).add(name)
-        for module, found_names in names.items():
-            made = _statement(module, sorted(found_names))
-            where = places.get(module)
-            if where is None:
-                body.insert(last + 1, made)
-                continue
-            there_now = _ours_in(body[where])
-            if there_now is not None and set(there_now[1]) != found_names:
-                body[where] = made.with_changes(
-                    leading_lines=body[where].leading_lines,
-                    trailing_whitespace=body[where].trailing_whitespace,
-                )
-        return updated_node.with_changes(body=[each for each in body if each is not None])
-
-
-def _ours_in(statement: Any) -> tuple[str, list[str]] | None:
-    """Return the module of ours that a statement imports from, and the names."""
-    if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
-        return None
-    node = statement.body[0]
-    if not isinstance(node, cst.ImportFrom) or not isinstance(node.names, Sequence):
-        return None
-    module = text_of(node.module)
-    if not is_ours(module):
-        return None
-    return module, [_alias_text(each) for each in node.names]
-
-
-def _alias_text(alias: cst.ImportAlias) -> str:
-    name = text_of(alias.name)
-    return f"{name} as {text_of(alias.asname.name)}" if alias.asname else name
-
-
-def _all_imported(module: cst.Module) -> set[tuple[str, str]]:
-    """Return what the top of a file imports already, ours and others'."""
-    found: set[tuple[str, str]] = set()
-    for statement in module.body:
-        for node in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
-            if isinstance(node, cst.Import):
-                found |= {("", _alias_text(each)) for each in node.names}
-            elif isinstance(node, cst.ImportFrom) and isinstance(node.names, Sequence):
-                found |= {(text_of(node.module), _alias_text(each)) for each in node.names}
-    return found
-
-
-def _last_import(body: Sequence[Any]) -> int:
-    """Return the place of the last import at the top; of the docstring, or -1, if there is none."""
-    last = -1
-    for place, statement in enumerate(body):
-        inner = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-        if isinstance(inner, (cst.Import, cst.ImportFrom)):
-            last = place
-        elif last == -1 and place == 0 and isinstance(inner, cst.Expr):
-            last = 0
-        elif statement is not None and not isinstance(statement, cst.SimpleStatementLine):
-            break
-    return last
-
-
-def _statement(module: str, names: Sequence[str]) -> Any:
-    if not module:
-        return cst.parse_statement(f"import {', '.join(names)}\n")
-    line = f"from {module} import {', '.join(names)}\n"
-    if len(line) > _WIDTH:
-        listed = "".join(f"    {each},\n" for each in names)
-        line = f"from {module} import (\n{listed})\n"
-    return cst.parse_statement(line)
-
-
-_WIDTH: Final = 89
-"""Characters of a line, with its end, that an import has at most before it is broken."""
+    return with_imports(without(module, gone), rewrite.needed)
