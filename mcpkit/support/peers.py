@@ -290,7 +290,7 @@ _OPTIONS: Final = [
             _NAMES,
         ),
         ("enabled", "rewrite", "", "leave it out, or do not register the function", _TOOLS),
-        ("exclude_args", "hand", "", "fill them with Annotated[T, Depends(…)]", _TOOLS),
+        ("exclude_args", "keep", "", "fill them with Annotated[T, Depends(…)]", _TOOLS),
         ("serializer", "hand", "", "return the text", _TOOLS),
         ("timeout", "hand", "", "bound it inside of the function", _TOOLS),
         ("task", "hand", "", "there are none; report with ctx.progress(…)", _MISSING),

@@ -582,6 +582,144 @@ def test_imports(theirs: str, ours: str) -> None:
     assert rewritten(theirs) == ours
 
 
+# --- tricky code ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("async def fn(ctx: 'Context'):\n    ctx.report_progress(1)", "    ctx.progress(1)"),
+        ("async def fn(ctx: 'f.Context | None'):\n    ctx.lifespan_context", "    ctx.state"),
+        (
+            "async def fn(ctx: Context):\n    self.ctx = ctx\n    self.ctx.headers",
+            "ctx.http.headers",
+        ),
+        ("x: 'types.TextContent | None'", "x: 'TextContent | None'"),
+        ("def fn(x: list['FastMCP']): ...", "def fn(x: list['MCPKit']): ..."),
+        ("__all__ = ['FastMCP', 'mcp']", "__all__ = ['MCPKit', 'mcp']"),
+        ("if (app := FastMCP('a')):\n    app.mount(x)", "    app.include(x)"),
+        ("a, b = FastMCP('a'), FastMCP('b')\nb.mount(x)", "b.include(x)"),
+        ("class Own(FastMCP): ...\nown = Own('a')\nown.mount(x)", "own.include(x)"),
+        ("mcp.add_tool(fn=look)", "mcp.add_tool(look)"),
+        ("x = f'{mcp.run(\"streamable-http\")!r:>{x}}'", "x = f'{mcp.run(\"http\")!r:>{x}}'"),
+        ("def run():\n    mcp.run('sse')\nmcp = FastMCP('a', port=1)", "mcp = MCPKit('a')"),
+        (
+            "import fastmcp\nasync def fn(ctx: Context):\n    ctx.log('hello', 'info')",
+            "    ctx.log('info', 'hello')",
+        ),
+        (
+            "@mcp.tool(exclude_args=['a'])\ndef fn(a=1): ...",
+            "exclude_args=['a'])\ndef fn(a=1): ...",
+        ),
+        ("@mcp.tool(enabled=FLAG)\ndef fn(): ...", "@mcp.tool(enabled=FLAG)\ndef fn(): ..."),
+        (
+            (
+                "@mcp.tool(annotations=types.ToolAnnotations(\n    readOnlyHint=True,  # looks\n"
+                "))\ndef fn(): ..."
+            ),
+            "ToolAnnotations(\n    read_only=True,  # looks\n))\ndef fn(): ...",
+        ),
+    ],
+)
+def test_what_is_harder_to_see_is_rewritten_too(theirs: str, ours: str) -> None:
+    head = "import fastmcp as f\nfrom fastmcp import Context, FastMCP\nfrom mcp import types\n"
+    made = rewritten(f"{head}mcp = FastMCP('shop')\n{theirs}\n")
+    assert made.rstrip().endswith(ours)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "say"),
+    [
+        (
+            "if x: from mcp.types import Tool",
+            "from mcp.types import …",
+            "give it a line of its own",
+        ),
+        (
+            "x = 1; from mcp.types import Tool",
+            "from mcp.types import …",
+            "give it a line of its own",
+        ),
+        ("f.settings.port = 1", "f.settings.port", "nothing is known of it here"),
+        (
+            "x = f.resources.FileResource()",
+            "f.resources.FileResource",
+            "write app.files(path, uri)",
+        ),
+        (
+            "raise McpError(f.types.ErrorData(x))",
+            "McpError",
+            "write ProtocolError(message, code=…)",
+        ),
+        ("x = [FastMCP('a', port=1)]", "port=", 'pass it to app.run("http", port=…)'),
+    ],
+)
+def test_what_is_not_understood_is_marked(line: str, name: str, say: str) -> None:
+    head = "import fastmcp as f\nfrom fastmcp import FastMCP\nfrom mcp import McpError\n"
+    made = rewritten(f"{head}mcp = FastMCP('a')\nmcp.run('http')\n{line}\n")
+    assert f"{MARK}{name}: {say}\n" in made
+
+
+def test_each_app_is_run_with_its_own_port() -> None:
+    made = rewritten(
+        """\
+        from fastmcp import FastMCP
+
+        def run():
+            one.run("http")
+            two.run("http")
+
+        one = FastMCP("one", port=1)
+        two = FastMCP("two", port=2)
+        """
+    )
+    assert made == dedent(
+        """\
+        from mcpkit import MCPKit
+
+        def run():
+            one.run("http", port=1)
+            two.run("http", port=2)
+
+        one = MCPKit("one")
+        two = MCPKit("two")
+        """
+    )
+
+
+def test_what_stands_above_an_import_that_goes_stays() -> None:
+    made = rewritten(
+        """\
+        import os
+
+        # Ours and theirs.
+        import mcp.types as types
+
+        from fastmcp import FastMCP
+        try:
+            # For tests.
+            import fastmcp
+        except ImportError:
+            pass
+        self.mcp = FastMCP("a"), types.TextContent
+        """
+    )
+    assert made == dedent(
+        """\
+        import os
+
+        # Ours and theirs.
+        from mcpkit import MCPKit, TextContent
+        try:
+            pass
+            # For tests.
+        except ImportError:
+            pass
+        self.mcp = MCPKit("a"), TextContent
+        """
+    )
+
+
 # --- what stays -----------------------------------------------------------------------------------
 
 SHOP: Final = '''\

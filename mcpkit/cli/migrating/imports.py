@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import libcst as cst
 
 from mcpkit.cli.migrating.reading import is_ours, is_theirs, text_of
 
-__all__ = ["Used", "import_line", "with_imports", "without"]
+__all__ = ["MARK", "Used", "import_line", "with_imports", "without"]
 
 
 def without(module: cst.Module, names: set[str]) -> cst.Module:
@@ -28,6 +28,10 @@ def with_imports(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module
     return module.visit(_Import(needed))
 
 
+MARK: Final = "# mcpkit migrate: "
+"""What a comment for whoever migrates begins with."""
+
+
 class Used(cst.CSTVisitor):
     """The names that a module uses, also in annotations that are strings."""
 
@@ -39,6 +43,14 @@ class Used(cst.CSTVisitor):
         return False
 
     def visit_Import(self, node: cst.Import) -> bool:
+        return False
+
+    def visit_Attribute(self, node: cst.Attribute) -> bool:
+        node.value.visit(self)  # an attribute is no use of a name
+        return False
+
+    def visit_Arg(self, node: cst.Arg) -> bool:
+        node.value.visit(self)
         return False
 
     def visit_Name(self, node: cst.Name) -> None:
@@ -54,24 +66,48 @@ class _Unimport(cst.CSTTransformer):
         super().__init__()
         self._names = names
 
-    def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> Any:
-        module = text_of(updated_node.module)
-        if updated_node.relative or not (is_theirs(module) or is_ours(module)):
-            return updated_node
-        return self._left(updated_node, updated_node.names)
+    def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> Any:
+        return self._with_left(updated_node)
 
-    def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> Any:
-        return self._left(updated_node, updated_node.names)
+    def leave_IndentedBlock(
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> Any:
+        return self._with_left(updated_node)
 
-    def _left(self, node: Any, names: Any) -> Any:
-        if not isinstance(names, Sequence):
+    def _with_left(self, node: Any) -> Any:
+        """Return what is left of a block; what stood above a statement that is gone stays."""
+        made: list[Any] = []
+        above: list[cst.EmptyLine] = []
+        for statement in node.body:
+            lines = list(statement.leading_lines)
+            if isinstance(statement, cst.SimpleStatementLine):
+                left = [found for each in statement.body if (found := self._without(each))]
+                if not left:
+                    above += _joined(above, [each for each in lines if not _is_mark(each)])
+                    continue
+                statement = statement.with_changes(body=left)
+            if above:
+                lines = [*above, *_joined(above, lines)]
+                statement = statement.with_changes(leading_lines=lines)
+                above = []
+            made.append(statement)
+        return node.with_changes(body=made, footer=[*above, *node.footer])
+
+    def _without(self, node: Any) -> Any:
+        """Return what is left of an import, None if nothing is; any other statement as it is."""
+        if not isinstance(node, (cst.Import, cst.ImportFrom)):
             return node
-        aliases = cast("Sequence[cst.ImportAlias]", names)
-        left = [each for each in aliases if not self._is_gone(node, each)]
-        if len(left) == len(aliases):
+        if isinstance(node.names, cst.ImportStar):
+            return node
+        if isinstance(node, cst.ImportFrom):
+            module = text_of(node.module)
+            if node.relative or not (is_theirs(module) or is_ours(module)):
+                return node
+        left = [each for each in node.names if not self._is_gone(node, each)]
+        if len(left) == len(node.names):
             return node
         if not left:
-            return cst.RemoveFromParent()
+            return None
         left[-1] = left[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
         return node.with_changes(names=left)
 
@@ -80,6 +116,17 @@ class _Unimport(cst.CSTTransformer):
         if isinstance(node, cst.Import):
             return is_theirs(text_of(alias.name)) and name.partition(".")[0] in self._names
         return name in self._names
+
+
+def _is_mark(line: cst.EmptyLine) -> bool:
+    return line.comment is not None and line.comment.value.startswith(MARK)
+
+
+def _joined(above: Sequence[cst.EmptyLine], lines: list[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    """Return lines that come behind others, without blank ones between them."""
+    while above and lines and lines[0].comment is None:
+        lines = lines[1:]
+    return lines
 
 
 class _Import(cst.CSTTransformer):

@@ -7,7 +7,7 @@ is not understood is left as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 import libcst as cst
@@ -15,9 +15,10 @@ from libcst import matchers as m
 from libcst import metadata as meta
 
 from mcpkit.cli.migrating.arguments import Args, expression, string_of
-from mcpkit.cli.migrating.imports import Used, import_line, with_imports, without
+from mcpkit.cli.migrating.imports import MARK, Used, import_line, with_imports, without
 from mcpkit.cli.migrating.middleware import Middlewares
 from mcpkit.cli.migrating.reading import (
+    DOTTED,
     Found,
     imports_others,
     is_theirs,
@@ -28,9 +29,6 @@ from mcpkit.support.peers import GUIDES, PeerName, named, peer_names
 from mcpkit.support.wrong_names import LIBRARIES, Library
 
 __all__ = ["MARK", "Migrated", "Remark", "migrate"]
-
-MARK: Final = "# mcpkit migrate: "
-"""What a comment for whoever migrates begins with."""
 
 
 class Remark(NamedTuple):
@@ -124,6 +122,15 @@ def _remarks(text: str, source: str) -> list[Remark]:
     return found
 
 
+_IN_LISTS: Final = (cst.Element, cst.List, cst.Tuple)
+_IN_ANNOTATIONS: Final = (
+    cst.SimpleString,
+    cst.Subscript,
+    cst.SubscriptElement,
+    cst.Index,
+    cst.BinaryOperation,
+)
+
 _Statement = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 
 _CONTENT: Final = {
@@ -204,7 +211,6 @@ class _Rewrite(cst.CSTTransformer):
         """The names that the file uses."""
         self._marks: list[list[str]] = [[]]
         self._importing = 0
-        self._moved: dict[str, list[tuple[str, cst.BaseExpression]]] = {}
         self._renamed: dict[str, str] = {}
         self._routes: list[cst.BaseStatement] = []
         self.needed: set[tuple[str, str]] = set()
@@ -285,6 +291,8 @@ class _Rewrite(cst.CSTTransformer):
     ) -> cst.BaseExpression:
         theirs = self._theirs(original)
         row = named("import", theirs) if theirs else None
+        if isinstance(original, cst.Attribute) and (row is None or row.how == "hand"):
+            self._mark_in_module(original, theirs, row)
         if row is None:
             return updated
         if row.how == "rename":
@@ -298,20 +306,43 @@ class _Rewrite(cst.CSTTransformer):
                 return cst.Name(self._ours(row))
         return updated
 
+    def _mark_in_module(self, node: cst.Attribute, theirs: str, row: PeerName | None) -> None:
+        """Mark a name of theirs that is reached by way of a module, unless more comes behind it."""
+        parent = self.get_metadata(meta.ParentNodeProvider, node, None)
+        text = text_of(node)
+        is_part = isinstance(parent, cst.Attribute) and parent.value is node
+        if theirs and not is_part and text.partition(".")[0] in self._found.modules:
+            self._mark(text, row)
+
     def leave_SimpleString(
         self, original_node: cst.SimpleString, updated_node: cst.SimpleString
     ) -> cst.BaseExpression:
         node: Any = original_node
-        while isinstance(node, (cst.SimpleString, cst.Subscript, cst.SubscriptElement, cst.Index)):
+        while isinstance(node, (*_IN_ANNOTATIONS, *_IN_LISTS)):
             node = self.get_metadata(meta.ParentNodeProvider, node, None)
-        if not isinstance(node, cst.Annotation):
+        if isinstance(node, cst.Annotation):
+            value = DOTTED.sub(self._in_text, updated_node.value)
+        elif (
+            isinstance(node, (cst.Assign, cst.AugAssign))
+            and text_of(node.targets[0].target if isinstance(node, cst.Assign) else node.target)
+            == "__all__"
+        ):
+            value = DOTTED.sub(self._exported, updated_node.value)
+        else:
             return updated_node
-        value = updated_node.value
-        for each in ("FastMCP", "MCPServer", "CallToolResult", "Client"):
-            row = named("import", each)
-            if row is not None and re.search(rf"\b{each}\b", value):
-                value = re.sub(rf"\b{each}\b", self._ours(row), value)
         return updated_node.with_changes(value=value)
+
+    def _in_text(self, match: re.Match[str]) -> str:
+        """Return what a name in a text is called here."""
+        theirs = self._found.in_text(match[0])
+        row = named("import", theirs) if theirs else None
+        is_renamed = row is not None and (row.how == "rename" or theirs == "Client")
+        if row is None or not is_renamed:
+            return match[0]
+        return self._renamed.get(match[0]) or self._ours(row)
+
+    def _exported(self, match: re.Match[str]) -> str:
+        return self._in_text(match) if match[0] in self._found.imported else match[0]
 
     # --- statements and their marks ---------------------------------------------------------------
 
@@ -374,6 +405,7 @@ class _Rewrite(cst.CSTTransformer):
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> Any:
+        self._one_line(original_node)
         node = original_node.body[0]
         if len(original_node.body) > 1 or not isinstance(node, cst.ImportFrom) or node.relative:
             return updated_node
@@ -393,11 +425,11 @@ class _Rewrite(cst.CSTTransformer):
                 home, _, ours_name = f"mcpkit.{row.ours}".rpartition(".")
                 ours.setdefault(home, []).append(self._imported(local, ours_name, alias))
                 continue
-            if row is not None and row.how == "rewrite" and name != "ErrorData":
-                continue  # all that uses it is rewritten
+            if name == "Client":
+                continue  # ours has the name, and so have all that use it
             self.kept.add(local)
             theirs.append(alias)
-            if (row is None or row.how == "hand") and name not in _MODULES:
+            if (row is None or row.how == "hand") and local not in self._found.modules:
                 self._mark(name, row)
         made = [import_line(home, sorted(set(names))) for home, names in sorted(ours.items())]
         if len(theirs) == len(node.names):
@@ -415,6 +447,23 @@ class _Rewrite(cst.CSTTransformer):
         made[0] = made[0].with_changes(leading_lines=updated_node.leading_lines)
         made[-1] = made[-1].with_changes(trailing_whitespace=updated_node.trailing_whitespace)
         return made[0] if len(made) == 1 else cst.FlattenSentinel(made)
+
+    def visit_SimpleStatementSuite(self, node: cst.SimpleStatementSuite) -> None:
+        for each in node.body:
+            self._left_on_line(each)
+
+    def _one_line(self, node: cst.SimpleStatementLine) -> None:
+        for each in node.body if len(node.body) > 1 else ():
+            self._left_on_line(each)
+
+    def _left_on_line(self, node: cst.CSTNode) -> None:
+        """Mark an import that shares its line with something else, and is left as it is."""
+        if (
+            isinstance(node, cst.ImportFrom)
+            and not node.relative
+            and is_theirs(text_of(node.module))
+        ):
+            self._mark(f"from {text_of(node.module)} import …", None, "give it a line of its own")
 
     def _imported(self, local: str, name: str, alias: cst.ImportAlias) -> str:
         """Return how a name of ours is imported instead of one of theirs, and remember it."""
@@ -519,10 +568,8 @@ class _Rewrite(cst.CSTTransformer):
                 continue
             elif row.how == "rename":
                 args.rename(name, row.ours)
-            elif name in _MOVED and self._found.http_apps:
-                value = args.take(name)
-                for app in self._found.http_apps if value is not None else ():
-                    self._moved.setdefault(app, []).append((name, cast("Any", value)))
+            elif name in _MOVED and self._runs_of(original):
+                args.take(name)
             elif row.how == "keep":
                 self._mark(f"{name}=", row)
             elif row.how == "guard":
@@ -534,6 +581,20 @@ class _Rewrite(cst.CSTTransformer):
                 if row.how == "hand":
                     self._mark(f"{name}=", row)
         return args.call()
+
+    def _runs_of(self, made: cst.Call) -> set[str]:
+        """Return the names of an app that are run over HTTP, where its host and port belong."""
+        if len(self._found.made) == 1:
+            return self._found.http_apps
+        return {self._found.made.get(made, "")} & self._found.http_apps
+
+    def _moved(self, app: str) -> Iterator[tuple[str, cst.BaseExpression]]:
+        """Yield the options of an app that belong to its run."""
+        for made in self._found.made:
+            for name in _MOVED if app in self._runs_of(made) else ():
+                value = Args(made).get(name)
+                if value is not None:
+                    yield name, value
 
     def _guarded(self, original: cst.Call, args: Args, row: PeerName) -> None:
         """Take out an option that may be off, and refuse to start if it is on."""
@@ -650,6 +711,7 @@ class _Rewrite(cst.CSTTransformer):
             return updated
         message, code = args.take("message"), args.take("code")
         if message is None or code is None:
+            self._mark("McpError", None, "write ProtocolError(message, code=…)")
             return updated
         written = cst.Module([]).code_for_node(code)
         if not written.endswith(".CODE"):
@@ -683,6 +745,10 @@ class _Rewrite(cst.CSTTransformer):
                     self._mark(f"{each}=", row)
             if name == "log" and "level" in args.keywords and args.positional:
                 args.first(cast("Any", args.take("level")))
+            elif name == "log" and [string_of(each.value) in _LEVELS for each in args.positional][
+                :2
+            ] == [False, True]:
+                args.swap()
         elif name in ("elicit", "sample"):
             for each in args.keywords:
                 row = named(f"{name}(…)", each)
@@ -701,7 +767,7 @@ class _Rewrite(cst.CSTTransformer):
     def _inclusion(self, front: str, name: str, args: Args) -> cst.BaseExpression:
         """Return the inclusion of another app; FastMCP had its prefix first, once."""
         if len(args.positional) == 2 and string_of(args.positional[0].value) is not None:
-            args.all[:2] = reversed(args.all[:2])
+            args.swap()
         args.positional_as(["prefix"])
         for each in args.keywords:
             if each == "namespace":
@@ -759,6 +825,8 @@ class _Rewrite(cst.CSTTransformer):
                         inside.first(cast("Any", inside.take("fn")))
                     inside.positional_as(["name", "title", "description"])
                     return Args(inside.call(updated.func)).call()
+            if "fn" in args.keywords:
+                args.first(cast("Any", args.take("fn")))
             args.positional_as(["name", "title", "description", "annotations"])
             return self._registration(name.removeprefix("add_"), args)
         if name in ("mount", "import_server"):
@@ -806,13 +874,12 @@ class _Rewrite(cst.CSTTransformer):
             value = args.get(each)
             if each == "output_schema" and text_of(value) == "None":
                 args.put(each, [("structured_output", expression("False"))])
-            elif row.how == "keep":
-                self._mark(f"{each}=", row)
-            else:
+            elif text_of(value) == "None" or (each == "enabled" and text_of(value) == "True"):
                 args.take(each)
-                is_plain = each == "enabled" and text_of(value) == "True"
-                if not is_plain and text_of(value) != "None":
-                    self._mark(f"{each}=", row)
+            else:
+                if row.how != "keep" and each != "enabled":  # what is off is not to be offered
+                    args.take(each)
+                self._mark(f"{each}=", row)
         if kind == "tool":
             self._annotations(args)
         return args.call()
@@ -820,6 +887,8 @@ class _Rewrite(cst.CSTTransformer):
     def _annotations(self, args: Args) -> None:
         """Write the hints of a tool by themselves, if they are written out."""
         value = args.get("annotations")
+        if value is not None and m.findall(value, m.Comment()):
+            return  # they have no place among the options
         hints: list[tuple[str, cst.BaseExpression]] = []
         if isinstance(value, cst.Dict):
             for element in value.elements:
@@ -864,7 +933,7 @@ class _Rewrite(cst.CSTTransformer):
             if row.how in ("hand", "keep"):
                 self._mark(f"{each}=", row)
         if known not in (None, "stdio"):
-            for each, value in self._moved.get(front, ()):
+            for each, value in self._moved(front):
                 args.add(each, value)
         return args.call()
 
@@ -1011,11 +1080,6 @@ _VERSIONS: Final = ("._mcp_server.version", "._lowlevel_server.version")
 _EQUAL: Final = cst.AssignEqual(
     whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace("")
 )
-_MODULES: Final = frozenset(
-    {"types", "base", "exceptions", "fastmcp", "mcpserver", "prompts", "tools", "server"}
-)
-"""Names of modules, which are of no use by themselves."""
-
 _FACTORIES: Final = ("Tool", "FunctionTool", "Prompt", "FunctionPrompt")
 _SERVERS: Final = ("mcp", "server", "app", "mcp_server")
 
