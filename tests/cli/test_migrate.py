@@ -687,6 +687,33 @@ def test_each_app_is_run_with_its_own_port() -> None:
     )
 
 
+def test_what_stands_for_a_library_that_is_not_there_does_so_for_ours() -> None:
+    made = rewritten(
+        """\
+        try:
+            from fastmcp import Context, FastMCP
+        except ImportError:
+            FastMCP = None
+            Context = object
+
+        def fn(ctx: Context): ...
+        mcp = FastMCP and FastMCP("a")
+        """
+    )
+    assert made == dedent(
+        """\
+        try:
+            from mcpkit import Context, MCPKit
+        except ImportError:
+            MCPKit = None
+            Context = object
+
+        def fn(ctx: Context): ...
+        mcp = MCPKit and MCPKit("a")
+        """
+    )
+
+
 def test_what_stands_above_an_import_that_goes_stays() -> None:
     made = rewritten(
         """\

@@ -189,7 +189,7 @@ class Found(cst.CSTVisitor):
                 self.made[value] = name
         elif called == "get_context" or self._is_context(name, text_of(value)):
             self.contexts.add(name)
-        elif "." not in name:
+        elif "." not in name and name not in self.imported:  # or it stands for what is not there
             self.bound.add(name)
 
 

@@ -244,6 +244,20 @@ class _Rewrite(cst.CSTTransformer):
             return updated_node
         return self._converted(original_node, updated_node)
 
+    def leave_AssignTarget(
+        self, original_node: cst.AssignTarget, updated_node: cst.AssignTarget
+    ) -> cst.AssignTarget:
+        """Rename what a file puts in the place of a name of theirs that is not there."""
+        target = updated_node.target
+        if not isinstance(target, cst.Name) or target.value not in self._found.imported:
+            return updated_node
+        row = named("import", self._found.in_text(target.value))
+        if row is None or row.how != "rename":
+            return updated_node
+        return updated_node.with_changes(
+            target=cst.Name(self._renamed.get(target.value) or self._ours(row))
+        )
+
     def leave_Attribute(
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
