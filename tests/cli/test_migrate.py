@@ -202,6 +202,11 @@ def test_calls_of_the_context(theirs: str, ours: str) -> None:
             "ToolResult(is_error=True, content=[x])",
         ),
         (
+            "fastmcp.tools.ToolResult",
+            "ToolResult(content=[x], structured_content=None)",
+            "ToolResult(content=[x])",
+        ),
+        (
             "mcp.types.ImageContent",
             'ImageContent(type="image", data=base64.b64encode(x).decode(), mimeType="image/png")',
             'ImageContent(data=x, mime_type="image/png")',

@@ -25,6 +25,7 @@ from mcpkit.cli.migrating.reading import (
     last_part,
     text_of,
 )
+from mcpkit.cli.migrating.values import CONTENT, MEDIA, content, media, unfold_hints
 from mcpkit.support.peers import GUIDES, PeerName, named, peer_names
 from mcpkit.support.wrong_names import LIBRARIES, Library
 
@@ -133,37 +134,8 @@ _IN_ANNOTATIONS: Final = (
 
 _Statement = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 
-_CONTENT: Final = {
-    "TextContent",
-    "ImageContent",
-    "AudioContent",
-    "EmbeddedResource",
-    "ResourceLink",
-    "TextResourceContents",
-    "BlobResourceContents",
-    "CallToolResult",
-    "ToolAnnotations",
-    "Annotations",
-    "Icon",
-    "SamplingMessage",
-    "GetPromptResult",
-}
-"""Values of the protocol: the keywords are those of the wire there."""
-
-_WIRE: Final = {
-    "mimeType": "mime_type",
-    "isError": "is_error",
-    "structuredContent": "structured_content",
-    "lastModified": "last_modified",
-    "_meta": "meta",
-}
 _ATTRIBUTES: Final = {"isError": "is_error", "structuredContent": "structured_content"}
 
-_HINTS: Final = {
-    each.theirs: each.ours for each in peer_names().values() if each.on == "annotations"
-}
-_MEDIA: Final = {"Image": "image/", "Audio": "audio/", "File": "application/"}
-_FORMATS: Final = {"jpg": "jpeg", "mp3": "mpeg", "svg": "svg+xml", "txt": "plain"}
 _LEVELS: Final = {"log", "debug", "info", "warning", "error", "notice", "critical"}
 _LISTS: Final = {
     "send_tool_list_changed": "tools",
@@ -544,10 +516,12 @@ class _Rewrite(cst.CSTTransformer):
         args = Args(updated_node)
         if theirs in ("FastMCP", "MCPServer"):
             return self._constructor(original_node, args)
-        if theirs in _CONTENT:
-            return self._content(theirs, args)
-        if theirs in _MEDIA:
-            return self._media(theirs, args)
+        if theirs in CONTENT:
+            return content(theirs, args, self.needed)
+        if theirs in MEDIA:
+            if args.take("name") is not None:
+                self._mark("name=", named("File(…)", "name"))
+            return media(theirs, args)
         if theirs in ("McpError", "MCPError"):
             return self._protocol_error(original_node, updated_node, args)
         if theirs in ("NotFoundError", "ResourceNotFoundError"):
@@ -669,50 +643,6 @@ class _Rewrite(cst.CSTTransformer):
         if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
             return text_of(parent.targets[0].target)
         return text_of(parent.target) if isinstance(parent, cst.AnnAssign) else ""
-
-    def _content(self, theirs: str, args: Args) -> cst.BaseExpression:
-        if theirs != "SamplingMessage":
-            args.take("type")
-        names = {**_WIRE, **(_HINTS if theirs == "ToolAnnotations" else {})}
-        for name in args.keywords:
-            if name in names:
-                args.rename(name, names[name])
-        for name in ("data", "blob"):
-            value = args.get(name)
-            if theirs in ("ImageContent", "AudioContent", "BlobResourceContents") and value:
-                args.replace(name, self._bytes(value))
-        uri = args.get("uri")
-        if isinstance(uri, cst.Call) and text_of(uri.func) == "AnyUrl" and len(uri.args) == 1:
-            args.replace("uri", uri.args[0].value)
-        return args.call()
-
-    def _bytes(self, value: cst.BaseExpression) -> cst.BaseExpression:
-        """Return an expression for the bytes of what is base64 there."""
-        code = cst.Module([]).code_for_node(value)
-        match = re.fullmatch(r"base64\.b64encode\((.*)\)\.decode\([^()]*\)", code, re.DOTALL)
-        if match is not None and match[1].count("(") == match[1].count(")"):
-            return expression(match[1])
-        self.needed.add(("", "base64"))
-        return expression(f"base64.b64decode({code})")
-
-    def _media(self, theirs: str, args: Args) -> cst.BaseExpression:
-        form = args.take("format")
-        source = args.take("data") if "data" in args.keywords else args.take("path")
-        if args.take("name") is not None:
-            self._mark("name=", named("File(…)", "name"))
-        mime = args.take("mime_type")
-        if form is not None:
-            known = string_of(form)
-            short = _FORMATS.get(known, known) if known else None
-            text = cst.Module([]).code_for_node(form)
-            mime = expression(
-                f'"{_MEDIA[theirs]}{short}"' if short else f'f"{_MEDIA[theirs]}{{{text}}}"'
-            )
-        if mime is not None:
-            args.all.insert(0 if not args.positional else 1, cst.Arg(mime))
-        if source is not None:
-            args.first(source)
-        return args.call()
 
     def _protocol_error(
         self, original: cst.Call, updated: cst.Call, args: Args
@@ -895,34 +825,8 @@ class _Rewrite(cst.CSTTransformer):
                     args.take(each)
                 self._mark(f"{each}=", row)
         if kind == "tool":
-            self._annotations(args)
+            unfold_hints(args)
         return args.call()
-
-    def _annotations(self, args: Args) -> None:
-        """Write the hints of a tool by themselves, if they are written out."""
-        value = args.get("annotations")
-        if value is not None and m.findall(value, m.Comment()):
-            return  # they have no place among the options
-        hints: list[tuple[str, cst.BaseExpression]] = []
-        if isinstance(value, cst.Dict):
-            for element in value.elements:
-                name = string_of(element.key) if isinstance(element, cst.DictElement) else None
-                if name is None:
-                    return
-                hints.append((name, cast("Any", element).value))
-        elif isinstance(value, cst.Call) and text_of(value.func) == "ToolAnnotations":
-            for each in value.args:
-                if each.keyword is None:
-                    return
-                hints.append((each.keyword.value, each.value))
-        else:
-            return
-        known = {"title", *_HINTS, *_HINTS.values()}
-        if not all(name in known for name, _ in hints):
-            return
-        named_hints = [(_HINTS.get(name, name), each) for name, each in hints]
-        taken = set(args.keywords)
-        args.put("annotations", [(name, each) for name, each in named_hints if name not in taken])
 
     def _run(self, front: str, args: Args) -> cst.BaseExpression:
         transport = args.get("transport") or (args.positional[0].value if args.positional else None)
