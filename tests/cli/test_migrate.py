@@ -428,6 +428,11 @@ def test_middleware_that_passes_on_is_called_here(tmp_path: Path) -> None:
     assert module.seen == ["look", "look"], "theirs raises where a tool has failed"
 
 
+def test_a_result_that_is_made_in_another_way_is_marked() -> None:
+    source = MIDDLEWARE.replace("isError=True", "isError=self.failed")
+    assert f"    {MARK}to_mcp_result: nothing calls it; pass is_error=" in rewritten(source)
+
+
 @pytest.mark.parametrize(
     "hook",
     [

@@ -15,6 +15,7 @@ from libcst import matchers as m
 from libcst import metadata as meta
 
 from mcpkit.cli.migrating.arguments import Args, expression
+from mcpkit.cli.migrating.imports import MARK
 from mcpkit.cli.migrating.reading import is_theirs, text_of
 
 __all__ = ["Middlewares"]
@@ -51,7 +52,8 @@ class Middlewares(cst.CSTTransformer):
     """Rewrites the classes of a file.
 
     After the visit: ``changed`` has the names of the classes that were rewritten, ``left`` of those
-    that were not, and ``needed`` the module and name of what has to be imported.
+    that were not, ``needed`` the module and name of what has to be imported, and ``marked`` is True
+    if something has got a mark.
     """
 
     METADATA_DEPENDENCIES = (meta.QualifiedNameProvider, meta.ParentNodeProvider)
@@ -61,6 +63,7 @@ class Middlewares(cst.CSTTransformer):
         self.changed: set[str] = set()
         self.left: set[str] = set()
         self.needed: set[tuple[str, str]] = set()
+        self.marked = False
 
     def leave_ClassDef(
         self, original_node: cst.ClassDef, updated_node: cst.ClassDef
@@ -166,15 +169,19 @@ class Middlewares(cst.CSTTransformer):
         body: list[Any] = []
         for each in node.body.body:
             if isinstance(each, cst.FunctionDef) and each.name.value == "to_mcp_result":
-                if not _only_fails(each):
-                    return node
-                self.needed.add(("typing", "Any"))
-                made = cst.parse_statement(_FAILS)
-                each = cast("Any", made).with_changes(leading_lines=each.leading_lines)
+                lines = each.leading_lines
+                if _only_fails(each):
+                    self.needed.add(("typing", "Any"))
+                    each = cast("Any", cst.parse_statement(_FAILS))
+                else:
+                    self.marked = True
+                    lines = [*lines, cst.EmptyLine(comment=cst.Comment(MARK + _NOT_CALLED))]
+                each = each.with_changes(leading_lines=lines)
             body.append(each)
         return node.with_changes(body=node.body.with_changes(body=body))
 
 
+_NOT_CALLED: Final = "to_mcp_result: nothing calls it; pass is_error= and the like to ToolResult"
 _FAILS: Final = """\
 def __init__(self, *args: Any, **options: Any) -> None:
     super().__init__(*args, **options)

@@ -73,7 +73,7 @@ def migrate(source: str) -> Migrated:
     wrapper = meta.MetadataWrapper(cst.parse_module(source.removeprefix(bom)))
     middlewares = Middlewares()
     module = wrapper.visit(middlewares)
-    if middlewares.changed or middlewares.needed:
+    if middlewares.changed or middlewares.needed or middlewares.marked:
         wrapper = meta.MetadataWrapper(_with_middleware(module, middlewares.needed))
     found = Found()
     for _ in range(2):  # what an app is assigned to may be written before it

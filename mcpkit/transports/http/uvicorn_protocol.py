@@ -323,7 +323,6 @@ class _Strict(_Part):
             "cycle.response_complete",
             "cycle.disconnected",
             "cycle.message_event.set",
-            "expect_100_continue",
             "headers",
             "parser.should_upgrade",
             "pipeline.clear",
@@ -350,12 +349,11 @@ class _Strict(_Part):
         """End the headers, and note an earlier request that is still served."""
         self._in_head = False
         self._moved = True
-        if strip_values(self.headers) and not self.expect_100_continue:
-            # Uvicorn has looked at it with its blanks.
-            self.expect_100_continue = any(
-                name == b"expect" and value.lower() == b"100-continue"
-                for name, value in self.headers
-            )
+        if strip_values(self.headers) and any(
+            name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers
+        ):
+            # Uvicorn has looked at it with its blanks. Elsewhere it is of no use, and does no harm.
+            self.expect_100_continue = True
         before: Any = self.cycle
         parser: Any = self.parser
         super().on_headers_complete()
