@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcpkit.asking.roots import Root, Roots
     from mcpkit.asking.sampling import Sample, SampleMessage, SampleResult
     from mcpkit.client import Client
-    from mcpkit.context import CallNext, Context, SyncContext
+    from mcpkit.context import CallNext, Context, CurrentTask, SyncContext
     from mcpkit.errors import (
         AskError,
         AskRefused,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         UrlElicitationRequired,
     )
     from mcpkit.functions.markers import Complete, Depends, Header
+    from mcpkit.tasks.settings import TaskOptions
     from mcpkit.types import (
         Annotations,
         AssistantMessage,
@@ -83,6 +84,7 @@ __all__ = [
     "Complete",
     "ConnectionClosed",
     "Context",
+    "CurrentTask",
     "Declined",
     "Depends",
     "Dismissed",
@@ -117,6 +119,7 @@ __all__ = [
     "SampleMessage",
     "SampleResult",
     "SyncContext",
+    "TaskOptions",
     "TextContent",
     "TextResourceContents",
     "ToolAnnotations",
@@ -142,7 +145,8 @@ _HOMES = {
     "mcpkit.asking.roots": ["Root", "Roots"],
     "mcpkit.asking.sampling": ["Sample", "SampleMessage", "SampleResult"],
     "mcpkit.client": ["Client"],
-    "mcpkit.context": ["CallNext", "Context", "SyncContext"],
+    "mcpkit.context": ["CallNext", "Context", "CurrentTask", "SyncContext"],
+    "mcpkit.tasks.settings": ["TaskOptions"],
     "mcpkit.errors": [
         "AskError",
         "AskRefused",

@@ -33,10 +33,12 @@ from mcpkit.support.wrong_names import (
     nothing_like,
     watching,
 )
+from mcpkit.tasks.settings import Store, TaskOptions, settings_of
 from mcpkit.transports import load
 from mcpkit.types import UNSET, CacheScope, Icon, Implementation, LogLevel
 
 if TYPE_CHECKING:
+    from mcpkit.engine.tasks import AppTasks
     from mcpkit.web import HttpOptions
 
 __all__ = ["MCPKit", "prompt", "resource", "tool"]
@@ -78,12 +80,16 @@ class MCPKit(Generic[StateT]):
             2026-07-28).
         http: The options for serving over HTTP, wherever no others are given: a dict of
             `HttpOptions`.
+        tasks: Where tasks are kept, or a dict of `TaskOptions`: the path of a file of SQLite, which
+            several processes of one machine may share and which outlives them, or a URL of a
+            database. ``MCPKIT_TASKS`` if None; without that, in this process, with which they end.
         errors: The exceptions of handlers whose text is shown, as that of `ToolError` is: a class,
             several, or ``"all"``. Any other exception is hidden behind a reference. What an entry
             says about itself counts more.
 
     Raises:
-        ValueError: ``page_size`` is less than 1, or a secret is too short.
+        ValueError: ``page_size`` is less than 1, a secret is too short, or an option of ``tasks``
+            makes no sense.
         RegistrationError: ``errors`` has something that is no class of exceptions.
     """
 
@@ -109,6 +115,7 @@ class MCPKit(Generic[StateT]):
         state_lifetime: float = 3600,
         ask_timeout: float = 600,
         http: HttpOptions | None = None,
+        tasks: TaskOptions | Store | None = None,
         errors: Errors = (),
     ) -> None:
         if page_size is not None and page_size < 1:
@@ -143,6 +150,7 @@ class MCPKit(Generic[StateT]):
                 state_lifetime=state_lifetime,
                 ask_timeout=ask_timeout,
                 errors=errors_of(errors, f"MCPKit({name!r})"),
+                tasks=settings_of(tasks, os.environ),
             ),
         )
         self._defaults = Defaults(self._server.converters, self._server.settings.errors)
@@ -170,6 +178,13 @@ class MCPKit(Generic[StateT]):
     def server(self) -> Server:
         """The registry, the identity and the settings, for transports."""
         return self._server
+
+    @property
+    def tasks(self) -> AppTasks:
+        """Begins tasks that no client has called for: ``await app.tasks.start(report)``."""
+        from mcpkit.engine.tasks import AppTasks  # few begin any
+
+        return AppTasks(self._server)
 
     # --- decorators -------------------------------------------------------------------------------
 
@@ -319,6 +334,11 @@ class MCPKit(Generic[StateT]):
                   are still validated by the signature; a function that takes ``**arguments`` gets
                   all that the schema allows, validated by it.
                 - inline: Run a plain ``def`` on the event loop, not in a thread.
+                - task: ``"optional"`` to let clients that know tasks have a call go on after its
+                  answer; ``"required"`` to refuse all others.
+                - resumable: True if a task may be run again whose process has ended in the middle;
+                  steps that it has done are not done again. It has failed otherwise.
+                - task_ttl: Seconds for which its tasks are kept; the app's by default.
                 - errors: The exceptions whose text the model reads, as that of a `ToolError`: a
                   class, several, or ``"all"``; ``()`` hides all. The app's by default.
 

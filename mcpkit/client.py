@@ -304,8 +304,11 @@ class Client:
         assert self._loop is not None
         target = self._target
         if isinstance(target, MCPKit):
+            from mcpkit.engine.tasks import serving_tasks
+
             server = await self._stack.enter_async_context(self._running(target))
-            return MemoryLink(server, self._loop, self._receive, self._note_exception)
+            served, _ = await self._stack.enter_async_context(serving_tasks(server, self._loop))
+            return MemoryLink(served, self._loop, self._receive, self._note_exception)
         if is_url(target):
             self._http = _http_link(
                 target,

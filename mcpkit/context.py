@@ -16,9 +16,9 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypeVar, Unpack
 
 from mcpkit.asking.ask import Ask
-from mcpkit.asking.by_result import Step, typed
 from mcpkit.asking.elicitation import Elicit, Elicitation, ElicitUrl
 from mcpkit.asking.roots import Root, Roots
+from mcpkit.asking.rounds import Step, typed
 from mcpkit.asking.sampling import (
     Sample,
     SampleMessage,
@@ -46,7 +46,16 @@ if TYPE_CHECKING:
 
     from mcpkit.web import HttpRequest
 
-__all__ = ["CallNext", "Client", "Context", "Delivery", "ListKind", "Peer", "SyncContext"]
+__all__ = [
+    "CallNext",
+    "Client",
+    "Context",
+    "CurrentTask",
+    "Delivery",
+    "ListKind",
+    "Peer",
+    "SyncContext",
+]
 
 StateT = TypeVar("StateT", default=Any)
 P = ParamSpec("P")
@@ -72,6 +81,11 @@ class Peer(Protocol):
 
     last_progress: float | None
     """The progress that was reported last; None before the first report."""
+
+    @property
+    def task(self) -> CurrentTask | None:
+        """The task that the run is a leg of; None if it is a request's."""
+        ...
 
     @property
     def overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
@@ -161,6 +175,36 @@ class Peer(Protocol):
     def announce_resource(self, uri: str) -> None:
         """Tell every interested client that a resource has changed. From any thread."""
         ...
+
+
+class CurrentTask:
+    """The task that a handler works on; ``ctx.task``.
+
+    Args:
+        id: As its client knows it.
+        deadline: When it may be forgotten, in seconds since the epoch; None: never.
+        note: Takes the text that clients see beside its status.
+    """
+
+    __slots__ = ("_note", "deadline", "id")
+
+    def __init__(self, id: str, deadline: float | None, note: Callable[[str], object]) -> None:
+        self.id = id
+        self.deadline = deadline
+        self._note = note
+
+    def __repr__(self) -> str:
+        return f"<CurrentTask {self.id}>"
+
+    def status(self, message: str) -> None:
+        """Tell clients how far the task is, in a sentence. From any thread.
+
+        They see the last one that was told, about once a second, and at the end.
+
+        Args:
+            message: Replaces the one before; beyond 1,000 characters it is cut.
+        """
+        self._note(message)
 
 
 class Delivery:
@@ -298,6 +342,11 @@ class Facts(Generic[StateT]):
         return self.request.principal
 
     @property
+    def task(self) -> CurrentTask | None:
+        """The task that this call has become; None if its client waits for the answer."""
+        return self.peer.task
+
+    @property
     def http(self) -> HttpRequest | None:
         """The HTTP request that this one arrived in, as the host has left it; None elsewhere."""
         origin = self.request.origin
@@ -376,6 +425,9 @@ class Facts(Generic[StateT]):
         """
         peer = self.peer
         request = peer.request
+        task = peer.task
+        if task is not None:
+            task.status(_progress_text(progress, total, message))
         token = request.meta.get("progressToken")
         last = peer.last_progress
         if token is None or not isfinite(progress) or (last is not None and progress <= last):
@@ -677,6 +729,12 @@ class Context(Facts[StateT]):
             As the single questions.
         """
         return await self.peer.gather(asks)
+
+
+def _progress_text(progress: float, total: float | None, message: str | None) -> str:
+    """Return how far a task is as a sentence, for clients that get no numbers."""
+    done = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+    return done if message is None else f"{message} ({done})"
 
 
 class SyncContext(Facts[StateT]):

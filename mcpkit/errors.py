@@ -130,6 +130,7 @@ class AskRefused(AskError):
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(f"The client refused to answer: {message} ({code})")
+        self.said = message
         self.code = code
 
 

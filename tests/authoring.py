@@ -15,10 +15,10 @@ import anyio.from_thread
 import anyio.to_thread
 
 from mcpkit.asking.ask import Ask
-from mcpkit.asking.by_result import Step
 from mcpkit.asking.roots import Root
+from mcpkit.asking.rounds import Step
 from mcpkit.asking.sampling import Sample, SampleResult
-from mcpkit.context import Context, ListKind
+from mcpkit.context import Context, CurrentTask, ListKind
 from mcpkit.engine.call_plan import CallPlan, inspect_handler
 from mcpkit.engine.entries import Listing
 from mcpkit.engine.registry import Catalog, Page
@@ -85,6 +85,7 @@ class RecordingPeer:
     """A peer that notes what a context asks of it, and nothing else."""
 
     repeats = False
+    task: CurrentTask | None = None
 
     def __init__(self, threshold: LogLevel | None = "debug") -> None:
         self.request = request_with()

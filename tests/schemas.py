@@ -1,7 +1,8 @@
 """What a server sends, held against the official JSON Schema of a revision.
 
 `check` is for every test that looks at the wire. The schemas are stored as published, with one
-correction (`_corrected`); they leave objects open, so a member too many is not noticed here.
+correction (`_corrected`); they leave objects open, so a member too many is not noticed here. The
+tasks extension has definitions beside them, written after its text.
 """
 
 from __future__ import annotations
@@ -24,6 +25,15 @@ DATA: Final = Path(__file__).parent / "data"
 _SHOWN: Final = 600
 _BATCHES: Final = "2025-03-26"
 """The revision in which an array of messages is a message (MSG-9)."""
+
+_EXTENDED: Final = "2026-07-28"
+"""The revision that the tasks extension is one of; its definitions follow the extension's text."""
+
+_RESULTS_OF_EXTENSION: Final = {
+    "tasks/get": "TasksExtensionState",
+    "tasks/update": "TasksExtensionDone",
+    "tasks/cancel": "TasksExtensionDone",
+}
 
 _RESERVED: Final = range(-32099, -32019)
 """The codes that only the specification may give a meaning (ERR-1)."""
@@ -109,6 +119,8 @@ def _check_call(value: dict[str, Any], version: str) -> None:
     _alone(value, "method", ("result", "error"))
     check_value(value, version, f"JSONRPC{kind}")
     definition = _by_method(version, f"Server{kind}").get(value["method"])
+    if (value["method"], version) == ("notifications/tasks", _EXTENDED):
+        definition = "TasksExtensionNotification"
     if definition is None:
         _fail(f"{version} has no {kind.lower()} {value['method']!r} from a server", value)
     check_value(value, version, definition)
@@ -138,6 +150,11 @@ def _check_result(value: dict[str, Any], version: str, method: str | None) -> No
 
 
 def _result_of(result: dict[str, Any], version: str, method: str) -> str:
+    if version == _EXTENDED:
+        if method in _RESULTS_OF_EXTENSION:
+            return _RESULTS_OF_EXTENSION[method]
+        if method == "tools/call" and result["resultType"] == "task":
+            return "TasksExtensionCreated"
     request = _by_method(version, "ClientRequest").get(method)
     if request is None:
         _fail(f"{version} has no request {method!r}, so it has no result", result)
@@ -170,7 +187,11 @@ def _alone(value: dict[str, Any], member: str, others: tuple[str, ...]) -> None:
 @cache
 def _schema(version: str) -> Mapping[str, Any]:
     path = DATA / "schemas" / f"{version}.json"
-    return _corrected(json.loads(path.read_text(encoding="utf-8")))
+    schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if version == _EXTENDED:
+        extension = path.with_name("tasks-extension.json")
+        schema["$defs"].update(json.loads(extension.read_text(encoding="utf-8")))
+    return _corrected(schema)
 
 
 def _corrected(schema: dict[str, Any]) -> dict[str, Any]:

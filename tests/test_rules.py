@@ -1,6 +1,6 @@
 """Every rule that binds a server is cited by a test.
 
-The rules are those of the protocol digest, sections 2 to 4, 8 and 11, whose strength is MUST or
+The rules are those of the protocol digest, sections 2 to 4, 6, 8 and 11, whose strength is MUST or
 MUST NOT; those of era selection, HTTP and security are here whatever their strength. A test cites a
 rule in its docstring or in the id of a parameter.
 """
@@ -170,6 +170,7 @@ BINDING: Final[dict[str, str]] = {
     "SEC-6": "it is unguessable, and of no use to others",
     "SEC-7": "nothing of a session reaches another",
     "SEC-8": "state that a client carries is sealed",
+    "SEC-9": "ids of tasks cannot be guessed, and belong to somebody",
     "SEC-10": "inputs are validated, and rates are limited",
     "SEC-11": "paths cannot escape",
     "SEC-13": "no values in what is said of headers",
@@ -177,6 +178,41 @@ BINDING: Final[dict[str, str]] = {
     "SEC-15": "nothing is decided by what a client says of itself",
     "SEC-17": "everything has a limit",
     "SEC-18": "no line breaks in headers",
+    "PROG-6": "a task of 2026-07-28 reports no progress and logs nothing",
+    "CANC-8": "a task is cancelled by tasks/cancel, and by nothing else",
+    "SUB-10": "only clients with the extension listen to tasks",
+    "TASKL-1": "what is supported is declared",
+    "TASKL-2": "without the capability a wish for a task is ignored",
+    "TASKL-3": "a tool says whether it runs as a task, and keeps to it",
+    "TASKL-4": "who wishes for a task gets it at once",
+    "TASKL-5": "what is over stays so",
+    "TASKL-6": "tasks/result waits, and has what the call would have had",
+    "TASKL-7": "a failed tool is a failed task",
+    "TASKL-8": "messages that belong to a task say so",
+    "TASKL-9": "questions go along with tasks/result",
+    "TASKL-10": "times are in every answer",
+    "TASKL-11": "cancelled before the answer, and once",
+    "TASKL-12": "unknown ids and bad cursors are refused",
+    "TASKL-13": "tasks belong to whoever has made them",
+    "TASKL-15": "everything has a limit",
+    "TASKX-1": "the extension is declared as one",
+    "TASKX-2": "only requests that know the extension become tasks",
+    "TASKX-3": "a tool that needs it says so",
+    "TASKX-4": "so do the methods of tasks, before all else",
+    "TASKX-5": "only calls become tasks, and only their answer says so",
+    "TASKX-6": "a task is there when it is told of",
+    "TASKX-7": "all open questions, under keys that are used once",
+    "TASKX-8": "failed is what failed as JSON-RPC has it",
+    "TASKX-9": "answers to nothing are passed over",
+    "TASKX-10": "unknown ids are refused",
+    "TASKX-11": "cancelling is cooperative, and may be repeated",
+    "TASKX-12": "methods of the other shape are unknown",
+    "TASKX-13": "members are those of this shape",
+    "TASKX-14": "the header names the task",
+    "TASKX-15": "rounds come before the task",
+    "TASKX-16": "ids cannot be guessed, and are checked each time",
+    "TASKX-17": "nothing is forgotten early, and polling has a limit",
+    "TASKX-18": "one era declares nothing for the other",
 }
 
 ELSEWHERE: Final[dict[str, str]] = {
@@ -186,15 +222,11 @@ ELSEWHERE: Final[dict[str, str]] = {
     "CACHE-4": "a rule about what authorization relies on",
     "CACHE-6": "binds the client",
     "LOG-7": "binds the author of a server; mcpkit logs nothing to clients by itself",
-    "PROG-6": "binds tasks",
     "SEC-4": "who a client is, the host of an endpoint finds out",
-    "SEC-9": "binds tasks",
     "SEC-12": "no schema that comes from outside is ever evaluated",
     "SEC-16": "binds authorization servers",
     "SEC-19": "binds the client",
     "SEC-20": "binds whoever chooses a transport",
-    "CANC-8": "binds tasks",
-    "SUB-10": "binds tasks",
 }
 """Rules of these sections that no test here needs to cite, and why."""
 

@@ -36,6 +36,9 @@ class Ask(DeclaredAsk, Generic[T]):
     IS_ASKED_AGAIN: ClassVar[bool] = True
     """Whether the same question may have another answer later in the same call."""
 
+    request_id: str | None = None
+    """The id of the request that puts it, where that has to say more than the others."""
+
     key: str | None = None
     timeout: float | None = None
 

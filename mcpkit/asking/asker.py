@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from mcpkit.asking.ask import Ask
-from mcpkit.asking.by_result import Step
+from mcpkit.asking.rounds import Step
 from mcpkit.errors import UrlElicitationRequired
 
 __all__ = ["Asker"]

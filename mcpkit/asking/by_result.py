@@ -12,21 +12,16 @@ import math
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from pydantic_core import ValidationError, from_json, to_json
+from pydantic_core import from_json, to_json
 
 from mcpkit.asking.ask import Ask
-from mcpkit.asking.elicitation import ElicitUrl
+from mcpkit.asking.rounds import Rounds, Step
 from mcpkit.asking.sealing import SealBroken, Sealer
-from mcpkit.errors import AskError, InvalidAnswer, InvalidParams, UrlElicitationRequired
-from mcpkit.functions.hints import resolve_hints
-from mcpkit.functions.schema import form_of
-from mcpkit.functions.signature import function_name, location, underlying
+from mcpkit.errors import InvalidAnswer, InvalidParams
 from mcpkit.protocol.connection import Request
 from mcpkit.support.budget import ANYBODY, Budget, Holder
 from mcpkit.types import UNSET, is_array, is_object
@@ -34,23 +29,11 @@ from mcpkit.types import UNSET, is_array, is_object
 if TYPE_CHECKING:
     from anyio import Event
 
-__all__ = ["Replay", "Step", "StepMemory", "Suspended"]
+__all__ = ["Replay", "StepMemory"]
 
 _LAYOUT: Final = 1
 _BAD_STATE: Final = "The request state is not valid; start the request again without it"
 """One message for every cause, so that it tells an attacker nothing."""
-
-
-_step: ContextVar[str] = ContextVar("mcpkit_step", default="")
-"""The place of the step that runs: what happens inside it has names of its own, because a later
-round does not run it again, and so does not count what it did."""
-
-
-class Suspended(BaseException):
-    """The handler waits for answers that only the next round can bring.
-
-    Not an `Exception`, so that ``except Exception`` in a handler lets it pass.
-    """
 
 
 @dataclass(slots=True)
@@ -155,82 +138,7 @@ class StepMemory:
             del self._places[owner]
 
 
-class Step:
-    """One step of a call, found done or to be run now.
-
-    Args:
-        place: Its name in the call, and different from that of every other step.
-        done: Whether `value` is its result.
-    """
-
-    __slots__ = ("_end", "_name", "_place", "done", "value")
-
-    def __init__(
-        self, name: str, place: str, done: bool, value: Any, end: Callable[[Any], None]
-    ) -> None:
-        self._name = name
-        self._place = place
-        self._end = end
-        self.done = done
-        self.value = value
-
-    @contextmanager
-    def running(self) -> Generator[None, None, None]:
-        """Around the function of the step."""
-        outer = _step.set(self._place)
-        try:
-            yield
-        finally:
-            _step.reset(outer)
-
-    async def finish(self, result: Any) -> Any:
-        """Remember the result; gives it as it will come back.
-
-        Raises:
-            ValueError: It is no JSON value, so it cannot be remembered.
-        """
-        try:
-            self.value = from_json(to_json(result))
-        except ValueError as error:
-            self._end(UNSET)
-            kind = type(result).__name__
-            raise ValueError(
-                f"the step {self._name!r} returned a {kind}, which JSON cannot carry; return what "
-                f"later code needs as JSON values"
-            ) from error
-        self._end(self.value)
-        return self.value
-
-    async def fail(self) -> None:
-        """It raised; it may run again."""
-        self._end(UNSET)
-
-
-def typed(function: Callable[..., Any], value: Any) -> Any:
-    """A JSON value as the type that a function says it returns; as it is if that says nothing.
-
-    Raises:
-        ValueError: It says something else.
-    """
-    name = function_name(function)
-    try:
-        target = underlying(function)
-        returns = resolve_hints(target, name, location(target)).get("return")
-        if returns in (None, Any):
-            return value
-        form = form_of(returns)
-    except Exception:  # an annotation that cannot be resolved, or is no type for JSON
-        return value
-    try:
-        return form.validate(value)
-    except ValidationError as error:
-        raise ValueError(
-            f"the step's function {name}() says that it returns {returns}, and what it returned "
-            f"is not that once it has been JSON: {error}"
-        ) from error
-
-
-class Replay:
+class Replay(Rounds):
     """One round of one call.
 
     Args:
@@ -256,7 +164,7 @@ class Replay:
         lifetime: float = 3600,
         now: float | None = None,
     ) -> None:
-        self._request = request
+        super().__init__(request)
         self._sealer = sealer
         self._steps = steps
         self._principal = principal
@@ -265,23 +173,16 @@ class Replay:
         self._lifetime = lifetime
         self._expires = (time.time() if now is None else now) + lifetime
         self._now = time.time() if now is None else now
-        self._asks: set[str] = set()
-        self._places: set[str] = set()
-        self.pending: dict[str, Ask[Any]] = {}
         state = request.params.get("requestState")
         self._memory = self._open(state)
         self._take(request.params.get("inputResponses"))
-        self._ahead = set(self._memory.asked) if state is not None else set[str]()
+        if state is not None:
+            self.ahead = set(self._memory.asked)
 
     @property
-    def repeats(self) -> bool:
-        """True until the handler comes to where the round before ended."""
-        return bool(self._ahead)
-
-    @property
-    def is_waiting(self) -> bool:
-        """True if questions were put whose answers only the next round can bring."""
-        return bool(self.pending)
+    def answers(self) -> Mapping[str, tuple[str, Any]]:
+        """The answers that were used: key → fingerprint of the question, and the result."""
+        return {key: found for key, found in self._memory.answers.items() if found[0]}
 
     # --- the state --------------------------------------------------------------------------------
 
@@ -348,41 +249,8 @@ class Replay:
 
     # --- asking -----------------------------------------------------------------------------------
 
-    async def ask(self, ask: Ask[Any]) -> Any:
-        """The answer to a question, or the end of this round.
-
-        Raises:
-            Suspended: The answer is not known yet.
-            MissingClientCapability: The client did not declare that it can be asked.
-        """
-        self._check_askable()
-        found, answer = self._look_up(ask)
-        if not found:
-            raise Suspended
-        return answer
-
-    def _check_askable(self) -> None:
-        request = self._request
-        if not request.known.asks:  # MRTR-1
-            raise AskError(f"Nothing can be asked in {request.method}")
-
-    async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
-        """The answers to several questions, which are asked in one round."""
-        self._check_askable()
-        for ask in asks:
-            # First of all: what cannot be asked must not leave the others asked in vain.
-            ask.check(self._request.revision, self._request.client)
-            ask.params(self._request.revision)
-        looked_up = [self._look_up(ask) for ask in asks]
-        if not all(found for found, _ in looked_up):
-            raise Suspended
-        return [answer for _, answer in looked_up]
-
-    def _look_up(self, ask: Ask[Any]) -> tuple[bool, Any]:
-        revision = self._request.revision
-        ask.check(revision, self._request.client)
-        mark = ask.fingerprint(revision)
-        key = self._key_of(ask, mark)
+    def _find(self, key: str, mark: str, ask: Ask[Any]) -> tuple[bool, Any]:
+        """Look among the answers that the client has sent."""
         recorded = self._memory.answers.get(key)
         if recorded is not None and recorded[0] in ("", mark):
             try:
@@ -392,56 +260,30 @@ class Replay:
             else:
                 # From now on it is an answer to this question, and to no other.
                 self._memory.answers[key] = (mark, recorded[1])
-                if key in self._ahead:
-                    self._ahead.clear()
+                if key in self.ahead:
+                    self.ahead.clear()
                 return True, answer
-        self._ahead.clear()
+        self.ahead.clear()
         self._memory.answers.pop(key, None)
         self.pending[key] = ask
         return False, None
 
-    def _key_of(self, ask: Ask[Any], mark: str) -> str:
-        key = ask.key
-        if key is None:
-            key = f"{ask.METHOD.replace('/', '_')}_{mark[:8]}"
-            if not ask.IS_ASKED_AGAIN:
-                return key
-        return _unused(key, self._asks)
-
-    async def begin_step(self, key: str) -> Step:
-        """A step by its name: done in an earlier round, or to be run now."""
-        place = _unused(key, self._places)
+    async def _find_step(self, key: str, place: str) -> Step:
+        """Look among the steps that are sealed into the state, and those of this process."""
         memory, steps = self._memory, self._memory.steps
         if place not in steps:
             done, value = await self._steps.begin(memory.call, place)
             if not done:
-                self._ahead.clear()
+                self.ahead.clear()
                 return Step(key, place, False, None, functools.partial(self._end_step, place))
             steps[place] = value
-        return Step(key, place, True, steps[place], lambda result: None)
+        return Step(key, place, True, steps[place], functools.partial(self._end_step, place))
 
-    def _end_step(self, place: str, result: Any) -> None:
+    async def _end_step(self, place: str, result: Any) -> Any:
         if result is not UNSET:
             self._memory.steps[place] = result
         self._steps.end(self._memory.call, place, result, self._holder, self._lifetime)
-
-    async def open_page(self, error: UrlElicitationRequired) -> Exception:
-        """Ask the user to open the page, since this revision has no error that says so."""
-        ask = ElicitUrl(error.message, error.url, error.elicitation_id)
-        try:
-            answer = await self.ask(ask)
-        except Exception as refused:
-            return refused
-        if not answer.accepted:
-            return AskError(f"The user did not open the page: {error.message}")
-        # To open a page is not to be done there (ELIC-10), and the handler says that it is not. To
-        # ask once more would be to ask until the user has finished, each time with a model between.
-        return AskError(
-            f"{error.message}: the page is open, and to be finished before the next call"
-        )
-
-    def give_up(self) -> None:
-        """Do nothing: nobody waits here, since a handler that asks is suspended."""
+        return result
 
     # --- the end of a round -----------------------------------------------------------------------
 
@@ -460,18 +302,6 @@ class Replay:
         }
         asked = {key: ask.fingerprint(revision) for key, ask in self.pending.items()}
         return {"inputRequests": requests, "requestState": self._seal(asked)}
-
-
-def _unused(name: str, used: set[str]) -> str:
-    """A name for one more of the same, by its order, which is the same in every round."""
-    outer = _step.get()
-    base = found = f"{outer} / {name}" if outer else name
-    count = 1
-    while found in used:
-        count += 1
-        found = f"{base}#{count}"
-    used.add(found)
-    return found
 
 
 def _sorted(value: Any) -> Any:

@@ -166,11 +166,25 @@ class CallPlan:
             return awaitable
         return self._call(self.fn, self.is_async, values, context, self.inline)
 
+    async def ask_first(self, values: Values, context: Context[Any]) -> Values:
+        """Ask what the parameters of the function declare.
+
+        Args:
+            values: The arguments.
+            context: Of the request that is served.
+
+        Returns:
+            The values of those parameters.
+        """
+        if not self._asked:
+            return {}
+        answers = await context.peer.gather([each.question(values) for each in self._asked])
+        return {
+            each.name: each.value(answer) for each, answer in zip(self._asked, answers, strict=True)
+        }
+
     async def _run_with_answers(self, values: Values, context: Context[Any]) -> Any:
-        questions = [each.question(values) for each in self._asked]
-        answers = await context.peer.gather(questions)
-        for each, answer in zip(self._asked, answers, strict=True):
-            values[each.name] = each.value(answer)
+        values.update(await self.ask_first(values, context))
         return await self._run_with_dependencies(values, context)
 
     async def _run_with_dependencies(self, values: Values, context: Context[Any]) -> Any:

@@ -20,7 +20,7 @@ from mcpkit.protocol.messages import encode, members
 from mcpkit.protocol.revision import Revision
 from mcpkit.types import CacheScope, Message, PromptResult, ResourceResult
 
-__all__ = ["Completion", "InputRequired", "Tagged", "encode_result"]
+__all__ = ["Completion", "Encoded", "InputRequired", "Tagged", "encode_result"]
 
 
 @dataclass(slots=True)
@@ -52,6 +52,21 @@ class Tagged:
     """An empty result with a ``_meta``."""
 
     meta: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Encoded:
+    """A result whose members are encoded already.
+
+    Args:
+        members: Without braces, and without a ``_meta``.
+        meta: The ``_meta``.
+        kind: The ``resultType``.
+    """
+
+    members: bytes
+    meta: Mapping[str, Any] | None = None
+    kind: bytes = b"complete"
 
 
 _Encoded: TypeAlias = tuple[
@@ -172,6 +187,11 @@ def _tagged(value: Tagged, revision: Revision) -> _Encoded:
     return b"", value.meta, None, None, _COMPLETE
 
 
+def _encoded(value: Encoded, revision: Revision) -> _Encoded:
+    del revision
+    return value.members, value.meta, None, None, value.kind
+
+
 def _members(value: Mapping[str, Any], revision: Revision) -> _Encoded:
     del revision
     return members(value), None, None, None, _COMPLETE
@@ -187,6 +207,7 @@ _ENCODERS: Final[Mapping[type[Any], _Encoder]] = {
     Completion: _completion,
     InputRequired: _input_required,
     Tagged: _tagged,
+    Encoded: _encoded,
 }
 """A row for each class of value; a mapping of members has none."""
 

@@ -33,6 +33,7 @@ from mcpkit.types import (
 )
 
 __all__ = [
+    "TASK_SUPPORT",
     "Argument",
     "Entry",
     "Listing",
@@ -41,12 +42,19 @@ __all__ = [
     "Readable",
     "Resource",
     "ResourceTemplate",
+    "TaskSupport",
     "Tool",
     "prefixed_uri",
 ]
 
 Listing: TypeAlias = Literal["tools", "resources", "resourceTemplates", "prompts"]
 """A list of the protocol, by the member it is sent in."""
+
+
+TaskSupport: TypeAlias = Literal["optional", "required", "forbidden"]
+"""Whether a call of a tool may, must or must not become a task."""
+
+TASK_SUPPORT: Final[tuple[TaskSupport, ...]] = ("optional", "required", "forbidden")
 
 
 def prefixed_uri(prefix: str, uri: str) -> str:
@@ -123,6 +131,9 @@ class Tool(Entry):
         annotations: Hints for clients.
         headers: The arguments that an HTTP request repeats in headers.
         raw_output: True to wrap structured content that is no object only where it must be.
+        task: Whether a call may become a task.
+        resumable: True if a task may be run again whose process has ended in the middle.
+        task_ttl: Seconds that its tasks are kept for; None: the server's setting.
 
     Raises:
         RegistrationError: Hosts do not accept the name.
@@ -133,6 +144,9 @@ class Tool(Entry):
     annotations: ToolAnnotations | None = None
     headers: tuple[HeaderParameter, ...] = ()
     raw_output: bool = False
+    task: TaskSupport = "forbidden"
+    resumable: bool = False
+    task_ttl: float | None = None
 
     def __post_init__(self) -> None:
         if _TOOL_NAME.fullmatch(self.name) is None:
@@ -159,6 +173,14 @@ class Tool(Entry):
                 `mcpkit.engine.methods.use_tool`.
         """
 
+    async def prepare(self, arguments: dict[str, Any], context: Context[Any]) -> None:
+        """Check the arguments of a call that becomes a task, and ask what it wants to know first.
+
+        Raises:
+            Exception: As for `call`.
+        """
+        del arguments, context
+
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return its entry in ``tools/list``."""
         members = self.described()
@@ -172,6 +194,8 @@ class Tool(Entry):
             members["outputSchema"] = schema
         if self.annotations is not None:
             members["annotations"] = wire.hints_to_wire(self.annotations)
+        if self.task != "forbidden":
+            members["execution"] = {"taskSupport": self.task}
         return revision.keep(revision.tool_members, members)
 
 

@@ -26,7 +26,16 @@ from typing_extensions import NotRequired, TypeVar, Unpack
 
 from mcpkit.context import Context
 from mcpkit.engine.call_plan import CONTEXTS, CallPlan, inspect_handler
-from mcpkit.engine.entries import Argument, Prompt, Resource, ResourceTemplate, Tool, prefixed_uri
+from mcpkit.engine.entries import (
+    TASK_SUPPORT,
+    Argument,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    TaskSupport,
+    Tool,
+    prefixed_uri,
+)
 from mcpkit.errors import InvalidArguments, RegistrationError, ResourceNotFound
 from mcpkit.functions.arguments import Arguments
 from mcpkit.functions.converters import (
@@ -110,6 +119,10 @@ class FunctionTool(Tool):
         """
         values = self.accepts.validate(arguments)
         return self.output.render(await self.plan.run(values, context))
+
+    async def prepare(self, arguments: dict[str, Any], context: Context[Any]) -> None:
+        """Validate the arguments, and ask what the parameters declare."""
+        await self.plan.ask_first(self.accepts.validate(arguments), context)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -366,6 +379,9 @@ class ToolOptions(CommonOptions):
     open_world: NotRequired[bool | None]
     structured_output: NotRequired[bool | Literal["raw"] | None]
     input_schema: NotRequired[JsonSchema | None]
+    task: NotRequired[TaskSupport]
+    resumable: NotRequired[bool]
+    task_ttl: NotRequired[float | None]
 
 
 class ResourceOptions(CommonOptions):
@@ -551,7 +567,32 @@ def make_tool(
         annotations=hints,
         headers=headers,
         raw_output=output.is_raw,
+        **_task_options(options, signature),
     )
+
+
+def _task_options(options: ToolOptions, signature: Signature) -> dict[str, Any]:
+    """Return what a tool says about tasks.
+
+    Raises:
+        RegistrationError: It makes no sense.
+    """
+    support = options.get("task", "forbidden")
+    if support not in TASK_SUPPORT:
+        known = ", ".join(map('"{}"'.format, TASK_SUPPORT))
+        raise RegistrationError(f"{signature.place}: task={support!r}; write one of {known}")
+    found: dict[str, Any] = {
+        name: value for name, value in options.items() if name in ("resumable", "task_ttl")
+    }
+    if found and support == "forbidden":
+        raise RegistrationError(
+            f"{signature.place}: {next(iter(found))}= is for tools that run as tasks; add "
+            f'task="optional", or "required"'
+        )
+    ttl = found.get("task_ttl")
+    if ttl is not None and not ttl > 0:
+        raise RegistrationError(f"{signature.place}: task_ttl= is seconds, more than 0")
+    return {"task": support, **found}
 
 
 def _repeats(signature: Signature, schema: JsonSchema | None) -> bool:

@@ -12,10 +12,16 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 from mcpkit.context import Context
-from mcpkit.engine.encoding import Completion
+from mcpkit.engine.encoding import Completion, Encoded
 from mcpkit.engine.entries import Entry, Listing, Prompt, Readable, ResourceTemplate, Tool
 from mcpkit.engine.registry import Catalog, Page
 from mcpkit.engine.server import Server, log
+from mcpkit.engine.task_methods import (
+    TASK_OPERATIONS,
+    may_list_tasks,
+    task_capabilities,
+    task_of_call,
+)
 from mcpkit.errors import (
     AskError,
     ConnectionClosed,
@@ -46,6 +52,7 @@ __all__ = [
     "Operation",
     "capabilities",
     "error_for",
+    "failed_result",
     "not_found",
     "read",
     "uri_of",
@@ -58,7 +65,9 @@ Operation: TypeAlias = Callable[[Server, Params, Context[Any]], Any]
 # --- identity -------------------------------------------------------------------------------------
 
 
-def capabilities(catalog: Catalog, revision: Revision) -> dict[str, Any]:
+def capabilities(
+    catalog: Catalog, revision: Revision, *, lists_tasks: bool = False
+) -> dict[str, Any]:
     """Return the capabilities object: exactly what there is to use, nothing else."""
     shapes: dict[str, dict[str, Any]] = {
         "tools": {"listChanged": True},
@@ -69,6 +78,8 @@ def capabilities(catalog: Catalog, revision: Revision) -> dict[str, Any]:
     }
     advertised = catalog.advertised
     present: dict[str, Any] = {name: shape for name, shape in shapes.items() if name in advertised}
+    if "tasks" in advertised:
+        present.update(task_capabilities(revision, lists=lists_tasks))
     return revision.keep(revision.server_capabilities, present)
 
 
@@ -78,7 +89,9 @@ def initialize(server: Server, params: Params, context: Context[Any]) -> Mapping
     request = context.request
     return wire.some(
         protocolVersion=request.revision.version,
-        capabilities=capabilities(server.catalog, request.revision),
+        capabilities=capabilities(
+            server.catalog, request.revision, lists_tasks=may_list_tasks(request)
+        ),
         serverInfo=wire.implementation_to_wire(server.info, request.revision),
         instructions=server.instructions,
     )
@@ -117,7 +130,9 @@ def _list(listing: Listing) -> Operation:
 # --- tools ----------------------------------------------------------------------------------------
 
 
-def call_tool(server: Server, params: Params, context: Context[Any]) -> Awaitable[Rendered]:
+def call_tool(
+    server: Server, params: Params, context: Context[Any]
+) -> Awaitable[Rendered | Encoded]:
     """``tools/call``: a result, also when the tool failed; the model is to read about it."""
     name = params.get("name")
     arguments = params.get("arguments")
@@ -130,6 +145,11 @@ def call_tool(server: Server, params: Params, context: Context[Any]) -> Awaitabl
     catalog = server.catalog
     tool = catalog.tools.get(name)
     if tool is not None:
+        if "tasks" in catalog.advertised:
+            given = cast("dict[str, Any]", arguments)
+            task = task_of_call(tool, params, given, server, context, failed_result)
+            if task is not None:
+                return task
         return use_tool(tool, cast("dict[str, Any]", arguments), context)
     provided = catalog.provided("tools", name, context)
     if provided is None:
@@ -160,10 +180,16 @@ async def use_tool(tool: Tool, arguments: dict[str, Any], context: Context[Any])
     try:
         return await tool.call(arguments, context)
     except Exception as error:
-        return await _failed(tool, context, unwrap(error))
+        return await failed_result(tool, context, error)
 
 
-async def _failed(tool: Tool, context: Context[Any], error: BaseException) -> Rendered:
+async def failed_result(tool: Tool, context: Context[Any], error: BaseException) -> Rendered:
+    """Return the result that tells a model of an exception.
+
+    Raises:
+        BaseException: It is none for a model.
+    """
+    error = unwrap(error)
     if not isinstance(error, Exception):
         raise error
     if isinstance(error, UrlElicitationRequired):
@@ -474,4 +500,5 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "read_resource": read_resource,
     "get_prompt": get_prompt,
     "complete": complete,
+    **TASK_OPERATIONS,
 }

@@ -478,6 +478,8 @@ def _advertised_by(
             found.add("completions")
         if each.uses_context:
             found.add("logging")
+        if isinstance(each, Tool) and each.task != "forbidden":
+            found.add("tasks")
     return frozenset(found)
 
 

@@ -7,13 +7,14 @@ is what a session does with it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from mcpkit.asking.ask import Ask
 from mcpkit.asking.asker import Asker
-from mcpkit.asking.by_result import Step, Suspended
 from mcpkit.asking.roots import Root
+from mcpkit.asking.rounds import Step, Suspended
 from mcpkit.asking.sampling import Sample, SampleResult
 from mcpkit.context import Context, ListKind
 from mcpkit.engine.encoding import InputRequired
@@ -28,9 +29,10 @@ from mcpkit.support.budget import ANYBODY, Holder
 from mcpkit.types import ResourceContents
 
 if TYPE_CHECKING:
-    from mcpkit.engine.session import Session
+    from mcpkit.context import CurrentTask
+    from mcpkit.engine.threads import Threads
 
-__all__ = ["GIVEN_UP", "Failure", "Outcome", "Run"]
+__all__ = ["GIVEN_UP", "Failure", "Home", "Outcome", "Run"]
 
 T = TypeVar("T")
 
@@ -53,11 +55,70 @@ Outcome: TypeAlias = Any
 """The value that an operation returned, `InputRequired`, a `Failure`, or `GIVEN_UP`."""
 
 
+class Home(Protocol):
+    """The place of a run: the session that its request arrived in, or the leg of a task."""
+
+    @property
+    def task(self) -> CurrentTask | None:
+        """The task that the run is a leg of."""
+        ...
+
+    @property
+    def is_closing(self) -> bool:
+        """True if everything in it ends."""
+        ...
+
+    @property
+    def threads(self) -> Threads:
+        """For blocking functions."""
+        ...
+
+    def make_asker(self, request: Request) -> Asker:
+        """Return how the run of a request asks its client.
+
+        Raises:
+            InvalidParams: The request continues another one, and is not fit to.
+        """
+        ...
+
+    def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
+        """Call a function whenever the client says that its roots have changed."""
+        ...
+
+    def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification that belongs to a request. From any thread."""
+        ...
+
+    def log_threshold(self, request: Request) -> int | None:
+        """Return the rank of the least level to send with a request; None: nothing."""
+        ...
+
+    async def drain(self, request: Request) -> None:
+        """Wait until the client keeps up."""
+        ...
+
+    def close_stream(self, request: Request, retry: float | None) -> None:
+        """Close the connection that a request's messages go to. From any thread."""
+        ...
+
+    def handler_raised(self, request: Request, error: BaseException) -> None:
+        """Take note of the real exception behind a failure."""
+        ...
+
+    def follow_task(self, id: str) -> None:
+        """Tell the client of a task that one of its requests has begun."""
+        ...
+
+    def serving_task(self, id: str, request: Request) -> AbstractContextManager[object]:
+        """Around a request that waits for a task: what the task tells goes along with it."""
+        ...
+
+
 class Run:
     """The run of one request; the peer of its context.
 
     Args:
-        session: That the request arrived in.
+        session: That the request arrived in, or what stands for it.
         server: As the request sees it.
         request: As it was received.
     """
@@ -74,7 +135,7 @@ class Run:
         "state",
     )
 
-    def __init__(self, session: Session, server: Server, request: Request) -> None:
+    def __init__(self, session: Home, server: Server, request: Request) -> None:
         self.request = request
         self.server = server
         self.state = server.state
@@ -147,6 +208,11 @@ class Run:
         self.cancel()
         if self.asker is not None:
             self.asker.give_up()
+
+    @property
+    def task(self) -> CurrentTask | None:
+        """The task that the run is a leg of; None if it is a request's."""
+        return self.session.task
 
     # --- asking -----------------------------------------------------------------------------------
 
@@ -231,7 +297,7 @@ class Run:
 
     def handler_raised(self, error: BaseException) -> None:
         """Pass on the real exception, for tests that want it."""
-        self.session.on_exception(self.request, error)
+        self.session.handler_raised(self.request, error)
 
     # --- doing ------------------------------------------------------------------------------------
 

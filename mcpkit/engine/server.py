@@ -6,7 +6,7 @@ import copy
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from mcpkit.asking.by_result import StepMemory
 from mcpkit.asking.sealing import Sealer
@@ -20,7 +20,12 @@ from mcpkit.protocol.connection import SERVER_INFO_KEY, Request
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
 from mcpkit.support.logs import get_logger
+from mcpkit.tasks.memory import Shelf
+from mcpkit.tasks.settings import TaskSettings
 from mcpkit.types import CacheScope, Implementation, LogLevel
+
+if TYPE_CHECKING:
+    from mcpkit.engine.tasks import Tasks
 
 __all__ = ["Middleware", "Server", "Settings", "log"]
 
@@ -48,6 +53,7 @@ class Settings(NamedTuple):
         state_lifetime: Seconds that a request may be continued for (2026-07-28).
         ask_timeout: Seconds that a handler waits for an answer of the client.
         errors: The exceptions whose text is shown, where an entry does not say.
+        tasks: How tasks are kept.
     """
 
     page_size: int | None = None
@@ -61,6 +67,7 @@ class Settings(NamedTuple):
     state_lifetime: float = 3600
     ask_timeout: float = 600
     errors: tuple[type[Exception], ...] = ()
+    tasks: TaskSettings = TaskSettings()
 
 
 @dataclass(slots=True)
@@ -79,6 +86,9 @@ class Server:
         converters: For values that are no JSON.
         shows: Tells which entries a request may see; None: all.
         overrides: What stands for functions that dependencies come from, in tests.
+        shelf: The tasks that are kept in this process.
+        tasks: What looks after tasks, while the server is served.
+        looked_after: All that looks after its tasks in this process, once for each event loop.
         info_texts: The texts that `info_meta` has encoded, by the versions of revisions.
     """
 
@@ -95,6 +105,9 @@ class Server:
     overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
         default_factory=dict[Callable[..., Any], Callable[..., Any]]
     )
+    shelf: Shelf = field(default_factory=Shelf)
+    tasks: Tasks | None = None
+    looked_after: list[Tasks] = field(default_factory=list["Tasks"])
     _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])
     info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
@@ -131,6 +144,12 @@ class Server:
         """Return the same server with the value that a lifespan has yielded."""
         made = copy.copy(self)
         made.state = state
+        return made
+
+    def with_tasks(self, tasks: Tasks) -> Server:
+        """Return the same server with what looks after its tasks."""
+        made = copy.copy(self)
+        made.tasks = tasks
         return made
 
     def with_overrides(self, overrides: Mapping[Callable[..., Any], Callable[..., Any]]) -> Server:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, cast
 
 import anyio
@@ -50,7 +51,7 @@ from mcpkit.protocol.revision import Notice, Revision
 from mcpkit.support.text import quoted
 from mcpkit.types import LOG_LEVELS, LOG_RANK
 
-__all__ = ["Channel", "Session"]
+__all__ = ["Channel", "Session", "operations_of"]
 
 _INPUT: Final = frozenset({"inputResponses", "requestState"})
 _OUTLASTING: Final = "notifications/elicitation/complete"
@@ -207,8 +208,10 @@ class Session:
         self._channel = channel
         self._loop = loop
         self._connection = connection or Connection()
+        if threads is None and server.tasks is not None:
+            threads = server.tasks.threads
         self.threads = threads or Threads(loop, server.settings.max_threads)
-        self._operations = _operations_of(server)
+        self._operations = operations_of(server)
         self._running: dict[Request, Run] = {}
         self._waiting: dict[Request, tuple[contextvars.Context, int]] = {}
         self._bytes_waiting = 0
@@ -346,6 +349,11 @@ class Session:
             self._log_rank = LOG_RANK[state.log_level]
         if state.watched:
             self._subscribed().watch(state.watched)
+
+    @property
+    def task(self) -> None:
+        """None: the runs in a session are those of requests."""
+        return None
 
     @property
     def revision(self) -> Revision | None:
@@ -529,6 +537,18 @@ class Session:
             text = encode_result(self.server, request, Tagged(tag))
             self._channel.answer(request, self._connection.send_result(request, text))
 
+    def handler_raised(self, request: Request, error: BaseException) -> None:
+        """Pass on the real exception behind a failure."""
+        self.on_exception(request, error)
+
+    def follow_task(self, id: str) -> None:
+        """Tell the client of a task that one of its requests has begun (2025-11-25)."""
+        self._subscribed().follow_task(id)
+
+    def serving_task(self, id: str, request: Request) -> AbstractContextManager[object]:
+        """Around a request that waits for a task: what the task tells goes along with it."""
+        return self._subscribed().serving_task(id, request)
+
     def _subscribed(self) -> Subscriptions:
         # Most sessions never want to be told of anything.
         if self._subscriptions is None:
@@ -690,7 +710,7 @@ def _as_operation(act: _Act) -> Operation:
     def operation(server: Server, params: Mapping[str, Any], context: Context[Any]) -> Any:
         del server, params
         run = cast("Run", context.peer)
-        return act(run.session, run)
+        return act(cast("Session", run.session), run)
 
     return operation
 
@@ -701,7 +721,7 @@ _OPERATIONS: Final[Mapping[str, Operation]] = {
 }
 
 
-def _operations_of(server: Server) -> Mapping[str, Operation]:
+def operations_of(server: Server) -> Mapping[str, Operation]:
     """Return every operation, with the server's middleware around it."""
     if server.operations is None:
         server.operations = {

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pydantic_core import from_json
 
 from mcpkit.context import ListKind
 from mcpkit.engine.loop import Loop
 from mcpkit.engine.methods import check_uri, not_found, uri_of
 from mcpkit.engine.registry import Catalog
 from mcpkit.engine.server import Server
-from mcpkit.errors import InvalidParams, InvalidRequest, ResourceNotFound
+from mcpkit.engine.task_methods import EXTENSION, declares, detailed, task_members
+from mcpkit.errors import (
+    InvalidParams,
+    InvalidRequest,
+    MissingClientCapability,
+    ProtocolError,
+    ResourceNotFound,
+)
 from mcpkit.protocol.connection import SUBSCRIPTION_KEY, Connection, Request, State
 from mcpkit.types import is_array, is_object
+
+if TYPE_CHECKING:
+    from mcpkit.engine.tasks import Tasks
+    from mcpkit.tasks.record import Task
 
 __all__ = ["Notify", "Subscriptions"]
 
@@ -46,12 +61,19 @@ def _size_of(uris: Iterable[str]) -> int:
 class _Listen:
     """A stream of changes that a client asked for (``subscriptions/listen``)."""
 
-    __slots__ = ("kinds", "request", "uris")
+    __slots__ = ("kinds", "request", "tasks", "uris")
 
-    def __init__(self, request: Request, kinds: frozenset[ListKind], uris: frozenset[str]) -> None:
+    def __init__(
+        self,
+        request: Request,
+        kinds: frozenset[ListKind],
+        uris: frozenset[str],
+        tasks: frozenset[str],
+    ) -> None:
         self.request = request
         self.kinds = kinds
         self.uris = uris
+        self.tasks = tasks
 
     @property
     def tag(self) -> dict[str, Any]:
@@ -83,6 +105,8 @@ class Subscriptions:
         "_notify",
         "_reserve",
         "_server",
+        "_tasks",
+        "_waiting",
         "_watched",
     )
 
@@ -106,6 +130,10 @@ class Subscriptions:
         self._flushing = False
         self._attached = False
         self._ended = False
+        self._tasks: dict[str, int] = {}
+        """The tasks that are followed, and how many times each."""
+        self._waiting: dict[str, Request] = {}
+        """The request that waits for the outcome of each, if one does."""
 
     def __bool__(self) -> bool:
         """True if the client asked to be told of something in particular."""
@@ -142,6 +170,8 @@ class Subscriptions:
         """Tell nothing any more: the session ends."""
         self._ended = True
         self.detach()
+        for id in list(self._tasks):
+            self._unfollow(id, all_of_them=True)
 
     # --- resources/subscribe ----------------------------------------------------------------------
 
@@ -196,11 +226,17 @@ class Subscriptions:
         kinds: frozenset[ListKind] = frozenset(
             kind for name, kind in _LIST_FILTERS.items() if name in honoured
         )
-        self._reserve(_size_of(known), request)
+        ids = self._task_ids(wanted, request)
+        if ids:
+            honoured["taskIds"] = ids
+        self._reserve(_size_of([*known, *ids]), request)
         request.params = {}  # which may be long, and the stream stays open
         self.attach()
-        listen = self._listens[request] = _Listen(request, kinds, frozenset(known))
+        listen = self._listens[request] = _Listen(request, kinds, frozenset(known), frozenset(ids))
         self._server.changes.watch(self, listen.uris)
+        for id in listen.tasks:
+            self._follow(id)
+            self._loop.soon(partial(self._tell_state, id, listen))
         # SUB-1: the acknowledgement is the first message of a subscription.
         params = {"notifications": honoured, "_meta": listen.tag}
         self._notify("notifications/subscriptions/acknowledged", params, request)
@@ -210,6 +246,8 @@ class Subscriptions:
         listen = self._listens.pop(request, None)
         if listen is not None:
             self._server.changes.unwatch(self, listen.uris)
+            for id in listen.tasks:
+                self._unfollow(id)
 
     def end_listens(
         self, ended: Callable[[Request, Mapping[str, Any]], None], *, announce: bool
@@ -225,6 +263,99 @@ class Subscriptions:
             if announce:
                 self._notify("notifications/cancelled", {"requestId": request.id}, request)
             ended(request, listen.tag)
+
+    # --- tasks ------------------------------------------------------------------------------------
+
+    def _task_ids(self, wanted: Mapping[str, Any], request: Request) -> list[str]:
+        """Return the tasks that a stream is to tell of.
+
+        Raises:
+            MissingClientCapability: The client does not know the extension (SUB-10).
+        """
+        if "taskIds" not in wanted or self._server.tasks is None:
+            return []
+        if not declares(request.client):
+            raise MissingClientCapability({"extensions": {EXTENSION: {}}})
+        ids = wanted["taskIds"]
+        if not is_array(ids) or not all(isinstance(id, str) for id in ids):
+            raise InvalidParams('"taskIds" must be an array of strings')
+        most = self._server.settings.max_subscriptions
+        if len(ids) > most:
+            raise InvalidParams(f'"taskIds" has more than {most} ids')
+        return list(dict.fromkeys(ids))
+
+    def follow_task(self, id: str) -> None:
+        """Tell of a task that the client has begun, where clients are told so (2025-11-25)."""
+        revision = self._connection.revision
+        if revision is not None and revision.tasks == "wished":
+            self._follow(id)
+
+    @contextmanager
+    def serving_task(self, id: str, request: Request) -> Generator[None, None, None]:
+        """Around a request that waits for a task: what the task tells goes along with it."""
+        self._follow(id)
+        self._waiting[id] = request
+        try:
+            yield
+        finally:
+            if self._waiting.get(id) is request:
+                del self._waiting[id]
+            self._unfollow(id)
+
+    def _follow(self, id: str) -> None:
+        tasks = self._server.tasks
+        if tasks is not None:
+            if id not in self._tasks:
+                tasks.follow(id, self)
+            self._tasks[id] = self._tasks.get(id, 0) + 1
+
+    def _unfollow(self, id: str, *, all_of_them: bool = False) -> None:
+        tasks = self._server.tasks
+        count = self._tasks.pop(id, 0)
+        if count > 1 and not all_of_them:
+            self._tasks[id] = count - 1
+        elif count and tasks is not None:
+            tasks.unfollow(id, self)
+
+    def task_changed(self, task: Task) -> None:
+        """Tell the client how it stands with a task."""
+        tasks = self._server.tasks
+        if self._ended or tasks is None:
+            return
+        revision = self._connection.revision
+        if revision is not None and revision.tasks == "wished":
+            params = task_members(task, revision, tasks)
+            self._notify("notifications/tasks/status", params, self._waiting.get(task.id))
+        for listen in list(self._listens.values()):
+            if task.id in listen.tasks:
+                self._loop.start(self._tell_details(task, listen, tasks))
+        if task.is_over:
+            self._unfollow(task.id, all_of_them=True)
+
+    def _tell_state(self, id: str, listen: _Listen) -> None:
+        """Tell a stream how it stands with a task when the stream begins."""
+        tasks = self._server.tasks
+        if tasks is not None and not self._ended:
+            self._loop.start(self._tell_of(id, listen, tasks))
+
+    async def _tell_of(self, id: str, listen: _Listen, tasks: Tasks) -> None:
+        try:
+            task = await tasks.get(id, tasks.owner_of(listen.request))
+        except ProtocolError:
+            return  # it is nobody's, or not this client's
+        await self._tell_details(task, listen, tasks)
+
+    async def _tell_details(self, task: Task, listen: _Listen, tasks: Tasks) -> None:
+        """Tell a stream all that there is to know of a task, if that is its client's."""
+        request = listen.request
+        if task.owner == tasks.owner_of(request) and request in self._listens:
+            details = from_json(b"{%b}" % detailed(task, request.revision, tasks))
+            self._notify("notifications/tasks", {**details, "_meta": listen.tag}, request)
+
+    def task_said(self, id: str, method: str, params: Mapping[str, Any]) -> None:
+        """Pass on what the handler of a task tells."""
+        if not self._ended:
+            self._notify(method, params, self._waiting.get(id))
 
     # --- changes ----------------------------------------------------------------------------------
 

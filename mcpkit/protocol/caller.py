@@ -218,7 +218,7 @@ class Caller:
         version = self._version
         if version is not None:
             merged[VERSION_KEY] = version
-            merged[CAPABILITIES_KEY] = self.capabilities
+            merged.setdefault(CAPABILITIES_KEY, self.capabilities)
             merged[CLIENT_INFO_KEY] = self.info
         sent = {**params, "_meta": merged} if merged else dict(params)
         text = messages.request_text(self._next_id, method, sent or None)

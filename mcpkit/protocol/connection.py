@@ -558,12 +558,13 @@ class Connection:
         return messages.notification_text(method, params)
 
     def send_request(
-        self, method: str, params: Mapping[str, Any] | None = None
+        self, method: str, params: Mapping[str, Any] | None = None, id: Id | None = None
     ) -> tuple[Id, bytes]:
         """A request to the client: its id, in a space of its own, and its text (handshake only)."""
-        if self._ids is None:
-            self._ids = count(1)
-        id = next(self._ids)
+        if id is None:
+            if self._ids is None:
+                self._ids = count(1)
+            id = next(self._ids)
         return id, messages.request_text(id, method, params)
 
 

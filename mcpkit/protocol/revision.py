@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 __all__ = ["Capability", "Method", "Notice", "Revision"]
 
-Capability: TypeAlias = Literal["tools", "resources", "prompts", "completions", "logging"]
+Capability: TypeAlias = Literal["tools", "resources", "prompts", "completions", "logging", "tasks"]
 """A server capability that must be advertised before its methods exist."""
 
 
@@ -67,6 +67,8 @@ class Revision(NamedTuple):
         sampling_tools: Whether a model may be given tools, and messages several blocks.
         client_asks: How a handler asks the client: with a request to it, or with a result.
         polling: Whether a client comes back by itself to a stream that was closed before its end.
+        tasks: How a call may go on after its answer: where its client asks for that, where its
+            client knows the extension, or not at all.
     """
 
     version: str
@@ -98,6 +100,7 @@ class Revision(NamedTuple):
     sampling_tools: bool
     client_asks: Literal["request", "result"]
     polling: bool
+    tasks: Literal["none", "wished", "extension"]
 
     def keep(self, members: frozenset[str], value: Mapping[str, Any]) -> dict[str, Any]:
         """The members of a description that this revision knows (CONT-2)."""

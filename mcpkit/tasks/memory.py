@@ -13,66 +13,86 @@ from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.store import Change, Heard, Position, TooManyTasks
 
-__all__ = ["MemoryStore"]
+__all__ = ["MemoryStore", "Shelf"]
+
+
+class Shelf:
+    """The tasks of an app, which all that serve it in this process share."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Task] = {}
+        self.steps: dict[str, dict[str, bytes]] = {}
+        self.queue: list[tuple[float, str]] = []
+        """When each task is due, the first first; what is not so any more is passed over."""
+        self.of_owner: dict[str, list[Position]] = {}
+        self.unfinished: Counter[str] = Counter()
+        self.heard: dict[str, Heard] = {}
+        """By runner."""
 
 
 class MemoryStore:
     """Keeps tasks in dicts. Used in one event loop only, where nothing comes in between.
 
     Args:
+        shelf: Where they are; one of its own by default.
         clock: Seconds since the epoch.
     """
 
     is_shared = False
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, shelf: Shelf | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._shelf = shelf or Shelf()
         self._clock = clock
         self._runner = ""
-        self._tasks: dict[str, Task] = {}
-        self._steps: dict[str, dict[str, bytes]] = {}
-        self._queue: list[tuple[float, str]] = []
-        """When each task is due, the first first; what is not so any more is passed over."""
-        self._of_owner: dict[str, list[Position]] = {}
-        self._unfinished: Counter[str] = Counter()
 
     async def open(self, runner: str, heard: Heard | None = None) -> None:
         """Begin to use the store."""
-        del heard
         self._runner = runner
+        if heard is not None:
+            self._shelf.heard[runner] = heard
 
     async def aclose(self) -> None:
         """Give back what runs."""
-        for task in list(self._tasks.values()):
-            if task.runner is not None:
+        self._shelf.heard.pop(self._runner, None)
+        for task in list(self._shelf.tasks.values()):
+            if task.runner == self._runner:
                 self._put(replace(task, runner=None))
 
     async def add(self, task: Task, *, most: int, most_of_owner: int) -> Task:
         """Keep a new task."""
-        if self._unfinished.total() >= most or self._unfinished[task.owner] >= most_of_owner:
+        if (
+            self._shelf.unfinished.total() >= most
+            or self._shelf.unfinished[task.owner] >= most_of_owner
+        ):
             raise TooManyTasks
         now = self._clock()
         task = replace(task, created=now, updated=now)
-        insort(self._of_owner.setdefault(task.owner, []), (now, task.id))
-        self._unfinished[task.owner] += 1
+        insort(self._shelf.of_owner.setdefault(task.owner, []), (now, task.id))
+        self._shelf.unfinished[task.owner] += 1
         self._put(task)
         return task
 
     def _put(self, task: Task) -> None:
-        old = self._tasks.get(task.id)
-        self._tasks[task.id] = task
+        old = self._shelf.tasks.get(task.id)
+        self._shelf.tasks[task.id] = task
         if task.due is not None and (old is None or old.due != task.due):
-            heappush(self._queue, (task.due, task.id))
+            heappush(self._shelf.queue, (task.due, task.id))
         if task.is_over and old is not None and not old.is_over:
             self._finished(task.owner)
+        for runner, heard in self._shelf.heard.items():
+            if runner != self._runner:
+                heard(task.id)
 
     def _finished(self, owner: str) -> None:
-        self._unfinished[owner] -= 1
-        if not self._unfinished[owner]:
-            del self._unfinished[owner]
+        self._shelf.unfinished[owner] -= 1
+        if not self._shelf.unfinished[owner]:
+            del self._shelf.unfinished[owner]
 
     async def get(self, id: str) -> Task | None:
         """Return a task."""
-        task = self._tasks.get(id)
+        task = self._shelf.tasks.get(id)
         return None if task is None or _is_past(task, self._clock()) else task
 
     async def change(self, id: str, edit: Change) -> Task | None:
@@ -89,9 +109,9 @@ class MemoryStore:
         """Begin a leg of tasks that are due."""
         now = self._clock()
         claimed: list[Task] = []
-        while len(claimed) < most and self._queue and self._queue[0][0] <= now:
-            due, id = heappop(self._queue)
-            task = self._tasks.get(id)
+        while len(claimed) < most and self._shelf.queue and self._shelf.queue[0][0] <= now:
+            due, id = heappop(self._shelf.queue)
+            task = self._shelf.tasks.get(id)
             if task is not None and task.due == due and not _is_past(task, now):
                 begun = record.claim(task, self._runner, now + lease)
                 assert begun is not None
@@ -120,31 +140,31 @@ class MemoryStore:
         if not advanced:
             return None
         self._put(advanced)
-        return self._steps.setdefault(id, {}).setdefault(key, value)
+        return self._shelf.steps.setdefault(id, {}).setdefault(key, value)
 
     async def steps(self, id: str) -> Mapping[str, bytes]:
         """Return what steps have come to."""
-        return dict(self._steps.get(id, {}))
+        return dict(self._shelf.steps.get(id, {}))
 
     async def list(self, owner: str, after: Position | None, most: int) -> Sequence[Task]:
         """Return tasks of an owner."""
-        places = self._of_owner.get(owner, [])
+        places = self._shelf.of_owner.get(owner, [])
         start = 0 if after is None else bisect_right(places, after)
         now = self._clock()
-        found = (self._tasks[id] for _, id in places[start:])
+        found = (self._shelf.tasks[id] for _, id in places[start:])
         return [each for each in found if not _is_past(each, now)][:most]
 
     async def sweep(self) -> int:
         """Forget the tasks whose time is over."""
         now = self._clock()
-        past = [each for each in self._tasks.values() if _is_past(each, now)]
+        past = [each for each in self._shelf.tasks.values() if _is_past(each, now)]
         for task in past:
-            del self._tasks[task.id]
-            self._steps.pop(task.id, None)
-            places = self._of_owner[task.owner]
+            del self._shelf.tasks[task.id]
+            self._shelf.steps.pop(task.id, None)
+            places = self._shelf.of_owner[task.owner]
             places.remove((task.created, task.id))
             if not places:
-                del self._of_owner[task.owner]
+                del self._shelf.of_owner[task.owner]
             if not task.is_over:
                 self._finished(task.owner)
         return len(past)

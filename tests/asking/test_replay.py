@@ -9,7 +9,8 @@ from pydantic import BaseModel
 
 from mcpkit import Elicit, MissingClientCapability, Roots, Sample
 from mcpkit.asking.ask import Ask
-from mcpkit.asking.by_result import Replay, StepMemory, Suspended, typed
+from mcpkit.asking.by_result import Replay, StepMemory
+from mcpkit.asking.rounds import Suspended, typed
 from mcpkit.asking.sealing import Sealer
 from mcpkit.errors import InvalidParams
 from mcpkit.protocol.connection import ClientFacts, Request

@@ -29,6 +29,7 @@ from mcpkit import (
     Image,
     MCPKit,
     Message,
+    ProtocolError,
     Root,
     Roots,
     Sample,
@@ -403,6 +404,75 @@ def static_text() -> str:
 def static_binary() -> bytes:
     """A picture."""
     return PNG
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+@app.tool
+def greet(name: str) -> str:
+    """Say hello; never a task."""
+    return f"Hello, {name}!"
+
+
+@app.tool(task="optional")
+async def slow_compute(seconds: float, label: str) -> str:
+    """Take some time."""
+    await anyio.sleep(seconds)
+    return f"{label}: done after {seconds:g} s"
+
+
+@app.tool(task="required")
+async def failing_job() -> str:
+    """Fail in a way that a model reads about."""
+    await anyio.sleep(SHORT_WORK)
+    raise ToolError("This job always fails")
+
+
+@app.tool(task="optional")
+async def protocol_error_job() -> str:
+    """Fail with an error of the protocol."""
+    raise ProtocolError("This job breaks the protocol", code=-32603)
+
+
+class Consent(BaseModel):
+    """Whether somebody wants it."""
+
+    confirm: bool
+
+
+class NamedConsent(BaseModel):
+    """Who wants it."""
+
+    name: str
+    confirm: bool
+
+
+@app.tool(task="optional")
+async def confirm_delete(filename: str, ctx: Context) -> str:
+    """Ask in the middle."""
+    answer = await ctx.elicit(f"Delete {filename}?", Consent)
+    if answer.action == "accept" and answer.data.confirm:
+        return f"Deleted {filename}"
+    return f"Kept {filename}"
+
+
+@app.tool(task="optional")
+async def multi_input(ctx: Context) -> str:
+    """Ask two things at once in the middle."""
+    answers = await ctx.gather(
+        Elicit("The first?", NamedConsent, key="first"),
+        Elicit("The second?", NamedConsent, key="second"),
+    )
+    return " and ".join(each.data.name if each.data else "nobody" for each in answers)
+
+
+@app.tool(task="required")
+def test_tool_with_task(
+    user_name: Annotated[Name, Elicit("What is your name?", key="user_name")],
+) -> str:
+    """Ask first, then become a task."""
+    return f"Hello, {user_name.name}!"
 
 
 @app.resource("test://watched-resource", mime_type="text/plain")

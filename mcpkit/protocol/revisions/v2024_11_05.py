@@ -53,4 +53,5 @@ REVISION = Revision(
     sampling_tools=False,
     client_asks="request",
     polling=False,
+    tasks="none",
 )

@@ -55,4 +55,5 @@ REVISION = Revision(
     sampling_tools=False,
     client_asks="request",
     polling=False,
+    tasks="none",
 )

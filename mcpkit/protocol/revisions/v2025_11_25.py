@@ -21,6 +21,10 @@ REVISION = Revision(
         "prompts/get": Method("get_prompt", "prompts", asks=True),
         "completion/complete": Method("complete", "completions"),
         "logging/setLevel": Method("set_level", "logging"),
+        "tasks/get": Method("get_task", "tasks"),
+        "tasks/result": Method("task_result", "tasks", asks=True),
+        "tasks/list": Method("list_tasks", "tasks"),
+        "tasks/cancel": Method("cancel_task", "tasks"),
     },
     notices={
         "notifications/initialized": "initialized",
@@ -73,4 +77,5 @@ REVISION = Revision(
     sampling_tools=True,
     client_asks="request",
     polling=True,
+    tasks="wished",
 )

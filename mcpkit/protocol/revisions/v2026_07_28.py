@@ -20,6 +20,9 @@ REVISION = Revision(
         "prompts/get": Method("get_prompt", "prompts", asks=True, mirrored="name"),
         "completion/complete": Method("complete", "completions"),
         "subscriptions/listen": Method("listen"),
+        "tasks/get": Method("get_task", "tasks", mirrored="taskId"),
+        "tasks/update": Method("update_task", "tasks", mirrored="taskId"),
+        "tasks/cancel": Method("cancel_task", "tasks", mirrored="taskId"),
     },
     notices={"notifications/cancelled": "cancelled"},
     batching=False,
@@ -66,4 +69,5 @@ REVISION = Revision(
     sampling_tools=True,
     client_asks="result",
     polling=False,
+    tasks="extension",
 )

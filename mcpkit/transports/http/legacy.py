@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mcpkit.asking.sealing import SealBroken
 from mcpkit.engine.session import Session
+from mcpkit.engine.task_methods import take_answer
 from mcpkit.errors import InvalidRequest
 from mcpkit.protocol.connection import (
     INITIALIZE_IN_BATCH,
@@ -185,6 +186,8 @@ class LegacySessions:
             answer = message.get("id")
             if answer is None:
                 raise InvalidRequest("An answer without an id")
+            if take_answer(self._server.tasks, id.revision, id.principal, message):
+                return
             self.table.pass_on(id, answer, encode(message))
         except InvalidRequest as error:
             raise HttpError(400, error) from None

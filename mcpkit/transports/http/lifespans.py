@@ -21,6 +21,7 @@ import anyio
 
 from mcpkit.engine.loop import Loop, open_loop
 from mcpkit.engine.server import Server, log
+from mcpkit.engine.tasks import serving_tasks
 from mcpkit.engine.threads import Threads
 
 __all__ = ["Lifespan", "Lifespans"]
@@ -81,9 +82,12 @@ class Lifespan:
     async def entered(self, running: Running) -> AsyncGenerator[Lifespan, None]:
         """Enter the app's lifespan."""
         try:
-            async with running() as server, open_loop() as loop:
-                self.server, self.loop = server, loop
-                self.threads = Threads(loop, server.settings.max_threads)
+            async with (
+                running() as server,
+                open_loop() as loop,
+                serving_tasks(server, loop) as (served, tasks),
+            ):
+                self.server, self.loop, self.threads = served, loop, tasks.threads
                 self.begun = True
                 self._settled.set()
                 self._signals.chain()

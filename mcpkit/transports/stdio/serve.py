@@ -21,6 +21,7 @@ import anyio
 from mcpkit.engine.loop import open_loop
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.session import Session
+from mcpkit.engine.tasks import serving_tasks
 from mcpkit.transports import Served
 from mcpkit.transports.leaving import leave_at_once, stop_signals
 from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
@@ -128,9 +129,9 @@ async def serve(
         The number of handlers that still run in threads.
     """
     ended = anyio.Event()
-    async with open_loop() as loop:
+    async with open_loop() as loop, serving_tasks(server, loop) as (served, tasks):
         output = Output(streams.writer, loop, on_broken=ended.set)
-        session = Session(server, output, loop)
+        session = Session(served, output, loop, threads=tasks.threads)
         lines = Lines(session, max_line, lambda: session.saturated or output.congested)
         reader = make_reader(streams.reader, loop)
         context = contextvars.copy_context()
@@ -197,6 +198,7 @@ async def serve(
         with anyio.move_on_after(_CLEAN_UP_S):
             await session.aclose()
         await output.finish(_STALL_S)
+        await tasks.aclose()
         if session.busy and signals is not None:
             _leave_at_once("a handler does not let itself be cancelled", signals)
         with anyio.move_on_after(_THREADS_END_S):

@@ -132,8 +132,8 @@ class Client:
         params = message.get("params", {}) if isinstance(message, dict) else {}
         if "io.modelcontextprotocol/protocolVersion" in params.get("_meta", {}):
             sent |= {"MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
-            if "name" in params:
-                sent["Mcp-Name"] = params["name"]
+            if named := params.get("name") or params.get("taskId"):
+                sent["Mcp-Name"] = named
         connection.request(verb, self._path, json.dumps(message) if message else None, sent)
 
     def receive(self, connection: HTTPConnection) -> Answer:

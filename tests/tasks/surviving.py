@@ -1,0 +1,46 @@
+"""A server whose tasks outlive it: ``python -m mcpkit run tests/tasks/surviving.py --http``.
+
+``SURVIVING`` names the file that says what has happened.
+"""
+
+from __future__ import annotations
+
+import os
+
+import anyio
+
+from mcpkit import Context, MCPKit
+
+app = MCPKit("surviving", tasks={"poll_interval": 0.05})
+
+
+def say(what: str) -> None:
+    """Write a line, at once and as a whole."""
+    lines = os.open(os.environ["SURVIVING"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(lines, f"{os.getpid()} {what}\n".encode())
+    os.close(lines)
+
+
+@app.tool(task="optional", resumable=True)
+async def work(name: str, asks: bool, ctx: Context) -> str:
+    """Three steps, and perhaps a question between them."""
+
+    async def step(key: str) -> str:
+        say(f"{name} {key}")
+        await anyio.sleep(0.03)
+        return key
+
+    done = [await ctx.step("one", step, "one")]
+    if asks:
+        answer = await ctx.elicit("Go on?", str)
+        done.append(str(answer.data))
+    done += [await ctx.step("two", step, "two"), await ctx.step("three", step, "three")]
+    return " ".join(done)
+
+
+@app.tool(task="optional")
+async def once(name: str) -> str:
+    """Cannot be run again."""
+    say(f"{name} begun")
+    await anyio.sleep(300)
+    return "done"

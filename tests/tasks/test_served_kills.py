@@ -1,0 +1,176 @@
+"""Tasks survive the servers that work on them, whatever becomes of those."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit.asking.sealing import SECRET
+from mcpkit.protocol.connection import CAPABILITIES_KEY
+from mcpkit.tasks.settings import STORE
+from tests.asking.conftest import accept
+from tests.messages import announced
+from tests.transports.http import plain
+from tests.transports.http.plain import Server
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
+
+FILE = Path(__file__).with_name("surviving.py")
+PATIENCE = 60.0
+CLIENT: dict[str, Any] = {
+    CAPABILITIES_KEY: {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}}
+}
+
+
+class Servers:
+    """Processes that serve the same tasks.
+
+    Attributes:
+        log: The file in which they say what happens.
+        running: Those that run.
+    """
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.log = folder / "log"
+        self._env = {
+            STORE: str(folder / "tasks.db"),
+            SECRET: os.urandom(32).hex(),
+            "SURVIVING": str(self.log),
+        }
+        self._stack = stack
+        self.running: list[Server] = []
+
+    def start(self) -> Server:
+        """Start another one."""
+        serving = plain.serving(str(FILE), "--http", cwd=FILE.parents[2], env=self._env)
+        server = self._stack.enter_context(serving)
+        self.running.append(server)
+        return server
+
+    def kill(self) -> None:
+        """Kill one of them, and start another."""
+        server = random.choice(self.running)
+        self.running.remove(server)
+        server.process.signal(signal.SIGKILL)
+        server.process.exit_code(PATIENCE)
+        self.start()
+
+    def ask(self, method: str, **params: Any) -> Any:
+        """Send a request to one of them: to another, if that is not there."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            client = random.choice(self.running).client()
+            try:
+                message = client.post(announced(1, method, _meta=CLIENT, **params)).message
+            except (OSError, HTTPException):
+                assert time.monotonic() < deadline
+                continue
+            assert "result" in message, message
+            return message["result"]
+
+    def begin(self, tool: str, **arguments: Any) -> str:
+        """Call a tool as a task; its id."""
+        return str(self.ask("tools/call", name=tool, arguments=arguments)["taskId"])
+
+    def begun(self) -> Counter[str]:
+        """How often each thing was begun."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return Counter(line.split(" ", 1)[1] for line in lines)
+
+
+@contextmanager
+def servers(folder: Path, count: int = 2) -> Iterator[Servers]:
+    with ExitStack() as stack:
+        made = Servers(folder, stack)
+        for _ in range(count):
+            made.start()
+        yield made
+
+
+def state_of(all_: Servers, id: str) -> Any:
+    return all_.ask("tasks/get", taskId=id)
+
+
+@pytest.mark.timeout(600)
+def test_tasks_survive_their_servers(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """None is lost or works for ever; only a step that was cut off is repeated."""
+    kills = 100 if request.config.getoption("--deep") else 3
+    with servers(tmp_path) as all_:
+        killed = number = 0
+        while killed < kills:
+            number += 1
+            names = [f"{number}.{each}" for each in range(20)]
+            asking = set(names[::3])
+            ids = {name: all_.begin("work", name=name, asks=name in asking) for name in names}
+            open_ = dict(ids)
+            before, killed_here = killed, 0
+            deadline = time.monotonic() + PATIENCE
+            while open_:
+                assert time.monotonic() < deadline, open_
+                if killed_here < 3 and random.random() < 0.1:
+                    all_.kill()
+                    killed_here += 1
+                for name, id in list(open_.items()):
+                    found = state_of(all_, id)
+                    if found["status"] == "input_required":
+                        answers = {key: accept("yes") for key in found["inputRequests"]}
+                        all_.ask("tasks/update", taskId=id, inputResponses=answers)
+                    elif found["status"] != "working":
+                        assert found["status"] == "completed", found
+                        text = found["result"]["content"][0]["text"]
+                        assert text == ("one yes two three" if name in asking else "one two three")
+                        del open_[name]
+            killed = before + killed_here
+            repeated = sum(
+                count - 1 for what, count in all_.begun().items() if what.startswith(f"{number}.")
+            )
+            assert repeated <= 20 * killed_here  # what ran when its server was killed
+            assert all(
+                all_.begun()[f"{name} {step}"] for name in names for step in ("one", "three")
+            )
+
+
+def test_what_cannot_be_repeated_fails(tmp_path: Path) -> None:
+    with servers(tmp_path, 1) as all_:
+        id = all_.begin("once", name="single")
+        deadline = time.monotonic() + PATIENCE
+        while not all_.begun()["single begun"]:
+            assert time.monotonic() < deadline
+        killed = time.monotonic()
+        all_.kill()
+        while (found := state_of(all_, id))["status"] == "working":
+            assert time.monotonic() < deadline
+        assert found["status"] == "failed"
+        assert "the tool is not one that may be run again" in found["error"]["message"]
+        assert time.monotonic() - killed < PATIENCE
+        assert all_.begun()["single begun"] == 1
+
+
+def test_an_answer_may_come_to_another_process(tmp_path: Path) -> None:
+    """TASKL-9: whoever has put the question goes on."""
+    with servers(tmp_path) as all_:
+        one, two = all_.running
+        asked = one.client()
+        asked.shake_hands("2025-11-25", elicitation={})
+        answered = two.client(session=asked.session)
+        params = {"name": "work", "arguments": {"name": "a", "asks": True}, "task": {}}
+        made = asked.post(asked.request("tools/call", **params)).message["result"]["task"]
+        stream = asked.stream(asked.request("tasks/result", taskId=made["taskId"]))
+        question = next(each for each in stream if each.get("method") == "elicitation/create")
+        strange = {"jsonrpc": "2.0", "id": "task/x/y/z", "result": accept("no")}
+        assert answered.post(strange).status == 202  # and nothing comes of it
+        answer = {"jsonrpc": "2.0", "id": question["id"], "result": accept("yes")}
+        assert answered.post(answer).status == 202
+        result = next(each for each in stream if "result" in each)["result"]
+        assert result["content"][0]["text"] == "one yes two three"

@@ -1,0 +1,490 @@
+"""What a server does for its tasks, beyond what their clients see."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import anyio
+import pytest
+
+from mcpkit import Context, MCPKit, RegistrationError, TaskOptions
+from mcpkit.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
+from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
+from mcpkit.tasks.memory import MemoryStore
+from mcpkit.tasks.settings import STORE
+from mcpkit.tasks.store import Heard, StoreAway
+from mcpkit.testing import AsyncTestClient
+from tests.asking.conftest import accept
+from tests.tasks.wire.conftest import CORE, EXTENSION, EXTENSIONS
+from tests.uvicorns import listen, running
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE = 10.0
+
+
+@asynccontextmanager
+async def connected(
+    app: MCPKit[Any] | str, revision: str = EXTENSION, **options: Any
+) -> AsyncGenerator[AsyncTestClient, None]:
+    declared = {"elicitation": {}, "extensions": EXTENSIONS}
+    client = AsyncTestClient(app, revision=revision, capabilities=declared, **options)
+    async with client:
+        yield client
+
+
+async def start(client: AsyncTestClient, tool: str, **arguments: Any) -> str:
+    call = {"name": tool, "arguments": arguments}
+    if client.revision == CORE:
+        return str((await client.request("tools/call", {**call, "task": {}}))["task"]["taskId"])
+    return str((await client.request("tools/call", call))["taskId"])
+
+
+async def until(client: AsyncTestClient, id: str, *statuses: str) -> Mapping[str, Any]:
+    with anyio.fail_after(PATIENCE):
+        while True:
+            found = await client.request("tasks/get", {"taskId": id})
+            if found["status"] in statuses:
+                return found
+            await anyio.sleep(0.02)
+
+
+async def answered(client: AsyncTestClient, id: str, value: Any) -> None:
+    asked = (await until(client, id, "input_required"))["inputRequests"]
+    responses = {key: accept(value) for key in asked}
+    await client.request("tasks/update", {"taskId": id, "inputResponses": responses})
+
+
+def text_of(found: Mapping[str, Any]) -> str:
+    return str(found["result"]["content"][0]["text"])
+
+
+# --- at registration ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"task": True}, 'task=True; write one of "optional", "required", "forbidden"'),
+        ({"task": "sometimes"}, "task='sometimes'; write one of"),
+        ({"resumable": True}, 'resumable= is for tools that run as tasks; add task="optional"'),
+        ({"task": "optional", "task_ttl": 0}, "task_ttl= is seconds, more than 0"),
+    ],
+)
+def test_a_tool_that_cannot_be_a_task_as_it_says_is_refused(
+    options: dict[str, Any], said: str
+) -> None:
+    app: MCPKit = MCPKit("refused")
+    with pytest.raises(RegistrationError, match=re.escape(said)):
+        app.tool(**options)(_nothing)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "said"),
+    [
+        (True, TypeError, 'said with @app.tool(task="optional")'),
+        ({"stores": "x"}, TypeError, "has no option 'stores'; did you mean 'store'?"),
+        ({"ttl": -1}, ValueError, "ttl must be more than 0"),
+        ({"max_running": 0}, ValueError, "max_running must be more than 0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    options: Any, kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=re.escape(said)):
+        MCPKit("refused", tasks=options)
+
+
+def test_the_environment_says_where_tasks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STORE, "here.db")
+    assert MCPKit("from outside").server.settings.tasks.store == "here.db"
+    assert MCPKit("own", tasks="there.db").server.settings.tasks.store == "there.db"
+
+
+def test_a_place_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(ValueError, match="tasks cannot be kept at ftp://"):
+        MCPKit("nowhere", tasks="ftp://somewhere")
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+# --- what outlives a process ----------------------------------------------------------------------
+
+
+def asking_app(file: Path, happened: list[str], **options: Any) -> MCPKit[Any]:
+    app: MCPKit = MCPKit("asking", tasks=str(file), **options)
+
+    @app.tool(task="optional")
+    async def ask(word: str, ctx: Context) -> str:
+        def note(what: str) -> str:
+            happened.append(what)
+            return what
+
+        first = await ctx.step("begin", note, "first")
+        answer = await ctx.elicit("And?", str)
+        return f"{word} {first} {answer.data}"
+
+    return app
+
+
+async def test_a_task_goes_on_where_another_process_has_left_it(tmp_path: Path) -> None:
+    happened: list[str] = []
+    async with connected(asking_app(tmp_path / "tasks.db", happened)) as client:
+        id = await start(client, "ask", word="well")
+        await until(client, id, "input_required")
+        done = await start(client, "ask", word="yes")
+        await answered(client, done, "fine")
+        await until(client, done, "completed")
+    async with connected(asking_app(tmp_path / "tasks.db", happened)) as client:
+        assert text_of(await until(client, done, "completed")) == "yes first fine"
+        await answered(client, id, "then")
+        assert text_of(await until(client, id, "completed")) == "well first then"
+    assert happened == ["first", "first"]
+
+
+async def test_what_runs_is_given_back_and_fails_unless_it_may_run_again(tmp_path: Path) -> None:
+    begun: list[str] = []
+
+    def make_app(*, again: bool) -> MCPKit[Any]:
+        app: MCPKit = MCPKit("running", tasks=str(tmp_path / "tasks.db"))
+
+        @app.tool(task="optional", resumable=again)
+        async def run() -> str:
+            begun.append("run")
+            if len(begun) == 1:
+                await anyio.sleep_forever()
+            return "done"
+
+        return app
+
+    for again in (False, True):
+        begun.clear()
+        async with connected(make_app(again=again)) as client:
+            id = await start(client, "run")
+            with anyio.fail_after(PATIENCE):
+                while not begun:
+                    await anyio.sleep(0.01)
+        async with connected(make_app(again=again)) as client:
+            found = await until(client, id, "completed", "failed")
+            if again:
+                assert text_of(found) == "done"
+            else:
+                assert "may be run again" in found["error"]["message"]
+        assert len(begun) == 1 + again
+
+
+async def test_a_tool_that_is_gone_fails_its_tasks(tmp_path: Path) -> None:
+    async with connected(asking_app(tmp_path / "tasks.db", [])) as client:
+        id = await start(client, "ask", word="well")
+        await until(client, id, "input_required")
+    other: MCPKit = MCPKit("asking", tasks=str(tmp_path / "tasks.db"))
+    other.tool(task="optional")(_nothing)
+    async with connected(other) as client:
+        await answered(client, id, "then")
+        found = await until(client, id, "failed")
+        assert found["error"] == {"code": -32602, "message": "Unknown tool: ask"}
+
+
+async def test_what_is_at_rest_is_sealed_if_there_is_a_secret(tmp_path: Path) -> None:
+    """SEC-8: also from whoever has the file."""
+    file = tmp_path / "tasks.db"
+    async with connected(asking_app(file, [], secret="s" * 32)) as client:
+        id = await start(client, "ask", word="confidential")
+        await answered(client, id, "discreet")
+        assert "confidential" in text_of(await until(client, id, "completed"))
+        other = await start(client, "ask", word="confidential")
+        await until(client, other, "input_required")
+        kept = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+        assert id.encode() in kept
+        for secret in (b"confidential", b"discreet", b"And?", b"first"):
+            assert secret not in kept
+    async with connected(asking_app(file, [], secret="t" * 32)) as client:
+        with pytest.raises(ProtocolError):
+            await client.request("tasks/get", {"taskId": other})
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+def limited_app(**tasks: Any) -> MCPKit[Any]:
+    options: TaskOptions = tasks  # type: ignore[assignment]
+    app: MCPKit = MCPKit("limited", tasks=options)
+
+    @app.tool(task="optional")
+    async def wait() -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    @app.tool(task="optional")
+    async def give(size: int) -> str:
+        return "x" * size
+
+    @app.tool(task="optional")
+    async def echo(text: str) -> str:
+        return text
+
+    @app.tool(task="optional")
+    async def keep(size: int, ctx: Context) -> int:
+        return len(await ctx.step("long", lambda: "x" * size))
+
+    return app
+
+
+async def test_unfinished_tasks_have_a_limit() -> None:
+    """TASKL-15, SEC-17: it is said, and nothing else is lost."""
+    async with connected(limited_app(max_tasks_each=2)) as client:
+        ids = [await start(client, "wait") for _ in range(2)]
+        with pytest.raises(InternalError, match="Too many tasks are unfinished"):
+            await start(client, "wait")
+        await client.request("tasks/cancel", {"taskId": ids[0]})
+        await start(client, "wait")
+
+
+async def test_only_so_many_are_worked_on_at_once() -> None:
+    async with connected(limited_app(max_running=2)) as client:
+        ids = [await start(client, "wait") for _ in range(2)]
+        later = await start(client, "give", size=1)
+        assert (await client.request("tasks/get", {"taskId": later}))["status"] == "working"
+        await client.request("tasks/cancel", {"taskId": ids[1]})
+        assert text_of(await until(client, later, "completed")) == "x"
+
+
+async def test_results_steps_and_calls_have_a_largest_size() -> None:
+    """SEC-17."""
+    async with connected(limited_app(max_bytes=2000)) as client:
+        assert len(
+            text_of(await until(client, await start(client, "give", size=1000), "completed"))
+        )
+        found = await until(client, await start(client, "give", size=3000), "failed")
+        assert found["error"]["message"] == "The result has more than 2000 bytes"
+        found = await until(client, await start(client, "keep", size=3000), "completed")
+        assert found["result"]["isError"]
+        with pytest.raises(InvalidParams, match="more than 2000 bytes"):
+            await start(client, "echo", text="x" * 2000)
+
+
+async def test_a_client_that_looks_too_often_is_told() -> None:
+    """TASKX-17: after a number of looks that no client needs."""
+    async with connected(limited_app(poll_interval=1000.0)) as client:
+        id = await start(client, "wait")
+        for _ in range(50):
+            await client.request("tasks/get", {"taskId": id})
+        with pytest.raises(InternalError, match="ask every 1000 s"):
+            await client.request("tasks/get", {"taskId": id})
+        other = await start(client, "wait")
+        assert (await client.request("tasks/get", {"taskId": other}))["status"] == "working"
+
+
+# --- whose they are -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """An endpoint that knows who is there by a header."""
+    app = limited_app()
+    listener = listen()
+    asgi = app.asgi(principal=lambda http: http.headers.get("x-user"))
+    with running(asgi, listener):
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+
+
+def as_(name: str | None) -> dict[str, Any]:
+    return {} if name is None else {"headers": {"X-User": name}}
+
+
+@pytest.mark.parametrize("revision", [CORE, EXTENSION])
+async def test_tasks_belong_to_whoever_has_made_them(url: str, revision: str) -> None:
+    """TASKL-13, TASKX-16, SEC-7, SEC-9: for everybody else there is none."""
+    async with connected(url, revision, **as_("ann")) as ann:
+        id = await start(ann, "wait")
+        for stranger in ("bob", None):
+            async with connected(url, revision, **as_(stranger)) as other:
+                for method in ("tasks/get", "tasks/cancel"):
+                    with pytest.raises(InvalidParams, match="Unknown task"):
+                        await other.request(method, {"taskId": id})
+                if revision == CORE and stranger is not None:
+                    listed = (await other.request("tasks/list"))["tasks"]
+                    assert id not in [each["taskId"] for each in listed]
+                if revision == CORE and stranger is None:
+                    assert "list" not in other.server_capabilities["tasks"]
+                    with pytest.raises(MethodNotFound):
+                        await other.request("tasks/list")
+        async with connected(url, revision, **as_("ann")) as again:
+            assert (await again.request("tasks/get", {"taskId": id}))["status"] == "working"
+            if revision == CORE:
+                listed = (await again.request("tasks/list"))["tasks"]
+                assert listed[-1]["taskId"] == id  # behind those of the event loop before
+            await again.request("tasks/cancel", {"taskId": id})
+
+
+async def test_a_task_of_one_shape_is_none_in_the_other(url: str) -> None:
+    """TASKX-18."""
+    async with connected(url, EXTENSION) as client, connected(url, CORE) as older:
+        ids = {client: await start(client, "wait"), older: await start(older, "wait")}
+        for each, other in ((client, older), (older, client)):
+            with pytest.raises(InvalidParams, match="Unknown task"):
+                await each.request("tasks/get", {"taskId": ids[other]})
+            await each.request("tasks/cancel", {"taskId": ids[each]})
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+async def test_a_header_names_the_task(url: str, method: str) -> None:
+    """TASKX-14."""
+    params = {"taskId": "one", "inputResponses": {}}
+    for named, code in (("one", -32602), ("other", -32020), (None, -32020)):
+        headers = {"MCP-Protocol-Version": EXTENSION, "Mcp-Method": method}
+        if named is not None:
+            headers["Mcp-Name"] = named
+        meta = {
+            VERSION_KEY: EXTENSION,
+            CAPABILITIES_KEY: {"extensions": EXTENSIONS},
+        }
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+        answer = await anyio.to_thread.run_sync(post, url, message, headers)
+        assert answer["error"]["code"] == code
+
+
+def post(url: str, message: dict[str, Any], headers: dict[str, str]) -> Any:
+    accept = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    request = Request(url, json.dumps(message).encode(), {**accept, **headers}, method="POST")
+    try:
+        with urlopen(request, timeout=PATIENCE) as response:
+            return json.load(response)
+    except HTTPError as error:
+        return json.load(error)
+
+
+# --- an app's own ---------------------------------------------------------------------------------
+
+
+async def test_an_app_begins_tasks_itself() -> None:
+    app: MCPKit = MCPKit("own")
+    found: list[str] = []
+
+    @app.tool(task="optional")
+    async def report(about: str, ctx: Context) -> str:
+        answer = await ctx.elicit("How long?", str)
+        return f"{about}: {answer.data}"
+
+    @app.tool
+    async def begin(ctx: Context) -> str:
+        return await app.tasks.start(report, {"about": "rain"}, ctx=ctx)
+
+    @app.tool
+    async def plain() -> None:
+        """Never a task."""
+
+    with pytest.raises(RuntimeError, match="not served on this event loop"):
+        await app.tasks.start(report, {"about": "snow"})
+    async with connected(app) as client:
+        found.append((await client.call_tool("begin")).text)
+        await answered(client, found[0], "short")
+        assert text_of(await until(client, found[0], "completed")) == "rain: short"
+        nobodys = await app.tasks.start("report", {"about": "snow"}, principal="cron")
+        with pytest.raises(InvalidParams):
+            await client.request("tasks/get", {"taskId": nobodys})
+        for wrong, said in (("nothing", "no tool"), (plain, "does not run as a task")):
+            with pytest.raises(ValueError, match=said):
+                await app.tasks.start(wrong)
+
+
+# --- when the store is away -----------------------------------------------------------------------
+
+
+class Fickle(MemoryStore):
+    """A store that cannot always be reached."""
+
+    away = False
+
+    async def open(self, runner: str, heard: Heard | None = None) -> None:
+        self.check()
+        await super().open(runner, heard)
+
+    def check(self) -> None:
+        if self.away:
+            raise StoreAway("out to lunch")
+
+    async def add(self, *args: Any, **options: Any) -> Any:
+        self.check()
+        return await super().add(*args, **options)
+
+    async def change(self, *args: Any) -> Any:
+        self.check()
+        return await super().change(*args)
+
+    async def claim(self, *args: Any) -> Any:
+        self.check()
+        return await super().claim(*args)
+
+
+async def test_a_store_that_is_away_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A task is refused that could not be kept; a result waits until it can be."""
+    store = Fickle()
+    app: MCPKit = MCPKit("fickle", tasks=lambda: store)
+    go_on = anyio.Event()
+
+    @app.tool(task="optional")
+    async def wait() -> str:
+        await go_on.wait()
+        return "done"
+
+    store.away = True
+    async with connected(app) as client:
+        with pytest.raises(InternalError, match="cannot be reached at the moment"):
+            await start(client, "wait")
+        store.away = False
+        id = await start(client, "wait")
+        await until(client, id, "working")
+        store.away = True
+        go_on.set()
+        with pytest.raises(InternalError, match="cannot be reached"):
+            await start(client, "wait")
+        assert (await client.request("tasks/get", {"taskId": id}))["status"] == "working"
+        store.away = False
+        assert text_of(await until(client, id, "completed")) == "done"
+        assert text_of(await until(client, await start(client, "wait"), "completed")) == "done"
+    assert "out to lunch" in caplog.text
+
+
+# --- many -----------------------------------------------------------------------------------------
+
+
+async def test_two_clients_of_an_app_share_its_tasks() -> None:
+    app = limited_app()
+    async with connected(app) as one:
+        id = await start(one, "wait")
+        async with connected(app) as two:
+            await two.request("tasks/cancel", {"taskId": id})
+            other = await start(two, "give", size=3)
+        assert (await one.request("tasks/get", {"taskId": id}))["status"] == "cancelled"
+        assert text_of(await until(one, other, "completed")) == "xxx"
+
+
+async def test_middleware_is_around_each_leg() -> None:
+    app: MCPKit = MCPKit("between")
+    seen: list[tuple[str, bool]] = []
+
+    @app.middleware
+    async def note(ctx: Context, call_next: Callable[[], Any]) -> Any:
+        seen.append((ctx.method, ctx.task is not None))
+        return await call_next()
+
+    @app.tool(task="optional")
+    async def ask(ctx: Context) -> str:
+        return str((await ctx.elicit("And?", str)).data)
+
+    async with connected(app) as client:
+        id = await start(client, "ask")
+        await answered(client, id, "so")
+        await until(client, id, "completed")
+    calls = [is_task for method, is_task in seen if method == "tools/call"]
+    assert calls == [False, True, True]

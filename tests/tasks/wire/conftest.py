@@ -1,0 +1,174 @@
+"""Where the scenarios of tasks run: every transport and store, and both revisions that have tasks.
+
+``sqlite`` is in memory as far as messages go, and keeps tasks in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import pytest
+
+from mcpkit.protocol.connection import CAPABILITIES_KEY
+from mcpkit.tasks.settings import STORE
+from tests.asking.conftest import Asked
+from tests.combinations import Place, Served, anyio_backend, revision, stderr
+from tests.combinations import place as found_place
+from tests.scenarios.tapped import PATIENCE
+from tests.selection import Case
+from tests.tasks.wire.server import make_app
+
+__all__ = ["anyio_backend", "revision", "stderr"]
+
+CORE = "2025-11-25"
+EXTENSION = "2026-07-28"
+EXTENSIONS: dict[str, Any] = {"io.modelcontextprotocol/tasks": {}}
+
+CASES = [
+    *(Case("memory", revision, "asyncio") for revision in (CORE, EXTENSION)),
+    *(Case("memory", revision, "trio") for revision in (CORE, EXTENSION)),
+    *(Case("sqlite", revision, "asyncio") for revision in (CORE, EXTENSION)),
+    *(Case("stdio", revision, "asyncio") for revision in (CORE, EXTENSION)),
+    *(Case("http", revision, "asyncio") for revision in (CORE, EXTENSION)),
+]
+
+
+class Tasked(Asked):
+    """A client that knows tasks, and looks after them by hand."""
+
+    def __init__(self, target: Any, *, revision: str, **options: Any) -> None:
+        own = {"extensions": EXTENSIONS} if revision == EXTENSION else {}
+        super().__init__(target, revision=revision, capabilities=own, **options)
+
+    async def start(self, tool: str, _task: Mapping[str, Any] | None = None, **given: Any) -> str:
+        """Call a tool as a task, and return the id of that."""
+        return str((await self.started(tool, _task, **given))["taskId"])
+
+    async def started(
+        self, tool: str, _task: Mapping[str, Any] | None = None, **given: Any
+    ) -> Mapping[str, Any]:
+        """Call a tool as a task, and return what the server says of that."""
+        params: dict[str, Any] = {"name": tool, "arguments": given}
+        if self.spoken == CORE:
+            found = await self.request("tools/call", {**params, "task": _task or {}})
+            assert found.keys() == {"task"}
+            task: Mapping[str, Any] = found["task"]
+            return task
+        found = await self.request("tools/call", params)
+        assert found["resultType"] == "task"
+        return found
+
+    async def state(self, id: str) -> Mapping[str, Any]:
+        """How it stands with a task."""
+        return await self.request("tasks/get", {"taskId": id})
+
+    async def until(self, id: str, *statuses: str) -> Mapping[str, Any]:
+        """Look at a task until it has a status."""
+        with anyio.fail_after(PATIENCE):
+            while (found := await self.state(id))["status"] not in statuses:
+                await anyio.sleep(0.05)
+        return found
+
+    async def result(self, id: str) -> Mapping[str, Any]:
+        """What has come of a task, which is waited for."""
+        if self.spoken == CORE:
+            return await self.request("tasks/result", {"taskId": id})
+        found = await self.until(id, "completed")
+        result: Mapping[str, Any] = found["result"]
+        return result
+
+    async def reply(self, id: str, *answers: Mapping[str, Any]) -> None:
+        """Answer what a task asks, in the order of the keys (2026-07-28)."""
+        asked = (await self.until(id, "input_required"))["inputRequests"]
+        responses = dict(zip(asked, answers, strict=False))
+        await self.request("tasks/update", {"taskId": id, "inputResponses": responses})
+
+    async def seen(self, what: str) -> int:
+        """How often something has happened in the server."""
+        return int((await self.call_tool("seen", {"what": what})).text)
+
+    async def until_seen(self, what: str) -> None:
+        """Wait until something has happened in the server."""
+        with anyio.fail_after(PATIENCE):
+            while not await self.seen(what):
+                await anyio.sleep(0.01)
+
+
+def without_extension() -> dict[str, Any]:
+    """The ``_meta`` of a request that does not know the extension, whatever others have said."""
+    return {CAPABILITIES_KEY: {"elicitation": {}}}
+
+
+@pytest.fixture(scope="package", params=CASES, ids=str)
+def case(request: pytest.FixtureRequest) -> Case:
+    found: Case = request.param
+    return found
+
+
+@pytest.fixture(scope="package")
+def served() -> Served:
+    return Served(Path(__file__).with_name("server.py"), make_app)
+
+
+@pytest.fixture(scope="package")
+def place(
+    case: Case, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    """The server of a combination, which all its scenarios share."""
+    if case.transport == "memory":
+        app = make_app()
+        yield Place(lambda: app, {})
+    elif case.transport == "sqlite":
+        app = make_app(store=str(tmp_path_factory.mktemp("tasks") / "tasks.db"))
+        yield Place(lambda: app, {})
+    else:
+        found: Place = request.getfixturevalue("found_place")
+        if case.transport == "stdio":
+            file = str(tmp_path_factory.mktemp("tasks") / "tasks.db")
+            found.options["env"][STORE] = file
+        yield found
+
+
+__all__ += ["found_place"]
+
+
+Connect = Callable[..., Awaitable[Tasked]]
+
+
+@pytest.fixture(scope="package")
+async def shared(anyio_backend: str, revision: str, place: Place) -> AsyncIterator[Tasked]:
+    async with Tasked(place.find(), revision=revision, **place.options) as client:
+        yield client
+
+
+@pytest.fixture
+async def client(shared: Tasked) -> AsyncIterator[Tasked]:
+    """The connection that scenarios share, with nothing recorded and no answers yet."""
+    shared.forget()
+    shared.violations.clear()
+    shared.script()
+    yield shared
+    assert not shared.violations
+
+
+@pytest.fixture
+async def connect(anyio_backend: str, revision: str, place: Place) -> AsyncIterator[Connect]:
+    """Opens connections of a scenario's own."""
+    async with AsyncExitStack() as stack:
+
+        async def open_one(**options: Any) -> Tasked:
+            merged = {"revision": revision, **place.options, **options}
+            return await stack.enter_async_context(Tasked(place.find(), **merged))
+
+        yield open_one
+
+
+@pytest.fixture
+def label() -> str:
+    """A name that no other scenario uses."""
+    return uuid4().hex

@@ -1,0 +1,144 @@
+"""A server whose tools run as tasks."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import anyio
+
+from mcpkit import Context, Depends, Elicit, MCPKit, ProtocolError, Sample, SyncContext, ToolError
+from mcpkit.tasks.settings import Store, TaskOptions
+
+
+def make_app(store: Store | None = None) -> MCPKit[Any]:
+    """The app; its tasks are kept where that says."""
+    options: TaskOptions = {"poll_interval": 0.1, "max_bytes": 50_000}
+    if store is not None:
+        options["store"] = store
+    app = MCPKit("tasks", tasks=options, page_size=3)
+    happened: Counter[str] = Counter()
+
+    @app.tool
+    def plain() -> str:
+        """Never a task."""
+        return "plain"
+
+    @app.tool
+    async def seen(what: str) -> int:
+        """How often something has happened."""
+        return happened[what]
+
+    @app.tool(task="optional")
+    async def add(a: int, b: int) -> int:
+        """Either."""
+        return a + b
+
+    @app.tool(task="required")
+    def only() -> str:
+        """Always a task, in a thread."""
+        return "done"
+
+    @app.tool(task="optional")
+    async def bad() -> str:
+        """Fails for the model."""
+        raise ToolError("no luck")
+
+    @app.tool(task="optional")
+    async def broken() -> str:
+        """Fails with an error of the protocol."""
+        raise ProtocolError("not today", code=-32007, data={"try": "tomorrow"})
+
+    @app.tool(task="optional")
+    async def forever(label: str, ctx: Context) -> str:
+        """Goes on until it is stopped."""
+        happened[f"{label} begun"] += 1
+        try:
+            await anyio.sleep_forever()
+        finally:
+            happened[f"{label} stopped"] += 1
+        return "never"
+
+    @app.tool(task="optional")
+    def in_thread(label: str, ctx: SyncContext) -> str:
+        """Goes on in a thread until it sees that it is cancelled."""
+        happened[f"{label} begun"] += 1
+        pause = threading.Event()
+        while not ctx.cancelled:
+            pause.wait(0.01)
+        happened[f"{label} stopped"] += 1
+        return "late"
+
+    @app.tool(task="optional")
+    async def ask(label: str, ctx: Context) -> str:
+        """Asks between two steps."""
+
+        async def count(step: str) -> int:
+            happened[f"{label} {step}"] += 1
+            return happened[f"{label} {step}"]
+
+        first = await ctx.step("first", count, "first")
+        answer = await ctx.elicit("How many?", int)
+        second = await ctx.step("second", count, "second")
+        amount = answer.data if answer.action == "accept" else answer.action
+        return f"{amount}, {first}, {second}"
+
+    @app.tool(task="optional")
+    def ask_in_thread(ctx: SyncContext) -> str:
+        """Asks from a thread."""
+        return str(ctx.elicit("Name?", str).data)
+
+    @app.tool(task="optional")
+    async def ask_both(ctx: Context) -> str:
+        """Asks two things at once."""
+        number, text = await ctx.gather(
+            Elicit("A number?", int, key="n"), Sample("A word", key="w")
+        )
+        return f"{number.data} {text.text}"
+
+    @app.tool(task="optional")
+    async def ask_before(amount: Annotated[int, Elicit("How many?")], ctx: Context) -> str:
+        """Wants to know something first, and something else later."""
+        unit = await ctx.elicit("Of what?", str)
+        return f"{amount} {unit.data}"
+
+    @app.tool(task="optional")
+    async def tell(ctx: Context) -> str:
+        """Tells how far it is."""
+        assert ctx.task is not None
+        ctx.info("working on it")
+        ctx.progress(1, 2, "half of it")
+        await ctx.elicit("Go on?")
+        ctx.task.status("nearly there")
+        return "told"
+
+    @asynccontextmanager
+    async def connection() -> AsyncGenerator[str, None]:
+        happened["opened"] += 1
+        yield "open"
+        happened["closed"] += 1
+
+    @app.tool(task="optional")
+    async def depending(with_: Annotated[str, Depends(connection)], ctx: Context) -> str:
+        """Depends on something that is opened and closed."""
+        await anyio.sleep(0)
+        assert ctx.task is not None
+        return f"{with_} in {ctx.task.id}"
+
+    @app.tool(task="optional", task_ttl=0.5)
+    async def soon_forgotten() -> str:
+        """Is kept for a short time."""
+        return "quick"
+
+    @app.tool(task="optional")
+    async def large() -> str:
+        """Returns too much."""
+        return "x" * 100_000
+
+    return app
+
+
+app = make_app()

@@ -1,0 +1,490 @@
+"""The life of a task, in both shapes (PROTOCOL §6)."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpkit.errors import InvalidParams, MethodNotFound, MissingClientCapability, ProtocolError
+from mcpkit.protocol.connection import CAPABILITIES_KEY
+from tests.asking.conftest import accept, speak
+from tests.scenarios.tapped import HANDSHAKE
+from tests.tasks.wire.conftest import (
+    CORE,
+    EXTENSION,
+    EXTENSIONS,
+    Connect,
+    Tasked,
+    without_extension,
+)
+
+pytestmark = pytest.mark.anyio
+
+RELATED = "io.modelcontextprotocol/related-task"
+NOBODYS = "0123456789abcdef0123456789abcdef"
+
+
+def text_of(result: Any) -> str:
+    return str(result["content"][0]["text"])
+
+
+# --- what is declared -----------------------------------------------------------------------------
+
+
+async def test_the_server_declares_what_it_has(client: Tasked) -> None:
+    """TASKL-1, TASKX-1."""
+    declared = client.server_capabilities
+    if client.spoken == CORE:
+        lists: dict[str, Any] = {"list": {}} if "list" in declared["tasks"] else {}
+        assert declared["tasks"] == {"cancel": {}, "requests": {"tools": {"call": {}}}, **lists}
+        assert "extensions" not in declared
+    else:
+        assert declared["extensions"] == EXTENSIONS
+        assert "tasks" not in declared
+
+
+async def test_a_tool_says_whether_it_runs_as_a_task(client: Tasked) -> None:
+    """TASKL-3."""
+    listed = {each["name"]: each for each in (await client.request("tools/list"))["tools"]}
+    found = {name: each.get("execution") for name, each in listed.items()}
+    if client.spoken == CORE:
+        assert found["plain"] is None
+        assert found["add"] == {"taskSupport": "optional"}
+    else:
+        assert set(found.values()) == {None}
+
+
+# --- from the call to the result ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "text"),
+    [("add", {"a": 2, "b": 3}, "5"), ("only", {}, "done"), ("depending", {}, "open in ")],
+)
+async def test_a_call_becomes_a_task(
+    client: Tasked, tool: str, arguments: dict[str, Any], text: str
+) -> None:
+    """TASKL-4, TASKL-6, TASKL-10, TASKX-5, TASKX-6, TASKX-13."""
+    made = await client.started(tool, **arguments)
+    assert made["status"] == "working"
+    id = made["taskId"]
+    suffix = "" if client.spoken == CORE else "Ms"
+    assert made[f"ttl{suffix}"] == 24 * 60 * 60 * 1000
+    assert made[f"pollInterval{suffix}"] == 100
+    assert datetime.fromisoformat(made["createdAt"].replace("Z", "+00:00")).tzinfo is not None
+    assert made["lastUpdatedAt"] == made["createdAt"]
+    assert (await client.state(id))["taskId"] == id
+    result = await client.result(id)
+    assert text_of(result).startswith(text)
+    related = result.get("_meta", {}).get(RELATED)
+    assert related == ({"taskId": id} if client.spoken == CORE else None)
+    found = await client.state(id)
+    assert found["status"] == "completed"
+    assert found.get("resultType") == (None if client.spoken == CORE else "complete")
+    assert not {"ttl", "pollInterval", "requestState"} & found.keys() or client.spoken == CORE
+
+
+async def test_ids_cannot_be_guessed(client: Tasked) -> None:
+    """SEC-9, TASKL-13, TASKX-16."""
+    ids = [await client.start("add", a=1, b=number) for number in range(5)]
+    assert len(set(ids)) == 5
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{32}", id) for id in ids)
+
+
+async def test_what_a_model_reads_of_a_failure_is_a_result(client: Tasked) -> None:
+    """TASKL-7, TASKX-8: the two shapes do not agree on what has failed."""
+    id = await client.start("bad")
+    result = await client.result(id)
+    assert (text_of(result), result["isError"]) == ("no luck", True)
+    status = (await client.state(id))["status"]
+    assert status == ("failed" if client.spoken == CORE else "completed")
+
+
+async def test_an_error_of_the_protocol_is_what_comes_of_a_task(client: Tasked) -> None:
+    """TASKL-6, TASKX-8."""
+    id = await client.start("broken")
+    found = await client.until(id, "failed")
+    assert found["statusMessage"] == "not today"
+    error = {"code": -32007, "message": "not today", "data": {"try": "tomorrow"}}
+    if client.spoken == CORE:
+        with pytest.raises(ProtocolError) as raised:
+            await client.result(id)
+        assert raised.value.to_wire() == error
+    else:
+        assert found["error"] == error
+        assert "result" not in found
+
+
+async def test_arguments_that_do_not_fit_are_refused(client: Tasked) -> None:
+    if client.spoken == CORE:
+        id = await client.start("add", a=1, b="two")
+        assert "b: " in text_of(await client.result(id))
+    else:
+        result = await client.call_tool("add", {"a": 1, "b": "two"})
+        assert result.is_error
+        assert "b: " in result.text
+
+
+async def test_a_client_that_does_not_know_tasks_waits_for_the_answer(client: Tasked) -> None:
+    """TASKL-3, TASKX-2, TASKX-3, TASKX-18: only what the request itself says counts."""
+    call = {"name": "add", "arguments": {"a": 2, "b": 3}}
+    required = {"name": "only", "arguments": {}}
+    if client.spoken == CORE:
+        own = {CORE: {"extensions": EXTENSIONS}}
+        assert text_of(await client.request("tools/call", call, meta=own)) == "5"
+        with pytest.raises(MethodNotFound, match="runs as a task only"):
+            await client.request("tools/call", required)
+    else:
+        meta = without_extension()
+        found = await client.request("tools/call", {**call, "task": {"ttl": 5}}, meta=meta)
+        assert (text_of(found), found["resultType"]) == ("5", "complete")
+        with pytest.raises(MissingClientCapability) as raised:
+            await client.request("tools/call", required, meta=meta)
+        assert raised.value.data == {"requiredCapabilities": {"extensions": EXTENSIONS}}
+
+
+async def test_a_tool_that_is_no_task_does_not_become_one(client: Tasked) -> None:
+    """TASKL-3, TASKX-12: in 2025-11-25 who wishes for a task is refused."""
+    call = {"name": "plain", "arguments": {}, "task": {}}
+    if client.spoken == CORE:
+        with pytest.raises(MethodNotFound, match="does not run as a task"):
+            await client.request("tools/call", call)
+    else:
+        assert text_of(await client.request("tools/call", call)) == "plain"
+
+
+@pytest.mark.in_memory
+@pytest.mark.parametrize("older", HANDSHAKE[:-1])
+async def test_an_older_revision_knows_no_tasks(client: Tasked, place: Any, older: str) -> None:
+    """TASKL-2."""
+    async with Tasked(place.find(), revision=older) as old:
+        assert "tasks" not in old.server_capabilities
+        call = {"name": "add", "arguments": {"a": 2, "b": 3}, "task": {}}
+        assert text_of(await old.request("tools/call", call)) == "5"
+        with pytest.raises(MethodNotFound, match=older):
+            await old.request("tools/call", {"name": "only", "arguments": {}})
+        with pytest.raises(MethodNotFound):
+            await old.request("tasks/get", {"taskId": NOBODYS})
+
+
+# --- questions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tool", ["ask", "ask_in_thread"])
+async def test_a_task_asks(client: Tasked, label: str, tool: str) -> None:
+    """TASKL-5, TASKL-8, TASKL-9, TASKX-7: also from a thread; steps that are done stay done."""
+    steps = tool == "ask"
+    value: Any = 3 if steps else "Ann"
+    client.script(accept(value))
+    given = {"label": label} if steps else {}
+    id = await client.start(tool, None, **given)
+    found = await client.until(id, "input_required")
+    if client.spoken == EXTENSION:
+        ((key, asked),) = found["inputRequests"].items()
+        assert asked["method"] == "elicitation/create"
+        assert "_meta" not in asked["params"]
+        responses = {key: accept(value)}
+        done = await client.request("tasks/update", {"taskId": id, "inputResponses": responses})
+        assert done.keys() - {"_meta"} == {"resultType"}
+    result = await client.result(id)
+    assert text_of(result) == ("3, 1, 1" if steps else "Ann")
+    if steps:
+        assert (await client.seen(f"{label} first"), await client.seen(f"{label} second")) == (1, 1)
+    if client.spoken == CORE:
+        (question,) = client.questions
+        assert question["_meta"] == {RELATED: {"taskId": id}}
+    assert "inputRequests" not in await client.state(id)
+
+
+async def test_several_questions_are_answered_one_after_the_other(connect: Connect) -> None:
+    """TASKX-7, TASKX-9: what is not asked, or not any more, is passed over."""
+    client = await connect()
+    id = await client.start("ask_both")
+    if client.spoken == CORE:  # in which they come in any order
+        client._handlers["elicitation/create"] = lambda params: accept(7)
+        client._handlers["sampling/createMessage"] = lambda params: speak("yes")
+    else:
+        found = await client.until(id, "input_required")
+        assert found["inputRequests"].keys() == {"n", "w"}
+        for responses, left in [
+            ({"nobody": accept(1), "n": accept(7)}, {"w"}),
+            ({"n": accept(8)}, {"w"}),
+            ({"w": 12}, {"w"}),
+            ({"w": speak("yes")}, None),
+        ]:
+            await client.request("tasks/update", {"taskId": id, "inputResponses": responses})
+            if left is not None:
+                now = await client.state(id)
+                assert (now["status"], now["inputRequests"].keys()) == ("input_required", left)
+    assert text_of(await client.result(id)) == "7 yes"
+
+
+@pytest.mark.revisions(EXTENSION)
+async def test_an_answer_that_does_not_fit_is_asked_for_again(client: Tasked, label: str) -> None:
+    """TASKX-7: under another key."""
+    id = await client.start("ask", label=label)
+    keys: list[str] = []
+    for value in ("many", 4):
+        found = await client.until(id, "input_required")
+        while (key := next(iter(found["inputRequests"]), "")) in keys:
+            found = await client.until(id, "input_required")
+        keys.append(key)
+        await client.request("tasks/update", {"taskId": id, "inputResponses": {key: accept(value)}})
+    assert len(set(keys)) == 2
+    assert text_of(await client.result(id)) == "4, 1, 1"
+
+
+@pytest.mark.revisions(CORE)
+async def test_a_client_that_refuses_to_answer_is_an_error_for_the_handler(
+    client: Tasked, label: str
+) -> None:
+    """TASKL-9."""
+    client.script(ProtocolError("nobody is here", code=-1))
+    id = await client.start("ask", label=label)
+    result = await client.result(id)
+    assert (text_of(result), result["isError"]) == (
+        "The client refused to answer: nobody is here (-1)",
+        True,
+    )
+
+
+async def test_declared_questions_are_asked_before_the_task_begins(client: Tasked) -> None:
+    """TASKX-15: by rounds; in 2025-11-25 the task comes first (TASKL-4)."""
+    if client.spoken == CORE:
+        client.script(accept(3), accept("eggs"))
+        id = await client.start("ask_before")
+    else:
+        params: dict[str, Any] = {"name": "ask_before", "arguments": {}}
+        asked = await client.request("tools/call", params)
+        assert (asked["resultType"], asked["inputRequests"].keys()) == (
+            "input_required",
+            {"amount"},
+        )
+        assert "taskId" not in asked
+        given = {"inputResponses": {"amount": accept(3)}, "requestState": asked["requestState"]}
+        made = await client.request("tools/call", {**params, **given})
+        assert made["resultType"] == "task"
+        id = made["taskId"]
+        await client.reply(id, accept("eggs"))
+    assert text_of(await client.result(id)) == "3 eggs"
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tool", ["forever", "in_thread"])
+async def test_a_task_is_cancelled(client: Tasked, label: str, tool: str) -> None:
+    """TASKL-5, TASKL-11, TASKX-11: before the answer; and its handler is stopped."""
+    id = await client.start(tool, label=label)
+    await client.until_seen(f"{label} begun")
+    answer = await client.request("tasks/cancel", {"taskId": id})
+    if client.spoken == CORE:
+        assert (answer["taskId"], answer["status"]) == (id, "cancelled")
+    else:
+        assert answer.keys() - {"_meta"} == {"resultType"}
+    assert (await client.state(id))["status"] == "cancelled"
+    await client.until_seen(f"{label} stopped")
+    assert (await client.state(id))["status"] == "cancelled"
+    if client.spoken == CORE:
+        with pytest.raises(InvalidParams, match="cancelled"):
+            await client.request("tasks/cancel", {"taskId": id})
+        with pytest.raises(ProtocolError, match="cancelled"):
+            await client.result(id)
+    else:
+        again = await client.request("tasks/cancel", {"taskId": id})
+        assert again.keys() - {"_meta"} == {"resultType"}
+
+
+@pytest.mark.not_over("http", revisions=(EXTENSION,))
+async def test_a_task_is_not_cancelled_with_its_call(client: Tasked, label: str) -> None:
+    """CANC-8: that has been answered."""
+    await client.send({"jsonrpc": "2.0", "id": label, **call_of(client, "forever", label=label)})
+    answer = (await client.answer(label))["result"]
+    id = answer["task"]["taskId"] if client.spoken == CORE else answer["taskId"]
+    cancelled = {"requestId": label}
+    await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
+    await client.until_seen(f"{label} begun")
+    assert (await client.state(id))["status"] == "working"
+    await client.request("tasks/cancel", {"taskId": id})
+
+
+async def test_a_task_that_asks_is_cancelled(client: Tasked, label: str) -> None:
+    """TASKL-11."""
+    id = await client.start("ask", label=label)
+    await client.until(id, "input_required")
+    await client.request("tasks/cancel", {"taskId": id})
+    found = await client.state(id)
+    assert found["status"] == "cancelled"
+    assert "inputRequests" not in found
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/update", "tasks/cancel"])
+@pytest.mark.every_place
+async def test_nobodys_task_is_unknown(client: Tasked, method: str) -> None:
+    """TASKL-12, TASKX-4, TASKX-10, TASKX-12."""
+    params = {"taskId": NOBODYS, "inputResponses": {}}
+    missing = {CORE: "tasks/update", EXTENSION: "tasks/result"}[client.spoken]
+    if method == missing:
+        # In 2025-11-25 this is the method of a request that should say so itself.
+        with pytest.raises(MethodNotFound if client.spoken == EXTENSION else InvalidParams):
+            await client.request(method, params)
+        return
+    with pytest.raises(InvalidParams, match="Unknown task"):
+        await client.request(method, params)
+    for wrong in ({}, {"taskId": 5}, {"taskId": "x" * 1000}):
+        with pytest.raises(InvalidParams):
+            await client.request(method, {"inputResponses": {}, **wrong})
+    if client.spoken == EXTENSION:
+        with pytest.raises(MissingClientCapability):
+            await client.request(method, params, meta=without_extension())
+
+
+def call_of(client: Tasked, tool: str, **arguments: Any) -> dict[str, Any]:
+    """A call that becomes a task, as a message without an envelope."""
+    params: dict[str, Any] = {"name": tool, "arguments": arguments}
+    if client.spoken == CORE:
+        params["task"] = {}
+    else:
+        params["_meta"] = {
+            "io.modelcontextprotocol/protocolVersion": EXTENSION,
+            CAPABILITIES_KEY: client._caller.capabilities,
+        }
+    return {"method": "tools/call", "params": params}
+
+
+async def is_known(client: Tasked, id: str) -> bool:
+    try:
+        await client.state(id)
+    except InvalidParams:
+        return False
+    return True
+
+
+async def test_a_task_is_kept_for_its_time(client: Tasked) -> None:
+    """TASKL-10, TASKX-17: and not shorter."""
+    made = await client.started("soon_forgotten")
+    with anyio.move_on_after(0.4):
+        while True:
+            await client.state(made["taskId"])
+            await anyio.sleep(0.05)
+    with anyio.fail_after(10):
+        while await is_known(client, made["taskId"]):
+            await anyio.sleep(0.05)
+
+
+@pytest.mark.revisions(CORE)
+@pytest.mark.parametrize(
+    ("wish", "kept"), [(60_000, 60_000), (10**12, 7 * 24 * 3600 * 1000), (None, 24 * 3600 * 1000)]
+)
+async def test_a_client_wishes_for_a_time(client: Tasked, wish: int | None, kept: int) -> None:
+    """TASKL-10: and gets at most what the server allows."""
+    task: dict[str, Any] = {} if wish is None else {"ttl": wish}
+    assert (await client.started("add", task, a=1, b=1))["ttl"] == kept
+
+
+@pytest.mark.revisions(CORE)
+@pytest.mark.parametrize("wish", [5, {"ttl": "long"}, {"ttl": -1}, {"ttl": True}])
+async def test_a_wish_that_makes_no_sense_is_refused(client: Tasked, wish: Any) -> None:
+    call = {"name": "add", "arguments": {"a": 1, "b": 1}, "task": wish}
+    with pytest.raises(InvalidParams, match="task"):
+        await client.request("tools/call", call)
+
+
+@pytest.mark.revisions(CORE)
+async def test_a_client_lists_its_tasks(client: Tasked) -> None:
+    """TASKL-1, TASKL-12, TASKL-13: where it is known whose they are, in pages."""
+    ids = [await client.start("add", a=1, b=number) for number in range(4)]
+    if "list" not in client.server_capabilities["tasks"]:
+        with pytest.raises(MethodNotFound):
+            await client.request("tasks/list")
+        return
+    found: list[str] = []
+    cursor: dict[str, Any] = {}
+    while True:
+        page = await client.request("tasks/list", cursor)
+        assert len(page["tasks"]) <= 3
+        found += [each["taskId"] for each in page["tasks"]]
+        if "nextCursor" not in page:
+            break
+        cursor = {"cursor": page["nextCursor"]}
+    assert found[-4:] == ids
+    assert len(set(found)) == len(found)
+    for wrong in ("x", "WzEsMl0=", 5):
+        with pytest.raises(InvalidParams):
+            await client.request("tasks/list", {"cursor": wrong})
+
+
+# --- what is told on the way ----------------------------------------------------------------------
+
+
+@pytest.mark.revisions(CORE)
+async def test_a_client_is_told_how_it_stands(client: Tasked) -> None:
+    """TASKL-8, TASKL-9, TASKL-14."""
+    client.script({"action": "accept"})
+    told: list[tuple[float, float | None, str | None]] = []
+    call = {"name": "tell", "arguments": {}, "task": {}}
+    made = await client.request("tools/call", call, on_progress=lambda *told_: told.append(told_))
+    id = made["task"]["taskId"]
+    assert text_of(await client.result(id)) == "told"
+    assert (await client.state(id))["statusMessage"] == "nearly there"
+    for each in client.told("notifications/message"):
+        assert each["_meta"] == {RELATED: {"taskId": id}}
+    statuses = [
+        each["status"] for each in client.told("notifications/tasks/status") if each["taskId"] == id
+    ]
+    assert all(
+        RELATED not in each.get("_meta", {}) for each in client.told("notifications/tasks/status")
+    )
+    assert statuses[-1] == "completed"
+
+
+@pytest.mark.revisions(EXTENSION)
+async def test_a_stream_tells_how_it_stands(client: Tasked) -> None:
+    """TASKX-7, SUB-4, SUB-10: all there is to know of each task, on the stream that asked for it.
+
+    PROG-6: and nothing else is told.
+    """
+    wanted = {"notifications": {"taskIds": ["any"]}}
+    with pytest.raises(MissingClientCapability):
+        await client.request("subscriptions/listen", wanted, meta=without_extension())
+    told: list[tuple[str, Any]] = []
+    changed = anyio.Event()
+
+    def hear(method: str, params: Any) -> None:
+        nonlocal changed
+        told.append((method, params))
+        changed.set()
+        changed = anyio.Event()
+
+    async def until(status: str) -> Any:
+        with anyio.fail_after(10):
+            while True:
+                for method, params in told:
+                    if method == "notifications/tasks" and params["status"] == status:
+                        return params
+                await changed.wait()
+
+    id = await client.start("tell")
+    async with anyio.create_task_group() as group:
+        wanted = {"notifications": {"taskIds": [id, NOBODYS]}}
+
+        async def listen() -> None:
+            await client.request("subscriptions/listen", wanted, timeout=60, on_told=hear)
+
+        group.start_soon(listen)
+        asked = await until("input_required")
+        assert asked["taskId"] == id
+        (key,) = asked["inputRequests"]
+        params = {"taskId": id, "inputResponses": {key: {"action": "accept"}}}
+        await client.request("tasks/update", params)
+        done = await until("completed")
+        assert (text_of(done["result"]), done["statusMessage"]) == ("told", "nearly there")
+        assert {params.get("taskId", id) for _, params in told} == {id}
+        methods = {"notifications/subscriptions/acknowledged", "notifications/tasks"}
+        assert {each["method"] for each in client.notifications} == methods
+        assert all("io.modelcontextprotocol/subscriptionId" in each["_meta"] for _, each in told)
+        group.cancel_scope.cancel()
