@@ -45,8 +45,11 @@ _CLEAN_UP_S: Final = 2.0
 """Seconds that legs have to end when the process does."""
 
 _AWAY: Final = "The tasks of this server cannot be reached at the moment; ask again later"
-_BURST: Final = 50
-"""Looks at one task that may come at once; beyond them, those are refused that come too fast."""
+_BURST: Final = 100
+"""Looks at one task that may come at once."""
+
+_LOOKS: Final = 10
+"""Looks at one task that may come in the time in which one should."""
 
 _LAYOUT: Final = 1
 
@@ -289,14 +292,14 @@ class Tasks:
         return task
 
     def _count_look(self, id: str) -> None:
-        """Count a look at a task: twice as often as clients should is well, and more for a while.
+        """Count a look at a task. Many more are let pass than clients should have a use for.
 
         Raises:
             ProtocolError: There were too many (TASKX-17).
         """
         now = monotonic()
         left, seen = self._polls.pop(id, (float(_BURST), now))
-        left = min(_BURST, left + 2 * (now - seen) / self.settings.poll_interval)
+        left = min(_BURST, left + _LOOKS * (now - seen) / self.settings.poll_interval)
         self._polls[id] = max(0.0, left - 1), now
         if len(self._polls) > 2 * self.settings.max_tasks:
             del self._polls[next(iter(self._polls))]

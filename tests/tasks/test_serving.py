@@ -29,6 +29,7 @@ from tests.uvicorns import listen, running
 pytestmark = pytest.mark.anyio
 
 PATIENCE = 10.0
+QUICK: TaskOptions = {"poll_interval": 0.02}
 
 
 @asynccontextmanager
@@ -122,7 +123,7 @@ def _nothing() -> None:
 
 
 def asking_app(file: Path, happened: list[str], **options: Any) -> MCPKit[Any]:
-    app: MCPKit = MCPKit("asking", tasks=str(file), **options)
+    app: MCPKit = MCPKit("asking", tasks={"store": str(file), **QUICK}, **options)
 
     @app.tool(task="optional")
     async def ask(word: str, ctx: Context) -> str:
@@ -156,7 +157,7 @@ async def test_what_runs_is_given_back_and_fails_unless_it_may_run_again(tmp_pat
     begun: list[str] = []
 
     def make_app(*, again: bool) -> MCPKit[Any]:
-        app: MCPKit = MCPKit("running", tasks=str(tmp_path / "tasks.db"))
+        app: MCPKit = MCPKit("running", tasks={"store": str(tmp_path / "tasks.db"), **QUICK})
 
         @app.tool(task="optional", resumable=again)
         async def run() -> str:
@@ -187,7 +188,7 @@ async def test_a_tool_that_is_gone_fails_its_tasks(tmp_path: Path) -> None:
     async with connected(asking_app(tmp_path / "tasks.db", [])) as client:
         id = await start(client, "ask", word="well")
         await until(client, id, "input_required")
-    other: MCPKit = MCPKit("asking", tasks=str(tmp_path / "tasks.db"))
+    other: MCPKit = MCPKit("asking", tasks={"store": str(tmp_path / "tasks.db"), **QUICK})
     other.tool(task="optional")(_nothing)
     async with connected(other) as client:
         await answered(client, id, "then")
@@ -217,7 +218,7 @@ async def test_what_is_at_rest_is_sealed_if_there_is_a_secret(tmp_path: Path) ->
 
 
 def limited_app(**tasks: Any) -> MCPKit[Any]:
-    options: TaskOptions = tasks  # type: ignore[assignment]
+    options: TaskOptions = {**QUICK, **tasks}  # type: ignore[typeddict-item]
     app: MCPKit = MCPKit("limited", tasks=options)
 
     @app.tool(task="optional")
@@ -277,7 +278,7 @@ async def test_a_client_that_looks_too_often_is_told() -> None:
     """TASKX-17: after a number of looks that no client needs."""
     async with connected(limited_app(poll_interval=1000.0)) as client:
         id = await start(client, "wait")
-        for _ in range(50):
+        for _ in range(100):
             await client.request("tasks/get", {"taskId": id})
         with pytest.raises(InternalError, match="ask every 1000 s"):
             await client.request("tasks/get", {"taskId": id})
@@ -368,7 +369,7 @@ def post(url: str, message: dict[str, Any], headers: dict[str, str]) -> Any:
 
 
 async def test_an_app_begins_tasks_itself() -> None:
-    app: MCPKit = MCPKit("own")
+    app: MCPKit = MCPKit("own", tasks=QUICK)
     found: list[str] = []
 
     @app.tool(task="optional")
@@ -430,7 +431,7 @@ class Fickle(MemoryStore):
 async def test_a_store_that_is_away_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """A task is refused that could not be kept; a result waits until it can be."""
     store = Fickle()
-    app: MCPKit = MCPKit("fickle", tasks=lambda: store)
+    app: MCPKit = MCPKit("fickle", tasks={"store": lambda: store, **QUICK})
     go_on = anyio.Event()
 
     @app.tool(task="optional")
@@ -471,7 +472,7 @@ async def test_two_clients_of_an_app_share_its_tasks() -> None:
 
 
 async def test_middleware_is_around_each_leg() -> None:
-    app: MCPKit = MCPKit("between")
+    app: MCPKit = MCPKit("between", tasks=QUICK)
     seen: list[tuple[str, bool]] = []
 
     @app.middleware
