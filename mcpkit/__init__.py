@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mcpkit.asking.roots import Root, Roots
     from mcpkit.asking.sampling import Sample, SampleMessage, SampleResult
     from mcpkit.client import Client
+    from mcpkit.client_tasks import TaskHandle, TaskQuestion, TaskStatus
     from mcpkit.context import CallNext, Context, CurrentTask, SyncContext
     from mcpkit.errors import (
         AskError,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         RegistrationError,
         ResourceError,
         ResourceNotFound,
+        TaskCancelled,
         ToolError,
         UrlElicitationRequired,
     )
@@ -119,7 +121,11 @@ __all__ = [
     "SampleMessage",
     "SampleResult",
     "SyncContext",
+    "TaskCancelled",
+    "TaskHandle",
     "TaskOptions",
+    "TaskQuestion",
+    "TaskStatus",
     "TextContent",
     "TextResourceContents",
     "ToolAnnotations",
@@ -145,6 +151,7 @@ _HOMES = {
     "mcpkit.asking.roots": ["Root", "Roots"],
     "mcpkit.asking.sampling": ["Sample", "SampleMessage", "SampleResult"],
     "mcpkit.client": ["Client"],
+    "mcpkit.client_tasks": ["TaskHandle", "TaskQuestion", "TaskStatus"],
     "mcpkit.context": ["CallNext", "Context", "CurrentTask", "SyncContext"],
     "mcpkit.tasks.settings": ["TaskOptions"],
     "mcpkit.errors": [
@@ -161,6 +168,7 @@ _HOMES = {
         "RegistrationError",
         "ResourceError",
         "ResourceNotFound",
+        "TaskCancelled",
         "ToolError",
         "UrlElicitationRequired",
     ],

@@ -10,20 +10,33 @@ import inspect
 import os
 import shlex
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, TypeGuard, TypeVar
+from uuid import uuid4
+from weakref import WeakValueDictionary
 
 import anyio
 from typing_extensions import Self
 
+from mcpkit.client_tasks import (
+    EXTENSION,
+    NobodyAsks,
+    TaskHandle,
+    TaskQuestion,
+    TaskStatus,
+    related_task,
+    wishes_in,
+    with_extension,
+)
 from mcpkit.engine.loop import Loop, open_loop
 from mcpkit.errors import (
     ConnectionClosed,
     HeaderMismatch,
     InternalError,
     MethodNotFound,
+    MissingClientCapability,
     ProtocolError,
     UnsupportedProtocolVersion,
 )
@@ -121,6 +134,9 @@ _MOST_QUESTION_BYTES: Final = 64 * 1024 * 1024
 
 _MOST_COMPLAINTS: Final = 100
 """Times that the same fault of a server is logged."""
+
+_CANCEL_S: Final = 2.0
+"""Seconds that the cancellation of a task may take, when the call ends that has begun it."""
 
 _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
@@ -264,6 +280,9 @@ class Client:
         self._questions = 0
         self._question_bytes = Budget(_MOST_QUESTION_BYTES, share=1)
         self._complained: Counter[str] = Counter()
+        self._awaited_tasks: dict[str, TaskHandle] = {}
+        """Those whose outcome has been asked for, and that may ask something meanwhile."""
+        self._progress_of_tasks: WeakValueDictionary[str, TaskHandle] = WeakValueDictionary()
         self._stack = AsyncExitStack()
         self.server_info: Implementation | None = None
         self.server_capabilities: Params = {}
@@ -525,6 +544,10 @@ class Client:
             self._told_log(params)
         elif event.method == "notifications/progress":
             self._told_progress(params)
+        elif event.method == "notifications/tasks/status":
+            task = self._awaited_tasks.get(str(params.get("taskId")))
+            if task is not None:
+                task.told(params)
         meta = params.get("_meta")
         listening = self._pending_of(meta.get(_SUBSCRIPTION)) if is_object(meta) else None
         if listening is not None and listening.on_told is not None:
@@ -541,15 +564,19 @@ class Client:
             self._on_log(level, data, logger)
 
     def _told_progress(self, params: Params) -> None:
-        pending = self._pending_of(params.get("progressToken"))
-        if pending is None or pending.on_progress is None:
+        token = params.get("progressToken")
+        pending = self._pending_of(token)
+        tell = None if pending is None else pending.on_progress
+        if tell is None and isinstance(token, str) and token in self._progress_of_tasks:
+            tell = self._progress_of_tasks[token].told_progress
+        if tell is None:
             return
         try:
             progress, total, message = wire.progress_from_wire(params)
         except ValueError as error:
             self._complain("the server sends malformed progress: %s", error, most=1)
         else:
-            pending.on_progress(progress, total, message)
+            tell(progress, total, message)
 
     def _pending_of(self, id: object) -> _Pending | None:
         return self._pending.get(id) if is_id(id) else None
@@ -566,9 +593,14 @@ class Client:
             if event.method == "ping":
                 sent = self._caller.send_result(event.id, {})
             else:
-                sent = self._caller.send_result(
-                    event.id, await self._handle(event.method, event.params)
-                )
+                task = self._awaited_tasks.get(related_task(event.params) or "")
+                if task is None:
+                    answer = await self._handle(event.method, event.params)
+                else:
+                    answer = await task.ask(event.id, TaskQuestion(event.method, event.params))
+                sent = self._caller.send_result(event.id, answer)
+        except NobodyAsks:
+            return
         except ProtocolError as error:
             sent = self._caller.send_error(event.id, error)
         except Exception:
@@ -581,6 +613,18 @@ class Client:
             return
         except ProtocolError as error:
             self._complain("the server refuses the answer to %s: %s", event.method, error)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
+        """Run a coroutine beside all else, until it ends, the client does, or it is stopped."""
+        if self._loop is None:
+            work.close()
+            raise RuntimeError("enter the client first: async with Client(...) as client")
+        return self._loop.start(work)
+
+    def _later(self, delay: float, function: Callable[[], object]) -> None:
+        """Call a function when so many seconds have passed, if the client is still there then."""
+        if self._loop is not None and not self._closed:
+            self._loop.later(delay, function)
 
     async def _handle(self, method: str, params: Params) -> Params:
         handler = self._handlers.get(method)
@@ -727,18 +771,20 @@ class Client:
             except (ConnectionClosed, ProtocolError):
                 return
 
-    async def _ask(self, method: str, params: Params, **options: Any) -> Params:
+    async def _ask(
+        self, method: str, params: Params, *, may_be_task: bool = False, **options: Any
+    ) -> Params:
         """Send a request as often as the server needs input before it answers (MRTR)."""
         again = dict(params)
         for number in range(self._max_rounds + 1):
             result = await self.request(method, again, **options)
             kind = result.get("resultType", "complete")
-            if kind == "complete":
+            if kind == "complete" or (kind == "task" and may_be_task):  # MSG-15
                 return result
-            if kind != "input_required":  # MSG-15
+            if kind != "input_required":
                 raise ValueError(f"The server's answer to {method} has the unknown type {kind!r}")
             again = dict(params)
-            wishes = parse(_wishes, result, method)
+            wishes = wishes_in(result, method)
             if len(wishes) > self._max_input_requests:
                 raise ProtocolError(
                     f"The server asks for {len(wishes)} inputs at once; "
@@ -835,6 +881,8 @@ class Client:
     ) -> CallResult:
         """Call a tool. A tool that failed is a result with ``is_error``.
 
+        A tool that runs as a task only is started as one, waited for, and cancelled with the call.
+
         Args:
             name: Of the tool.
             arguments: By name, as JSON values.
@@ -848,20 +896,199 @@ class Client:
             ProtocolError, TimeoutError, ConnectionClosed: As for `request`.
         """
         params = {"name": name, "arguments": dict(arguments or {})}
-        meta = self._with_level(meta, log_level)
-        options: Params = {"meta": meta, "on_progress": on_progress, "timeout": timeout}
+        leveled = self._with_level(meta, log_level)
+        options: Params = {"meta": leveled, "on_progress": on_progress, "timeout": timeout}
+        limit = self._timeout if timeout is None else timeout
+        with anyio.fail_after(limit):
+            try:
+                result = await self._call(params, {**options, "may_be_task": self._knows_tasks})
+            except (MethodNotFound, MissingClientCapability) as refusal:
+                if not self._wants_task(refusal):
+                    raise
+                task = await self._start_instead(
+                    refusal,
+                    name,
+                    arguments,
+                    on_progress=on_progress,
+                    log_level=log_level,
+                    meta=meta,
+                )
+            else:
+                if result.get("resultType") != "task":
+                    return parse(CallResult.from_wire, result, "tools/call")
+                task = TaskHandle(self, status=parse(TaskStatus.from_wire, result, "tools/call"))
+            try:
+                return await task
+            finally:
+                if not task.is_over and not self._closed:
+                    await self._give_up(task)
+
+    async def _start_instead(
+        self, refusal: ProtocolError, name: str, arguments: Params | None, **options: Any
+    ) -> TaskHandle:
         try:
-            result = await self._ask("tools/call", params, **options)
+            return await self.start(name, arguments, **options)
+        except MethodNotFound:  # the refusal was about something else
+            raise refusal from None
+
+    @staticmethod
+    async def _give_up(task: TaskHandle) -> None:
+        """Cancel a task for which nobody waits any more, also if the waiting itself is cancelled.
+
+        Nobody is told if that fails.
+        """
+        with (
+            anyio.CancelScope(shield=True),
+            anyio.move_on_after(_CANCEL_S),
+            suppress(ProtocolError, TimeoutError, ConnectionClosed, ValueError),
+        ):
+            await task.cancel()
+
+    async def _call(self, params: Params, options: Params) -> Params:
+        """Return the result of ``tools/call``, with the headers that the tool wants."""
+        try:
+            return await self._ask("tools/call", params, **options)
         except HeaderMismatch:
             # The server wants arguments in headers, and has not said so yet, or said otherwise.
             if self._http is None:
                 raise
+            name = params["name"]
             known = self._http.known(name)
             await self.list_tools()
             if self._http.known(name) == known:
                 raise
-            result = await self._ask("tools/call", params, **options)
-        return parse(CallResult.from_wire, result, "tools/call")
+            return await self._ask("tools/call", params, **options)
+
+    # --- tasks ------------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        name: str,
+        arguments: Params | None = None,
+        *,
+        ttl: float | None = None,
+        on_progress: Callable[[float, float | None, str | None], object] | None = None,
+        log_level: LogLevel | None = None,
+        meta: Params | None = None,
+        timeout: float | None = None,
+    ) -> TaskHandle:
+        """Call a tool, and let the call go on as a task (2025-11-25 and 2026-07-28).
+
+        In 2026-07-28 the server decides: it may ask something first, and it may answer at once.
+        The handle has the result then.
+
+        Args:
+            name: Of the tool.
+            arguments: By name, as JSON values.
+            ttl: Seconds from its making for which the task is to be kept; the server may decide
+                otherwise (2025-11-25).
+            on_progress: Called with progress, total and message (2025-11-25; in 2026-07-28 there
+                is a message in the status).
+            log_level: Ask for log messages of this call from this level on (2026-07-28).
+            meta: Put into ``_meta``.
+            timeout: Seconds until the task has begun; the client's own setting if None.
+
+        Raises:
+            ValueError: The answer is malformed.
+            MethodNotFound: The server has no tasks, or does not run this tool as one.
+            ProtocolError, TimeoutError, ConnectionClosed: As for `request`.
+        """
+        if not self._has_tasks:
+            raise MethodNotFound(
+                f"The server has no tasks in {self.revision}; call the tool with call_tool()"
+            )
+        task = TaskHandle(self, on_progress=on_progress)
+        params: dict[str, Any] = {"name": name, "arguments": dict(arguments or {})}
+        meta = self._with_tasks(self._with_level(meta, log_level))
+        if self._tasks_are_wished:
+            params["task"] = {} if ttl is None else {"ttl": round(ttl * 1000)}
+            if on_progress is not None:
+                # It outlives the request, unlike the token that this would have.
+                token = f"task-{uuid4().hex}"
+                self._progress_of_tasks[token] = task
+                meta = {"progressToken": token, **(meta or {})}
+        options = {"meta": meta, "timeout": timeout, "may_be_task": True}
+        result = await self._call(params, options)
+        if self._tasks_are_wished and "task" in result:
+            task.begun(parse(lambda raw: TaskStatus.from_wire(raw["task"]), result, "tools/call"))
+        elif result.get("resultType") == "task":
+            task.begun(parse(TaskStatus.from_wire, result, "tools/call"))
+        else:  # TASKL-2, TASKX-2
+            task.answered(parse(CallResult.from_wire, result, "tools/call"))
+        return task
+
+    def task(self, id: str) -> TaskHandle:
+        """Return the handle of a task that was begun before, perhaps by another client.
+
+        Nothing is sent: a task that does not exist is found out by the first look at it.
+
+        Args:
+            id: Of the task, as its handle had it. It must have been begun in the same revision.
+        """
+        return TaskHandle(self, id)
+
+    async def tasks(self) -> list[TaskHandle]:
+        """Return the tasks of this client's user, from all pages of the list (2025-11-25).
+
+        Raises:
+            MethodNotFound: The server does not list tasks; in 2026-07-28 none does.
+            ValueError, ProtocolError, TimeoutError, ConnectionClosed: As `list_tools`.
+        """
+        if not self._tasks_are_wished:
+            raise MethodNotFound(
+                f"{self.revision} has no list of tasks; keep their ids, and use task(id)"
+            )
+        declared = self.server_capabilities.get("tasks")
+        if not (is_object(declared) and "list" in declared):
+            raise MethodNotFound("The server does not list tasks; keep their ids, and use task(id)")
+
+        def make(raw: Params) -> TaskHandle:
+            return TaskHandle(self, status=TaskStatus.from_wire(raw))
+
+        return await self._all("tasks/list", "tasks", make)
+
+    @property
+    def _tasks_are_wished(self) -> bool:
+        """True in the revision in which a client wishes for a task with its call."""
+        revision = self._caller.revision
+        return revision is not None and revision.tasks == "wished"
+
+    @property
+    def _has_tasks(self) -> bool:
+        """True if the server declares that calls of tools may become tasks (TASKL-1, TASKX-1)."""
+        assert self._caller.revision is not None
+        path = {
+            "wished": ("tasks", "requests", "tools", "call"),
+            "extension": ("extensions", EXTENSION),
+        }.get(self._caller.revision.tasks)
+        found: object = self.server_capabilities
+        for name in path or ():
+            found = found.get(name) if is_object(found) else None
+        return path is not None and is_object(found)
+
+    @property
+    def _knows_tasks(self) -> bool:
+        """True if each request of this client says that it knows tasks."""
+        extensions = self._caller.capabilities.get("extensions")
+        return is_object(extensions) and EXTENSION in extensions
+
+    def _with_tasks(self, meta: Params | None) -> Params | None:
+        """Return the ``_meta`` of a request that knows tasks, where that must be said (TASKX-4)."""
+        revision = self._caller.revision
+        if revision is None or revision.tasks != "extension":
+            return meta
+        return with_extension(self._caller.capabilities, meta)
+
+    def _wants_task(self, error: ProtocolError) -> bool:
+        """Return True if an error may say that a tool runs as a task only (TASKL-3, TASKX-3)."""
+        if not self._has_tasks:
+            return False
+        if self._tasks_are_wished:
+            return isinstance(error, MethodNotFound)
+        data = error.data if isinstance(error, MissingClientCapability) else None
+        required = data.get("requiredCapabilities") if is_object(data) else None
+        extensions = required.get("extensions") if is_object(required) else None
+        return is_object(extensions) and EXTENSION in extensions
 
     def _with_level(self, meta: Params | None, level: LogLevel | None) -> Params | None:
         if level is None or self._caller.by_handshake:
@@ -1035,18 +1262,6 @@ def _fixed_roots(roots: Sequence[str | os.PathLike[str]]) -> Handler:
 
     listed = {"roots": [{"uri": uri(root)} for root in roots]}
     return lambda params: listed
-
-
-def _wishes(raw: Params) -> dict[str, tuple[str, Params]]:
-    """Return the input that a result asks for: key → method and params."""
-    wishes: Params = raw.get("inputRequests") or {}
-    found: dict[str, tuple[str, Params]] = {}
-    for key, wish in wishes.items():
-        params = wish.get("params")
-        if params is not None and not is_object(params):
-            raise TypeError('"params" must be an object')
-        found[key] = wire.text_in(wish, "method"), params or {}
-    return found
 
 
 def _contents(raw: Params) -> list[ResourceContents]:

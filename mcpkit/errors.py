@@ -23,6 +23,7 @@
     │   ├── MissingClientCapability    -32021
     │   ├── UnsupportedProtocolVersion -32022
     │   └── UrlElicitationRequired     -32042 (2025-11-25)
+    ├── TaskCancelled                  a task that somebody waits for has been cancelled
     ├── AccessDenied                   whoever sent a request over HTTP may not, 401 or 403
     └── ConnectionClosed               the other side is gone
 
@@ -60,6 +61,7 @@ __all__ = [
     "RegistrationError",
     "ResourceError",
     "ResourceNotFound",
+    "TaskCancelled",
     "ToolError",
     "UnsupportedProtocolVersion",
     "UrlElicitationRequired",
@@ -277,6 +279,20 @@ class UrlElicitationRequired(ProtocolError):
             "elicitationId": self.elicitation_id,
         }
         super().__init__(message, data={"elicitations": [asked]})
+
+
+class TaskCancelled(MCPKitError):
+    """A task that a client waits for has been cancelled, so that nothing came of it.
+
+    Args:
+        id: Of the task.
+        reason: What the server says beside it; None if nothing.
+    """
+
+    def __init__(self, id: str, reason: str | None = None) -> None:
+        super().__init__("The task was cancelled" + (f": {reason}" if reason else ""))
+        self.id = id
+        self.reason = reason
 
 
 class AccessDenied(MCPKitError):

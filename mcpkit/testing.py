@@ -9,7 +9,7 @@ with TestClient(app, revision="2025-06-18") as client:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
@@ -17,6 +17,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from typing_extensions import ParamSpec, Self, Unpack
 
 from mcpkit.client import Client, ClientOptions, Target
+from mcpkit.client_tasks import TaskHandle, TaskQuestion, TaskStatus
 from mcpkit.protocol.revisions import REVISIONS as _REVISIONS
 from mcpkit.results import (
     CallResult,
@@ -33,7 +34,14 @@ if TYPE_CHECKING:
     from mcpkit.app import MCPKit
     from mcpkit.engine.server import Server
 
-__all__ = ["REVISIONS", "AppOptions", "AsyncTestClient", "Overrides", "TestClient"]
+__all__ = [
+    "REVISIONS",
+    "AppOptions",
+    "AsyncTestClient",
+    "Overrides",
+    "SyncTaskHandle",
+    "TestClient",
+]
 
 REVISIONS = tuple(each.version for each in _REVISIONS)
 """Every revision, oldest first: to run a test over all of them."""
@@ -132,9 +140,7 @@ class TestClient:
     def __exit__(self, *error: Any) -> None:
         self._stack.__exit__(*error)
 
-    def _wait(
-        self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    def _wait(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         if self._portal is None:
             raise RuntimeError("enter the client first: with TestClient(app) as client")
         result: T = self._portal.call(lambda: function(*args, **kwargs))
@@ -192,6 +198,20 @@ class TestClient:
         """Call a tool, as `Client.call_tool`."""
         return self._wait(self._client.call_tool, name, arguments, **options)
 
+    def start(
+        self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any
+    ) -> SyncTaskHandle:
+        """Call a tool as a task, as `Client.start`."""
+        return SyncTaskHandle(self, self._wait(self._client.start, name, arguments, **options))
+
+    def task(self, id: str) -> SyncTaskHandle:
+        """Return the handle of a task that was begun before, as `Client.task`."""
+        return SyncTaskHandle(self, self._client.task(id))
+
+    def tasks(self) -> list[SyncTaskHandle]:
+        """Return the tasks of this client's user, as `Client.tasks`."""
+        return [SyncTaskHandle(self, each) for each in self._wait(self._client.tasks)]
+
     def read_resource(self, uri: str) -> list[ResourceContents]:
         """Read a resource, as `Client.read_resource`."""
         return self._wait(self._client.read_resource, uri)
@@ -215,3 +235,62 @@ class TestClient:
     def unsubscribe(self, uri: str) -> None:
         """Ask not to be told any more, as `Client.unsubscribe`."""
         self._wait(self._client.unsubscribe, uri)
+
+
+class SyncTaskHandle:
+    """`mcpkit.TaskHandle` without ``await``: ``for status in handle``, and ``handle.result()``.
+
+    Args:
+        client: Of the task.
+        handle: The one that is waited for.
+    """
+
+    def __init__(self, client: TestClient, handle: TaskHandle) -> None:
+        self._client = client
+        self._handle = handle
+
+    def __repr__(self) -> str:
+        return repr(self._handle)
+
+    @property
+    def id(self) -> str | None:
+        """The task's id; None if the call was answered at once."""
+        return self._handle.id
+
+    @property
+    def status(self) -> TaskStatus | None:
+        """How it was last seen to stand with the task."""
+        return self._handle.status
+
+    @property
+    def is_over(self) -> bool:
+        """True if the task is known to have ended."""
+        return self._handle.is_over
+
+    def result(self, *, timeout: float | None = None) -> CallResult:
+        """Wait for the result, as `TaskHandle.result`."""
+        return self._client._wait(self._handle.result, timeout=timeout)
+
+    def __iter__(self) -> Iterator[TaskStatus]:
+        statuses = aiter(self._handle)
+        while True:
+            try:
+                yield self._client._wait(statuses.__anext__)
+            except StopAsyncIteration:
+                return
+
+    def look(self) -> TaskStatus:
+        """Ask the server once how it stands with the task, as `TaskHandle.look`."""
+        return self._client._wait(self._handle.look)
+
+    def questions(self) -> Mapping[str, TaskQuestion]:
+        """Return what the task asks at the moment, as `TaskHandle.questions`."""
+        return self._client._wait(self._handle.questions)
+
+    def answer(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
+        """Answer questions of the task by hand, as `TaskHandle.answer`."""
+        self._client._wait(self._handle.answer, answers)
+
+    def cancel(self) -> None:
+        """Cancel the task, as `TaskHandle.cancel`."""
+        self._client._wait(self._handle.cancel)

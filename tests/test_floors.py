@@ -38,6 +38,7 @@ FLOORS: Final[dict[str, int]] = {
     # 7: the roof
     "app": 7,
     "client": 7,
+    "client_tasks": 7,
     "results": 7,
     "testing": 7,
     "pytest_plugin": 7,

@@ -49,6 +49,12 @@ def complain() -> str:
     raise ToolError("for the model")
 
 
+@app.tool(task="optional")
+async def ask(ctx: Context) -> str:
+    """Ask as a task."""
+    return str((await ctx.elicit("How many?", int)).data)
+
+
 @app.resource("note://{name}")
 def note(name: str) -> str:
     """A note."""
@@ -193,7 +199,8 @@ def test_it_says_who_answers() -> None:
 
 def test_it_lists() -> None:
     with TestClient(app) as client:
-        assert [each.name for each in client.list_tools()] == ["add", "talk", "crash", "complain"]
+        tools = ["add", "talk", "crash", "complain", "ask"]
+        assert [each.name for each in client.list_tools()] == tools
         assert [each.uri for each in client.list_resources()] == ["index://all"]
         assert [each.uri_template for each in client.list_resource_templates()] == ["note://{name}"]
         assert [each.name for each in client.list_prompts()] == ["greet"]
@@ -404,3 +411,28 @@ def test_the_plugin_works_in_a_project_of_its_own(tmp_path: Path) -> None:
 def test_the_plugin_is_declared() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert '[project.entry-points.pytest11]\nmcpkit = "mcpkit.pytest_plugin"' in text
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_tasks_without_await(revision: str) -> None:
+    """TASKL-4, TASKX-5."""
+    answer = {"action": "accept", "content": {"value": 3}}
+    with TestClient(app, revision=revision, elicitation=lambda params: answer) as client:
+        task = client.start("ask")
+        assert [each.status for each in task][-1] == "completed"
+        assert (task.result(timeout=10).text, task.is_over) == ("3", True)
+        assert task.id is not None
+        again = client.task(task.id)
+        assert again.look() == task.status == again.status
+        assert again.result().text == "3"
+        assert "completed" in repr(again)
+        other = client.start("ask")
+        while other.look().status != "input_required":
+            pass
+        ((key, question),) = other.questions().items()
+        assert question.params["message"] == "How many?"
+        other.answer({key: {"action": "accept", "content": {"value": 4}}})
+        assert other.result(timeout=10).text == "4"
+        other.cancel()
+        if revision == "2025-11-25":
+            assert {task.id, other.id} == {each.id for each in client.tasks()}

@@ -45,7 +45,7 @@ class Tasked(Asked):
         own = {"extensions": EXTENSIONS} if revision == EXTENSION else {}
         super().__init__(target, revision=revision, capabilities=own, **options)
 
-    async def start(self, tool: str, _task: Mapping[str, Any] | None = None, **given: Any) -> str:
+    async def begin(self, tool: str, _task: Mapping[str, Any] | None = None, **given: Any) -> str:
         """Call a tool as a task, and return the id of that."""
         return str((await self.started(tool, _task, **given))["taskId"])
 

@@ -90,14 +90,14 @@ async def test_a_call_becomes_a_task(
 
 async def test_ids_cannot_be_guessed(client: Tasked) -> None:
     """SEC-9, TASKL-13, TASKX-16."""
-    ids = [await client.start("add", a=1, b=number) for number in range(5)]
+    ids = [await client.begin("add", a=1, b=number) for number in range(5)]
     assert len(set(ids)) == 5
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{32}", id) for id in ids)
 
 
 async def test_what_a_model_reads_of_a_failure_is_a_result(client: Tasked) -> None:
     """TASKL-7, TASKX-8: the two shapes do not agree on what has failed."""
-    id = await client.start("bad")
+    id = await client.begin("bad")
     result = await client.result(id)
     assert (text_of(result), result["isError"]) == ("no luck", True)
     status = (await client.state(id))["status"]
@@ -106,7 +106,7 @@ async def test_what_a_model_reads_of_a_failure_is_a_result(client: Tasked) -> No
 
 async def test_an_error_of_the_protocol_is_what_comes_of_a_task(client: Tasked) -> None:
     """TASKL-6, TASKX-8."""
-    id = await client.start("broken")
+    id = await client.begin("broken")
     found = await client.until(id, "failed")
     assert found["statusMessage"] == "not today"
     error = {"code": -32007, "message": "not today", "data": {"try": "tomorrow"}}
@@ -121,7 +121,7 @@ async def test_an_error_of_the_protocol_is_what_comes_of_a_task(client: Tasked) 
 
 async def test_arguments_that_do_not_fit_are_refused(client: Tasked) -> None:
     if client.spoken == CORE:
-        id = await client.start("add", a=1, b="two")
+        id = await client.begin("add", a=1, b="two")
         assert "b: " in text_of(await client.result(id))
     else:
         result = await client.call_tool("add", {"a": 1, "b": "two"})
@@ -181,7 +181,7 @@ async def test_a_task_asks(client: Tasked, label: str, tool: str) -> None:
     value: Any = 3 if steps else "Ann"
     client.script(accept(value))
     given = {"label": label} if steps else {}
-    id = await client.start(tool, None, **given)
+    id = await client.begin(tool, None, **given)
     found = await client.until(id, "input_required")
     if client.spoken == EXTENSION:
         ((key, asked),) = found["inputRequests"].items()
@@ -203,7 +203,7 @@ async def test_a_task_asks(client: Tasked, label: str, tool: str) -> None:
 async def test_several_questions_are_answered_one_after_the_other(connect: Connect) -> None:
     """TASKX-7, TASKX-9: what is not asked, or not any more, is passed over."""
     client = await connect()
-    id = await client.start("ask_both")
+    id = await client.begin("ask_both")
     if client.spoken == CORE:  # in which they come in any order
         client._handlers["elicitation/create"] = lambda params: accept(7)
         client._handlers["sampling/createMessage"] = lambda params: speak("yes")
@@ -226,7 +226,7 @@ async def test_several_questions_are_answered_one_after_the_other(connect: Conne
 @pytest.mark.revisions(EXTENSION)
 async def test_an_answer_that_does_not_fit_is_asked_for_again(client: Tasked, label: str) -> None:
     """TASKX-7: under another key."""
-    id = await client.start("ask", label=label)
+    id = await client.begin("ask", label=label)
     keys: list[str] = []
     for value in ("many", 4):
         found = await client.until(id, "input_required")
@@ -244,7 +244,7 @@ async def test_a_client_that_refuses_to_answer_is_an_error_for_the_handler(
 ) -> None:
     """TASKL-9."""
     client.script(ProtocolError("nobody is here", code=-1))
-    id = await client.start("ask", label=label)
+    id = await client.begin("ask", label=label)
     result = await client.result(id)
     assert (text_of(result), result["isError"]) == (
         "The client refused to answer: nobody is here (-1)",
@@ -256,7 +256,7 @@ async def test_declared_questions_are_asked_before_the_task_begins(client: Taske
     """TASKX-15: by rounds; in 2025-11-25 the task comes first (TASKL-4)."""
     if client.spoken == CORE:
         client.script(accept(3), accept("eggs"))
-        id = await client.start("ask_before")
+        id = await client.begin("ask_before")
     else:
         params: dict[str, Any] = {"name": "ask_before", "arguments": {}}
         asked = await client.request("tools/call", params)
@@ -279,7 +279,7 @@ async def test_declared_questions_are_asked_before_the_task_begins(client: Taske
 @pytest.mark.parametrize("tool", ["forever", "in_thread"])
 async def test_a_task_is_cancelled(client: Tasked, label: str, tool: str) -> None:
     """TASKL-5, TASKL-11, TASKX-11: before the answer; and its handler is stopped."""
-    id = await client.start(tool, label=label)
+    id = await client.begin(tool, label=label)
     await client.until_seen(f"{label} begun")
     answer = await client.request("tasks/cancel", {"taskId": id})
     if client.spoken == CORE:
@@ -314,7 +314,7 @@ async def test_a_task_is_not_cancelled_with_its_call(client: Tasked, label: str)
 
 async def test_a_task_that_asks_is_cancelled(client: Tasked, label: str) -> None:
     """TASKL-11."""
-    id = await client.start("ask", label=label)
+    id = await client.begin("ask", label=label)
     await client.until(id, "input_required")
     await client.request("tasks/cancel", {"taskId": id})
     found = await client.state(id)
@@ -397,7 +397,7 @@ async def test_a_wish_that_makes_no_sense_is_refused(client: Tasked, wish: Any) 
 @pytest.mark.revisions(CORE)
 async def test_a_client_lists_its_tasks(client: Tasked) -> None:
     """TASKL-1, TASKL-12, TASKL-13: where it is known whose they are, in pages."""
-    ids = [await client.start("add", a=1, b=number) for number in range(4)]
+    ids = [await client.begin("add", a=1, b=number) for number in range(4)]
     if "list" not in client.server_capabilities["tasks"]:
         with pytest.raises(MethodNotFound):
             await client.request("tasks/list")
@@ -468,7 +468,7 @@ async def test_a_stream_tells_how_it_stands(client: Tasked) -> None:
                         return params
                 await changed.wait()
 
-    id = await client.start("tell")
+    id = await client.begin("tell")
     async with anyio.create_task_group() as group:
         wanted = {"notifications": {"taskIds": [id, NOBODYS]}}
 

@@ -1,0 +1,334 @@
+"""The client's side of tasks: handles that are awaited, followed, answered and cancelled."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpkit import TaskCancelled, TaskHandle
+from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
+from tests.asking.conftest import accept, speak
+from tests.scenarios.tapped import PATIENCE
+from tests.tasks.wire.conftest import CORE, EXTENSION, Connect, Tasked
+
+pytestmark = pytest.mark.anyio
+
+NOBODYS = "0123456789abcdef0123456789abcdef"
+
+
+async def outcome(task: TaskHandle) -> Any:
+    return await task.result(timeout=PATIENCE)
+
+
+async def until(task: TaskHandle, status: str) -> None:
+    """Look at a task until it has a status."""
+    with anyio.fail_after(PATIENCE):
+        while (await task.look()).status != status:
+            await anyio.sleep(0.05)
+
+
+# --- to the end -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "text"), [("add", {"a": 2, "b": 3}, "5"), ("only", {}, "done")]
+)
+async def test_a_call_is_started_and_awaited(
+    client: Tasked, tool: str, arguments: dict[str, Any], text: str
+) -> None:
+    """TASKL-4, TASKL-6, TASKX-5, TASKX-8."""
+    task = await client.start(tool, arguments)
+    assert task.status is not None
+    assert (task.status.id, task.status.status, task.status.is_over) == (task.id, "working", False)
+    assert (task.status.ttl, task.status.poll_interval) == (24 * 3600, 0.1)
+    assert task.status.created == task.status.updated
+    with anyio.fail_after(PATIENCE):
+        result = await task
+    assert (result.text, result.is_error) == (text, False)
+    assert task.is_over
+    assert (await task).text == text  # once more
+    assert task.status.status == "completed"
+
+
+async def test_a_result_is_that_of_call_tool(client: Tasked) -> None:
+    plain = await client.call_tool("add", {"a": 1, "b": 1})
+    result = await outcome(await client.start("add", {"a": 1, "b": 1}))
+    assert (result.content, result.data) == (plain.content, plain.data)
+
+
+async def test_what_a_model_reads_of_a_failure_is_a_result(client: Tasked) -> None:
+    """TASKL-7, TASKX-8."""
+    task = await client.start("bad")
+    result = await outcome(task)
+    assert (result.text, result.is_error) == ("no luck", True)
+    assert task.status is not None
+    assert task.status.status == ("failed" if client.spoken == CORE else "completed")
+
+
+async def test_an_error_is_raised(client: Tasked) -> None:
+    """TASKL-6, TASKX-8: with its code and its data, and again for who asks again."""
+    task = await client.start("broken")
+    for _ in range(2):
+        with pytest.raises(ProtocolError, match="not today") as caught:
+            await outcome(task)
+        assert (caught.value.code, caught.value.data) == (-32007, {"try": "tomorrow"})
+    assert task.status is not None
+    assert task.status.status == "failed"
+
+
+async def test_a_task_is_found_again_by_its_id(connect: Connect, client: Tasked) -> None:
+    """TASKL-13, TASKX-16: by whoever knows it."""
+    id = (await client.start("add", {"a": 2, "b": 2})).id
+    assert id is not None
+    other = client if "memory" in str(client._target) else await connect()
+    task = client.task(id)
+    assert (task.id, task.status, task.is_over) == (id, None, False)
+    assert (await outcome(task)).text == "4"
+    del other
+
+
+async def test_nobodys_task_is_unknown(client: Tasked) -> None:
+    """TASKL-12, TASKX-10."""
+    task = client.task(NOBODYS)
+    for action in (task.look, task.result, task.cancel, task.questions):
+        with pytest.raises(InvalidParams, match="Unknown task"):
+            await action()
+    with pytest.raises(InvalidParams, match="Unknown task"):
+        await anext(aiter(task))
+
+
+# --- what is told ---------------------------------------------------------------------------------
+
+
+async def test_a_task_is_followed(client: Tasked) -> None:
+    """TASKL-5, TASKL-14: each change, up to the last."""
+    client.script({"action": "accept"})
+    task = await client.start("tell")
+    seen: list[tuple[str, str | None]] = []
+    with anyio.fail_after(PATIENCE):
+        async for status in task:
+            seen.append((status.status, status.message))
+    assert seen[0][0] == "working"
+    assert seen[-1] == ("completed", "nearly there")
+    assert all(one != next for one, next in pairwise(seen))
+    assert client.messages == ["Go on?"]
+    assert (await outcome(task)).text == "told"
+    assert [each async for each in task] == [task.status]
+
+
+async def test_progress_goes_on_after_the_answer(client: Tasked) -> None:
+    """In 2026-07-28 there is only the message."""
+    client.script({"action": "accept"})
+    told: list[Any] = []
+    task = await client.start("tell", on_progress=lambda *facts: told.append(facts))
+    assert (await outcome(task)).text == "told"
+    assert set(told) <= ({(1, 2, "half of it")} if client.spoken == CORE else set())
+
+
+async def test_nothing_depends_on_what_is_pushed(
+    client: Tasked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TASKL-14."""
+    real = client.request
+
+    async def request(method: str, *args: Any, **options: Any) -> Any:
+        if method == "subscriptions/listen" or (
+            method == "tasks/result" and options.get("timeout") == float("inf")
+        ):
+            raise ProtocolError("refused")
+        return await real(method, *args, **options)
+
+    monkeypatch.setattr(client, "request", request)
+    monkeypatch.setattr(TaskHandle, "told", lambda *_: True)
+    assert (await outcome(await client.start("add", {"a": 3, "b": 4}))).text == "7"
+
+
+# --- what is asked --------------------------------------------------------------------------------
+
+
+async def test_the_clients_functions_answer(client: Tasked, label: str) -> None:
+    """TASKL-9, TASKX-7, TASKX-9: also what does not fit at first."""
+    client.script(*(() if client.spoken == CORE else (accept("many"),)), accept(3))
+    task = await client.start("ask", {"label": label})
+    assert (await outcome(task)).text == "3, 1, 1"
+    assert set(client.messages) == {"How many?"}
+
+
+async def test_several_questions_are_answered(connect: Connect) -> None:
+    """TASKX-7: each once, in whatever order."""
+    client = await connect()
+    asked: list[str] = []
+
+    async def fill(params: Any) -> Any:
+        asked.append(params["message"])
+        await anyio.sleep(0.2)  # more than a look
+        return accept(7)
+
+    client._handlers["elicitation/create"] = fill
+    client._handlers["sampling/createMessage"] = lambda params: speak("yes")
+    assert (await outcome(await client.start("ask_both"))).text == "7 yes"
+    assert asked == ["A number?"]
+
+
+async def test_declared_questions_come_before_the_task(client: Tasked) -> None:
+    """TASKX-15."""
+    client.script(accept(3), accept("eggs"))
+    task = await client.start("ask_before")
+    assert len(client.questions) == (0 if client.spoken == CORE else 1)
+    assert (await outcome(task)).text == "3 eggs"
+
+
+async def test_questions_are_answered_by_hand(client: Tasked, label: str) -> None:
+    """TASKL-9, TASKX-9: nobody waits meanwhile, so that no function is asked."""
+    task = await client.start("ask", {"label": label})
+    await until(task, "input_required")
+    asked = await task.questions()
+    ((key, question),) = asked.items()
+    assert (question.method, question.params["message"]) == ("elicitation/create", "How many?")
+    if client.spoken == CORE:
+        with pytest.raises(ValueError, match="nothing under 'x'"):
+            await task.answer({"x": accept(2)})
+    await task.answer({key: accept(2)})
+    assert (await outcome(task)).text == "2, 1, 1"
+    assert client.questions == []
+    assert await task.questions() == {}
+
+
+async def test_who_waits_may_leave_it_to_somebody_elses_hand(connect: Connect, label: str) -> None:
+    """For which the client has no function."""
+    client = await connect()
+    del client._handlers["elicitation/create"]
+    task = await client.start("ask", {"label": label})
+    async for status in task:
+        if status.status == "input_required":
+            questions = await task.questions()
+            await task.answer({key: accept(5) for key in questions})
+    assert (await outcome(task)).text == "5, 1, 1"
+
+
+async def test_a_function_that_refuses(client: Tasked, label: str) -> None:
+    """In 2025-11-25 the handler hears of it; in 2026-07-28 nobody can, and the task goes on."""
+    client.script(ProtocolError("nobody is here", code=-1), accept(4))
+    task = await client.start("ask", {"label": label})
+    if client.spoken == CORE:
+        assert (await outcome(task)).text == "The client refused to answer: nobody is here (-1)"
+        return
+    with pytest.raises(ProtocolError, match="nobody is here"):
+        await outcome(task)
+    assert (await outcome(task)).text == "4, 1, 1"
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tool", ["forever", "in_thread"])
+async def test_a_task_is_cancelled(client: Tasked, label: str, tool: str) -> None:
+    """TASKL-11, TASKX-11: whoever waits is told; and again, which changes nothing."""
+    task = await client.start(tool, {"label": label})
+    await client.until_seen(f"{label} begun")
+    caught: list[TaskCancelled] = []
+
+    async def wait() -> None:
+        with pytest.raises(TaskCancelled) as error:
+            await outcome(task)
+        caught.append(error.value)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await anyio.sleep(0)
+        await task.cancel()
+    assert [each.id for each in caught] == [task.id]
+    assert task.status is not None
+    assert task.status.status == "cancelled"
+    await task.cancel()
+    assert task.id is not None
+    again = client.task(task.id)
+    await again.cancel()
+    assert again.is_over
+    await client.until_seen(f"{label} stopped")
+
+
+async def test_who_stops_waiting_does_not_stop_the_task(client: Tasked, label: str) -> None:
+    """CANC-8."""
+    task = await client.start("forever", {"label": label})
+    await client.until_seen(f"{label} begun")
+    with pytest.raises(TimeoutError):
+        await task.result(timeout=0.2)
+    async for status in task:
+        assert status.status == "working"
+        break
+    assert (await task.look()).status == "working"
+    assert await client.seen(f"{label} stopped") == 0
+    await task.cancel()
+
+
+async def test_several_wait_for_a_task(client: Tasked, label: str) -> None:
+    client.script(accept(3))
+    task = await client.start("ask", {"label": label})
+    found: list[str] = []
+
+    async def wait() -> None:
+        found.append((await outcome(task)).text)
+
+    async def follow() -> None:
+        found.append([each.status async for each in task][-1])
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        group.start_soon(follow)
+        group.start_soon(wait)
+    assert sorted(found) == ["3, 1, 1", "3, 1, 1", "completed"]
+    assert len(client.questions) == 1
+
+
+# --- where there is no task -----------------------------------------------------------------------
+
+
+async def test_a_tool_without_tasks(client: Tasked) -> None:
+    """TASKL-3: the client decides; TASKX-2: the server does, and has answered at once."""
+    if client.spoken == CORE:
+        with pytest.raises(MethodNotFound, match="plain does not run as a task"):
+            await client.start("plain")
+        return
+    task = await client.start("plain")
+    assert (task.id, task.status, task.is_over) == (None, None, True)
+    assert (await outcome(task)).text == "plain"
+    assert [each async for each in task] == []
+    await task.cancel()
+    assert await task.questions() == {}
+    with pytest.raises(RuntimeError, match="there is no task"):
+        await task.look()
+
+
+async def test_a_tool_that_only_runs_as_a_task_is_called(connect: Connect) -> None:
+    """TASKL-3, TASKX-3: for the client that does not ask for tasks."""
+    client = await connect()
+    client._caller.capabilities = {"elicitation": {}}
+    assert (await client.call_tool("only")).text == "done"
+    with pytest.raises(ProtocolError, match="nonsense"):
+        await client.call_tool("nonsense")
+
+
+@pytest.mark.revisions(CORE)
+async def test_a_client_has_its_tasks_listed(client: Tasked) -> None:
+    """TASKL-1, PAGE-1."""
+    task = await client.start("add", {"a": 1, "b": 2})
+    await outcome(task)
+    if "list" not in client.server_capabilities["tasks"]:
+        with pytest.raises(MethodNotFound, match="does not list tasks"):
+            await client.tasks()
+        return
+    more = [await client.start("add", {"a": 1, "b": 2}) for _ in range(3)]
+    found = {each.id: each.status for each in await client.tasks()}
+    assert {task.id, *(each.id for each in more)} <= found.keys()
+    assert found[task.id] == task.status
+
+
+@pytest.mark.revisions(EXTENSION)
+async def test_there_is_no_list(client: Tasked) -> None:
+    """TASKX-12."""
+    with pytest.raises(MethodNotFound, match="no list of tasks; keep their ids"):
+        await client.tasks()
