@@ -148,7 +148,7 @@ def test_the_help_tells_of_every_template(tmp_path: Path) -> None:
 
 def test_no_such_template(tmp_path: Path) -> None:
     assert refused(tmp_path, "trips", "-t", "flask") == (
-        "there is no template 'flask'; there are minimal, package, fastapi, agent, database"
+        "there is no template 'flask'; there are minimal, package, fastapi, agent, database, worker"
     )
 
 
