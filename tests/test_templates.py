@@ -219,6 +219,7 @@ def test_ruff_finds_nothing(folder: Path) -> None:
     run(folder, "ruff", "format", "--check", "--no-cache")
 
 
+@pytest.mark.types
 @pytest.mark.timeout(200)
 def test_mypy_finds_nothing(tmp_path: Path) -> None:
     """All in one go, without FastAPI and the tests: mypy takes long to read what they import."""

@@ -183,9 +183,12 @@ def test_tasks_survive_what_happens_to_their_workers(
     kept: Kept, tmp_path: Path, request: pytest.FixtureRequest, how: str
 ) -> None:
     """None is lost, none ends twice, none works for ever; and no step that was done is repeated."""
+    deep: bool = request.config.getoption("--deep")
+    if how == "paused" and kept.kind != "sqlite" and not deep:
+        pytest.skip("the leg that is given up is fenced off alike; --deep tries it here too")
     # The work of a process that was killed is taken up soon: nobody waits for these seconds.
     lease = 100.0 if how == "killed" else 0.5
-    enough = {"killed": 100, "paused": 20} if request.config.getoption("--deep") else {}
+    enough = {"killed": 100, "paused": 20} if deep else {}
     anyio.run(
         survive,
         *(kept, tmp_path, lease, enough.get(how, 1)),
