@@ -93,7 +93,9 @@ def _has_cases(item: pytest.Item) -> bool:
     return hasattr(item, "callspec")
 
 
-_CASE: Final = re.compile(r"(?:memory|stdio|http|sse)-\d{4}-\d\d-\d\d-(?:asyncio|trio)")
+_CASE: Final = re.compile(
+    r"(?:memory|sqlite|redis|postgres|stdio|http|sse)-\d{4}-\d\d-\d\d-(?:asyncio|trio)"
+)
 
 
 def unit_of(nodeid: str) -> str:

@@ -511,6 +511,13 @@ def test_a_text_names_a_store(place: str, kind: str) -> None:
     assert type(make_store(place, "app")).__name__ == kind
 
 
+def test_what_is_not_installed_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcpkit.tasks.settings.find_spec", lambda module: None)
+    with pytest.raises(ValueError, match=re.escape('need: pip install "mcpkit[redis]"')):
+        MCPKit("nowhere", tasks="valkey://localhost")
+    MCPKit("here", tasks="tasks.db")
+
+
 def test_names_of_apps_keep_tasks_apart() -> None:
     names = ["trips", "Trips", "my trips", "my_trips", "{x}", "x" * 80, "x" * 81, "€"]
     plain = [plain_name(each) for each in names]
