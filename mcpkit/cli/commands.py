@@ -46,6 +46,7 @@ COMMANDS: Final[dict[str, Listed]] = {
     "call": Listed("mcpkit.cli.call", _LOOK, "Call a tool."),
     "read": Listed("mcpkit.cli.read", _LOOK, "Read a resource."),
     "prompt": Listed("mcpkit.cli.prompt", _LOOK, "Get a prompt."),
+    "tasks": Listed("mcpkit.cli.tasks", _LOOK, "List, show, await and cancel tasks."),
     "check": Listed("mcpkit.cli.check", _LOOK, "Find what hosts and models will stumble over."),
     "install": Listed("mcpkit.cli.install", _SHARE, "Put a server into a host's configuration."),
 }
