@@ -25,7 +25,14 @@ from mcpkit.engine.registry import Registry
 from mcpkit.engine.server import Middleware, Server, Settings
 from mcpkit.errors import RegistrationError
 from mcpkit.functions.signature import function_name, is_async, location, underlying
-from mcpkit.support.wrong_names import caller, check_keywords, no_attribute, watching
+from mcpkit.support.wrong_names import (
+    caller,
+    check_keywords,
+    library_of,
+    no_attribute,
+    nothing_like,
+    watching,
+)
 from mcpkit.tasks.settings import Store, TaskOptions, settings_of
 from mcpkit.transports import load
 from mcpkit.types import UNSET, CacheScope, Icon, Implementation, LogLevel
@@ -291,8 +298,14 @@ class MCPKit(Generic[StateT]):
             The function itself, unchanged.
 
         Raises:
-            RegistrationError: The function is not async.
+            RegistrationError: The function is not async, or is middleware of another library.
         """
+        library = next(filter(None, map(library_of, inspect.getmro(type(fn)))), None)
+        if library is not None:
+            raise RegistrationError(
+                f"{caller()}{type(fn).__name__} is middleware of {library}, which is called "
+                f"otherwise; {nothing_like('app', 'add_middleware', ())}"
+            )
         if not is_async(fn):
             raise RegistrationError(
                 f"{location(underlying(fn))}: {function_name(fn)}() is not async; write async def, "

@@ -40,6 +40,7 @@ MARKERS: Final = (
     "not_over(*transports, revisions): where the messages of a test would mean something else",
     "in_memory: needs an app of its own",
     "every_place: its values mean something else in another place, so all are tried in all",
+    "types: asks type checkers, which take long; with --types, and in the check of types",
 )
 
 
@@ -60,6 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="try every value in every place, and more generated examples",
     )
+    parser.addoption("--types", action="store_true", help="run what asks type checkers as well")
 
 
 def configure(config: pytest.Config) -> None:
@@ -72,6 +74,8 @@ def configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the cases that are to be run."""
     wanted = [each for each in items if _applies(each)]
+    if not (config.getoption("--deep") or config.getoption("--types")):
+        wanted = [each for each in wanted if each.get_closest_marker("types") is None]
     if not config.getoption("--deep"):
         wanted = _thinned(wanted)
     kept = set(map(id, wanted))
@@ -89,7 +93,9 @@ def _has_cases(item: pytest.Item) -> bool:
     return hasattr(item, "callspec")
 
 
-_CASE: Final = re.compile(r"(?:memory|stdio|http|sse)-\d{4}-\d\d-\d\d-(?:asyncio|trio)")
+_CASE: Final = re.compile(
+    r"(?:memory|sqlite|redis|postgres|stdio|http|sse)-\d{4}-\d\d-\d\d-(?:asyncio|trio)"
+)
 
 
 def unit_of(nodeid: str) -> str:

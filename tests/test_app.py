@@ -323,6 +323,24 @@ class TestInclude:
         other.remove_tool("static")  # is gone here already
         assert f"{front}static" not in registry(app).tools
 
+    def test_a_name_that_is_taken_here_is_refused_there(self, app: MCPKit) -> None:
+        other, first = MCPKit("other"), MCPKit("first")
+        first.include(other)
+        app.include(other)
+
+        @app.tool(name="search")
+        def ours() -> str:
+            return "ours"
+
+        with pytest.raises(RegistrationError, match="'search' is registered already"):
+            other.add_tool(lambda: "theirs", name="search")
+        assert not registry(other).tools
+        assert not registry(first).tools
+        assert called(app, "search") == "ours"
+        app.remove_tool("search")
+        other.add_tool(lambda: "theirs", name="search")
+        assert called(app, "search") == called(first, "search") == "theirs"
+
     def test_an_app_of_apps(self, app: MCPKit) -> None:
         middle = MCPKit("middle")
         app.include(middle, prefix="a")

@@ -68,6 +68,9 @@ DEFERRED: Final = {
         "support.peers",
     ): "so that only those who get a name wrong load the table of names",
     ("cli.migrate", "cli.migrating.rewrite"): "because it needs LibCST, which few have",
+    ("tasks.places", "tasks.sqlite"): "so that only what a server uses is loaded",
+    ("tasks.places", "tasks.redis"): "and needs to be installed",
+    ("tasks.places", "tasks.postgres"): "as above",
     ("pytest_plugin", "testing"): "so that pytest starts quickly where mcpkit is merely installed",
 }
 """Imports inside functions that point upwards or sideways on purpose."""

@@ -6,14 +6,24 @@ from typing import Any
 
 import pytest
 
-from mcpkit import CallNext, Context, MCPKit, RegistrationError, ToolError
+from mcpkit import (
+    CallNext,
+    Context,
+    MCPKit,
+    RegistrationError,
+    TextContent,
+    ToolError,
+    ToolResult,
+)
 from mcpkit.engine.entries import Entry
 from mcpkit.engine.methods import call_tool
 from mcpkit.engine.middleware import compose
 from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.protocol.connection import Request
 from mcpkit.protocol.revisions import REVISIONS
+from mcpkit.results import CallResult
 from mcpkit.testing import AsyncTestClient
+from mcpkit.types import UNSET
 
 pytestmark = pytest.mark.anyio
 every_version = pytest.mark.parametrize("version", [each.version for each in REVISIONS])
@@ -131,6 +141,61 @@ async def test_it_sees_the_value_of_a_result(version: str) -> None:
         await client.call_tool("add", {"a": 1, "b": 2})
         assert (await client.call_tool("fail")).is_error
     assert failures == [False, True]
+
+
+@every_version
+async def test_it_may_change_the_result_of_a_tool(version: str) -> None:
+    """TOOL-11: what is no object is in one for middleware too, as it is for clients."""
+    app = an_app()
+    changes: list[Any] = []
+
+    async def change(ctx: Context, call_next: CallNext) -> Any:
+        value = await call_next()
+        if ctx.method == "tools/call" and changes:
+            assert isinstance(value, ToolResult)
+            return changes[-1](value) or value
+        return value
+
+    def append(value: ToolResult) -> None:
+        assert value.structured_content == {"result": 3}
+        value.content.append("more")
+        value.meta = {"a/b": 1}
+
+    def fail(value: ToolResult) -> None:
+        value.is_error = True
+
+    def without(value: ToolResult) -> None:
+        value.structured_content = UNSET
+
+    def other(value: ToolResult) -> ToolResult:
+        return ToolResult(structured_content={"n": value.structured_content["result"]})
+
+    app.middleware(change)
+    async with AsyncTestClient(app, revision=version) as client:
+
+        async def changed(*by: Any) -> CallResult:
+            changes[:] = by
+            return await client.call_tool("add", {"a": 1, "b": 2})
+
+        plain = await changed()
+        appended = await changed(append)
+        assert appended.content == [TextContent("3"), TextContent("more")]
+        assert appended.structured_content == plain.structured_content
+        failed = await changed(fail)
+        assert (failed.is_error, failed.text) == (True, plain.text)
+        bare = await changed(without)
+        assert (bare.text, bare.structured_content) == (plain.text, UNSET)
+        assert (await changed(other)).text == '{"n":3}'
+        changes[:] = [lambda value: ToolResult()]
+        assert not (await client.call_tool("shout", {"text": "a"})).content
+
+
+def test_middleware_of_another_library_is_refused_at_once() -> None:
+    kind = type("Timing", (), {"__module__": "fastmcp.server.middleware"})
+    with pytest.raises(
+        RegistrationError, match=r"Timing is middleware of FastMCP, .* write @app\.m"
+    ):
+        an_app().middleware(kind())
 
 
 def test_a_plain_function_is_refused_at_once() -> None:

@@ -241,11 +241,15 @@ def rules_in(text: str) -> set[str]:
 
 
 def functions_in(tree: ast.AST) -> Iterator[tuple[ast.AST, Function]]:
-    """The functions of a module, nested ones too, each with the module or class it stands in."""
-    for parent in ast.walk(tree):
+    """The functions of a module, nested ones too, each with what it stands in."""
+    waiting = [tree]
+    while waiting:
+        parent = waiting.pop()
         for child in ast.iter_child_nodes(parent):
             if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 yield parent, child
+            if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+                waiting.append(child)  # no function stands inside an expression
 
 
 def fails_by_itself(function: Function) -> bool:

@@ -114,6 +114,18 @@ SCHEMAS: list[tuple[Any, dict[str, Any]]] = [
     (Literal["a"], {"type": "string", "const": "a"}),
     (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
     (Literal["a", 1], {"enum": ["a", 1]}),
+    (Literal["a"] | Literal["b", "a"], {"type": "string", "enum": ["a", "b"]}),
+    (
+        Literal["a"] | int | Literal["b"] | Literal[1] | None,
+        {
+            "anyOf": [
+                {"type": "string", "enum": ["a", "b"]},
+                {"type": "integer"},
+                {"type": "integer", "const": 1},
+                {"type": "null"},
+            ]
+        },
+    ),
     (Color, COLOR),
     (Level, {"type": "integer", "enum": [1, 2]}),
     (UserId, INT),

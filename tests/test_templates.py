@@ -36,6 +36,7 @@ CALLS: Final[Mapping[str, tuple[str, Mapping[str, object], str]]] = {
     "fastapi": ("close_ticket", {"number": 7}, "There is no ticket 7."),
     "agent": ("research", {"question": "Why?"}, "The client shares no folder; open one first."),
     "database": ("find_books", {"text": "emma"}, "[]"),
+    "worker": ("check_addresses", {"group": "friends"}, "bob at example.com"),
 }
 """A tool of each template, its arguments, and what it answers."""
 
@@ -191,7 +192,7 @@ def test_it_is_served_on_stdio(folder: Path, template: str, revision: str, tmp_p
         assert answer in connected.call_tool(tool, arguments).text
 
 
-@pytest.mark.parametrize("template", ["package", "agent", "database"])
+@pytest.mark.parametrize("template", ["package", "agent", "database", "worker"])
 def test_the_command_for_hosts_serves_it(projects: Mapping[str, Path], template: str) -> None:
     entries = json.loads((projects[template] / ".mcp.json").read_text("utf-8"))["mcpServers"]
     assert list(entries) == [NAME]
@@ -218,6 +219,7 @@ def test_ruff_finds_nothing(folder: Path) -> None:
     run(folder, "ruff", "format", "--check", "--no-cache")
 
 
+@pytest.mark.types
 @pytest.mark.timeout(200)
 def test_mypy_finds_nothing(tmp_path: Path) -> None:
     """All in one go, without FastAPI and the tests: mypy takes long to read what they import."""

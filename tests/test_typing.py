@@ -22,7 +22,7 @@ REFUSED = ROOT / "tests" / "typing" / "refused.py"
 LIMIT = 240
 
 # Without a cache a checker reads the whole library and what it depends on.
-pytestmark = pytest.mark.timeout(LIMIT + 30)
+pytestmark = [pytest.mark.types, pytest.mark.timeout(LIMIT + 30)]
 
 
 class Complaint(NamedTuple):
@@ -86,7 +86,7 @@ def test_refused_samples_are_refused_on_the_marked_lines_only(complaints: list[C
 
 # --- what is shown --------------------------------------------------------------------------------
 
-TEMPLATES = ("minimal", "package", "fastapi", "agent", "database")
+TEMPLATES = ("minimal", "package", "fastapi", "agent", "database", "worker")
 PAGES = {
     "rooms": {"server.py": "testing_server.py", "test_rooms.py": "test_rooms.py"},
     "kitchen": {"server.py": "debugging.py", "test_dough.py": "test_dough.py"},

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import isinf
 from typing import Any
 
 import anyio
@@ -122,17 +123,58 @@ class Questions:
             raise ConnectionClosed("The client is gone")
         unpark = _do_nothing if cause is None else self._park(cause)
         try:
-            return await self._put(ask, revision, cause, cached)
+            return await self._put(ask, revision, client, cause, cached)
         finally:
             unpark()
 
     async def _put(
-        self, ask: Ask[Any], revision: Revision, cause: Request | None, cached: bool
+        self,
+        ask: Ask[Any],
+        revision: Revision,
+        client: ClientFacts,
+        cause: Request | None,
+        cached: bool,
     ) -> Any:
         """Put a question, and wait for its answer."""
         changes = self._changes
+        timeout = self._timeout if ask.timeout is None else ask.timeout
         params = ask.params(revision)
-        id, text = self._connection.send_request(ask.METHOD, params, ask.request_id)
+        if revision.tasks == "wished" and _takes_tasks(client, ask.METHOD):
+            # A person may think about it for as long as the question waits, and no longer.
+            wish = {} if isinf(timeout) else {"ttl": round(timeout * 1000)}
+            params = {**params, "task": wish}
+        result = await self._exchange(ask.METHOD, params, timeout, cause, ask.request_id)
+        task = result.get("task") if "task" in params else None
+        if is_object(task) and isinstance(task.get("taskId"), str):
+            result = await self._outcome(task["taskId"], timeout, cause)
+        value = ask.read(result)
+        if cached and changes == self._changes:
+            self._roots = list(value)
+        return value
+
+    async def _outcome(self, task: str, timeout: float, cause: Request | None) -> Mapping[str, Any]:
+        """Wait for what comes of a task of the client."""
+        about = {"taskId": task}
+        try:
+            return await self._exchange("tasks/result", about, timeout, cause)
+        except AskRefused:
+            raise
+        except BaseException:
+            if not self._lost:
+                _, text = self._connection.send_request("tasks/cancel", about)
+                self._send(text, cause)  # whose answer nobody needs
+            raise
+
+    async def _exchange(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        timeout: float,
+        cause: Request | None,
+        id: Id | None = None,
+    ) -> Mapping[str, Any]:
+        """Send a request to the client, and return the result."""
+        id, text = self._connection.send_request(method, params, id)
         question = self._open[id] = _Question(cause)
         if self._connection.state is State.OPENING:
             self._held[id] = text, cause  # LIFE-6
@@ -140,11 +182,11 @@ class Questions:
             self._send(text, cause)
         self._on_asked()
         try:
-            with anyio.fail_after(self._timeout if ask.timeout is None else ask.timeout):
+            with anyio.fail_after(timeout):
                 await question.arrived.wait()
         except TimeoutError:
             self._abandon(id, "timeout", cause)
-            raise AskTimeout(f"The client did not answer {ask.METHOD} in time") from None
+            raise AskTimeout(f"The client did not answer {method} in time") from None
         except BaseException:
             self._abandon(id, "cancelled", cause)
             raise
@@ -160,10 +202,7 @@ class Questions:
             raise AskRefused(answer.error.message, answer.error.code)
         if answer.result is None:
             raise InvalidAnswer("the client's answer is malformed")
-        value = ask.read(answer.result)
-        if cached and changes == self._changes:
-            self._roots = list(value)
-        return value
+        return answer.result
 
     def _abandon(self, id: Id, reason: str, cause: Request | None) -> None:
         """Tell the client that nobody waits for its answer any more (CANC-9)."""
@@ -269,6 +308,14 @@ class AskByRequest:
 
 def _do_nothing() -> None:
     """Do nothing: no request waits for the client."""
+
+
+def _takes_tasks(client: ClientFacts, method: str) -> bool:
+    """Return True if a client answers a question with a task (TASKL-1)."""
+    found: Any = client.capabilities.get("tasks")
+    for name in ("requests", *method.split("/")):
+        found = found.get(name) if is_object(found) else None
+    return is_object(found)
 
 
 def _announces_roots(client: ClientFacts) -> bool:

@@ -37,10 +37,13 @@ def called_with(function: Callable[..., Any], flags: Sequence[str], name: str) -
     """
     raised: list[BaseException] = []
     made: list[Any] = []
+    checks = _checks(function)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> None:
         try:
+            for each in checks.keys() & kwargs.keys():
+                kwargs[each] = checks[each](kwargs[each])
             found = function(*args, **kwargs)
             made.append(anyio.run(_result_of, found) if inspect.isawaitable(found) else found)
         except Exception as error:
@@ -64,6 +67,46 @@ def called_with(function: Callable[..., Any], flags: Sequence[str], name: str) -
     if not made:
         raise typer.Exit
     return made[0]
+
+
+def _checks(function: Callable[..., Any]) -> dict[str, Callable[[Any], Any]]:
+    """Return what checks the values of parameters whose annotation says more than a type.
+
+    Raises:
+        FlagError: Pydantic knows nothing of such a type.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    found: dict[str, Callable[[Any], Any]] = {}
+    for each in inspect.signature(function).parameters.values():
+        annotation = hints.get(each.name)
+        if get_origin(annotation) is not Annotated:
+            continue
+        if any(not isinstance(one, (ParameterInfo, str)) for one in get_args(annotation)[1:]):
+            found[each.name] = _check(each, annotation)
+    return found
+
+
+def _check(parameter: inspect.Parameter, annotation: Any) -> Callable[[Any], Any]:
+    from pydantic import TypeAdapter, ValidationError
+    from pydantic.errors import PydanticUserError
+
+    flag = f"--{parameter.name.replace('_', '-')}"
+    try:
+        validate = TypeAdapter(annotation).validate_python
+    except PydanticUserError as error:
+        why = error.message.partition("\n")[0]
+        raise FlagError(f"{flag} cannot be checked: {why}") from None
+
+    def check(value: Any) -> Any:
+        if value is parameter.default:  # as pydantic takes defaults
+            return value
+        try:
+            return validate(value)
+        except ValidationError as error:
+            said = "; ".join(each["msg"] for each in error.errors())
+            raise FlagError(f"Invalid value for '{flag}': {said}") from None
+
+    return check
 
 
 async def _result_of(found: Any) -> Any:

@@ -82,6 +82,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     ),
     "agent": Template("asks the user and the model while it works", _DEVELOPED, _PACKAGED),
     "database": Template("SQLite: tools, resources, and safe queries", _DEVELOPED, _PACKAGED),
+    "worker": Template("work that takes long, as tasks that survive", _DEVELOPED, _PACKAGED),
 }
 """Name → template, in the order in which they are offered."""
 
@@ -129,6 +130,7 @@ def new(
       fastapi   a web API and a server for models, over the same functions
       agent     asks the user and the model while it works
       database  SQLite: tools, resources, and safe queries
+      worker    work that takes long, as tasks that survive
 
     \b
     Examples:

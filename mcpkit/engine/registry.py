@@ -197,10 +197,10 @@ class Registry:
     # --- changing ---------------------------------------------------------------------------------
 
     def add(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
-        """Offer an entry.
+        """Offer an entry, here and wherever this registry is included.
 
         Raises:
-            RegistrationError: Its name or URI is taken.
+            RegistrationError: Its name or URI is taken, here or there; it is offered nowhere.
         """
         listing = _listing_of(item)
         with self._changing:
@@ -210,13 +210,23 @@ class Registry:
                     f"a {_NOUNS[listing]} {item.key!r} is registered already; remove it first, or "
                     f"choose another"
                 )
+            self._add_to_others(item)
             item.number = self._version
             setattr(self, _TABLES[listing], {**table, item.key: item})
             self.advertised |= _advertised_by([item])
             self._forget()
         self.on_change(_KINDS[listing])
-        for inclusion in self._inclusions:
-            inclusion.add(item)
+
+    def _add_to_others(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
+        added: list[_Inclusion] = []
+        try:
+            for inclusion in self._inclusions:
+                inclusion.add(item)
+                added.append(inclusion)
+        except RegistrationError:
+            for inclusion in added:
+                inclusion.remove(_KINDS[_listing_of(item)], item.key)
+            raise
 
     def include(self, other: Registry, prefix: str | None = None) -> None:
         """Offer the entries of another registry too: those it has, and those it will have.

@@ -20,12 +20,12 @@ from mcpkit.protocol.connection import SERVER_INFO_KEY, Request
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Revision
 from mcpkit.support.logs import get_logger
-from mcpkit.tasks.memory import Shelf
 from mcpkit.tasks.settings import TaskSettings
 from mcpkit.types import CacheScope, Implementation, LogLevel
 
 if TYPE_CHECKING:
     from mcpkit.engine.tasks import Tasks
+    from mcpkit.tasks.memory import Shelf
 
 __all__ = ["Middleware", "Server", "Settings", "log"]
 
@@ -86,7 +86,7 @@ class Server:
         converters: For values that are no JSON.
         shows: Tells which entries a request may see; None: all.
         overrides: What stands for functions that dependencies come from, in tests.
-        shelf: The tasks that are kept in this process.
+        shelf: What keeps tasks in this process, once there is a first one.
         tasks: What looks after tasks, while the server is served.
         looked_after: All that looks after its tasks in this process, once for each event loop.
         info_texts: The texts that `info_meta` has encoded, by the versions of revisions.
@@ -105,7 +105,7 @@ class Server:
     overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
         default_factory=dict[Callable[..., Any], Callable[..., Any]]
     )
-    shelf: Shelf = field(default_factory=Shelf)
+    shelf: list[Shelf] = field(default_factory=list["Shelf"])
     tasks: Tasks | None = None
     looked_after: list[Tasks] = field(default_factory=list["Tasks"])
     _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])

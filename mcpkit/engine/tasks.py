@@ -45,8 +45,11 @@ _CLEAN_UP_S: Final = 2.0
 """Seconds that legs have to end when the process does."""
 
 _AWAY: Final = "The tasks of this server cannot be reached at the moment; ask again later"
-_BURST: Final = 50
-"""Looks at one task that may come at once; beyond them, those are refused that come too fast."""
+_BURST: Final = 100
+"""Looks at one task that may come at once."""
+
+_LOOKS: Final = 10
+"""Looks at one task that may come in the time in which one should."""
 
 _LAYOUT: Final = 1
 
@@ -84,6 +87,14 @@ class Watch:
         self._changed = anyio.Event()
 
 
+class _Opening:
+    """The opening of a store, which several wait for."""
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.error: Exception | None = None
+
+
 class Tasks:
     """The tasks of a server in one process.
 
@@ -104,7 +115,7 @@ class Tasks:
         self.is_closing = False
         self._make_store = make_store
         self._store: TaskStore | None = None
-        self._opening: anyio.Lock | None = None
+        self._opening: _Opening | None = None
         self._stop: list[Callable[[], object]] = []
         self._legs: dict[Leg, None] = {}
         self._followers: dict[str, list[Follower]] = {}
@@ -119,8 +130,14 @@ class Tasks:
     # --- coming and going -------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Begin to work on what others have left in the store, if there may be something."""
+        """Begin to work on what others have left in the store, if there may be something.
+
+        Raises:
+            ImportError: What speaks to the store is not installed.
+        """
         if self.settings.store is not None and "tasks" in self.server.catalog.advertised:
+            store = self._make_store()  # what is missing is said now, and not with the first task
+            self._make_store = lambda: store
             self._stop.append(self.loop.start(self._begin_to_serve()))
 
     async def _begin_to_serve(self) -> None:
@@ -129,6 +146,9 @@ class Tasks:
                 await self.store()
             except StoreAway:
                 await anyio.sleep(_GLANCE_S)
+            except Exception:
+                log.exception("tasks cannot be kept")
+                return
             else:
                 return
 
@@ -138,32 +158,45 @@ class Tasks:
         Raises:
             StoreAway: It cannot be used.
         """
-        if self._store is None:
-            if self._opening is None:
-                self._opening = anyio.Lock()
-            async with self._opening:
-                if self._store is None:
-                    self._store = await self._open()
+        if self._store is not None:
+            return self._store
+        opening = self._opening
+        if opening is None:
+            # In a task of its own: whoever needs it may be cancelled, and it would be half open.
+            opening = self._opening = _Opening()
+            self.loop.start(self._open(opening))
+        await opening.done.wait()
+        if opening.error is not None:
+            raise opening.error
+        assert self._store is not None
         return self._store
 
-    async def _open(self) -> TaskStore:
-        store = self._make_store()
+    async def _open(self, opening: _Opening) -> None:
         try:
+            store = self._make_store()
             await store.open(os.urandom(12).hex(), self._heard)
-        except StoreAway as error:
-            self._note_away(error)
-            raise
-        self._is_away = False
-        self._poked = anyio.Event()
-        self._stop.append(self.loop.start(self._work(store)))
-        self._stop.append(self.loop.start(self._keep(store)))
-        return store
+        except Exception as error:
+            opening.error = error
+            if isinstance(error, StoreAway):
+                self._note_away(error)
+        else:
+            self._store = store
+            self._is_away = False
+            self._poked = anyio.Event()
+            self._stop.append(self.loop.start(self._work(store)))
+            self._stop.append(self.loop.start(self._keep(store)))
+        finally:
+            self._opening = None
+            opening.done.set()
 
     async def aclose(self) -> None:
         """Stop the legs that run, and give back their tasks."""
         if self._is_closed:
             return
         self.is_closing = self._is_closed = True
+        if self._opening is not None:
+            with anyio.CancelScope(shield=True):
+                await self._opening.done.wait()
         if self._looking is not None:
             self._looking()
         for stop in self._stop:
@@ -289,14 +322,14 @@ class Tasks:
         return task
 
     def _count_look(self, id: str) -> None:
-        """Count a look at a task: twice as often as clients should is well, and more for a while.
+        """Count a look at a task. Many more are let pass than clients should have a use for.
 
         Raises:
             ProtocolError: There were too many (TASKX-17).
         """
         now = monotonic()
         left, seen = self._polls.pop(id, (float(_BURST), now))
-        left = min(_BURST, left + 2 * (now - seen) / self.settings.poll_interval)
+        left = min(_BURST, left + _LOOKS * (now - seen) / self.settings.poll_interval)
         self._polls[id] = max(0.0, left - 1), now
         if len(self._polls) > 2 * self.settings.max_tasks:
             del self._polls[next(iter(self._polls))]
@@ -506,14 +539,16 @@ class Tasks:
 def _store_maker(server: Server) -> Callable[[], TaskStore]:
     store = server.settings.tasks.store
     if store is None:
-        from mcpkit.tasks.memory import MemoryStore
+        from mcpkit.tasks.memory import MemoryStore, Shelf
 
-        return lambda: MemoryStore(server.shelf)
+        if not server.shelf:
+            server.shelf.append(Shelf())
+        return lambda: MemoryStore(server.shelf[0])
     if not isinstance(store, str):
         return store
     from mcpkit.tasks.places import make_store
 
-    return lambda: make_store(store)
+    return lambda: make_store(store, server.info.name)
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ import functools
 import math
 import operator
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, NamedTuple, Optional, TypeAlias
 
 from mcpkit.functions.markers import Complete
@@ -141,7 +141,30 @@ def _any_of(schemas: Iterable[JsonSchema]) -> JsonSchema:
                 members[members.index(one)] = one  # to Python 1 equals True; the last one stays
             else:
                 members.append(one)
+    members = with_one_enum(members)
     return members[0] if len(members) == 1 else {"anyOf": members}
+
+
+def with_one_enum(schemas: Sequence[JsonSchema]) -> list[JsonSchema]:
+    """Return schemas of which any may fit, with those of single values of a type made one.
+
+    Models read an ``enum`` with more certainty than a choice of constants.
+    """
+    made: list[JsonSchema] = []
+    places: dict[str, int] = {}
+    for each in schemas:
+        values = [each["const"]] if "const" in each else each.get("enum")
+        if values is None or "type" not in each or len(each) > 2 or each["type"] == "null":
+            made.append(each)
+        elif each["type"] in places:
+            before = made[places[each["type"]]]
+            known = [before.pop("const")] if "const" in before else before["enum"]
+            distinct = [*known, *(value for value in values if value not in known)]
+            made[places[each["type"]]] = {"enum": distinct, "type": each["type"]}
+        else:
+            places[each["type"]] = len(made)
+            made.append(dict(each))
+    return made
 
 
 def is_plain(value: object, core: Mapping[str, Any]) -> bool:

@@ -5,6 +5,7 @@ Made once for a function, at registration.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import types
 import typing
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, cast, get_args, get_origin
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json
+from typing_extensions import is_typeddict
 
 from mcpkit.errors import RegistrationError
 from mcpkit.functions.bounds import within
@@ -157,6 +159,7 @@ class Output:
                 f"{signature.place}: structured output needs a return annotation"
             )
         elif not self._describe(annotation):
+            _refuse_media_in_dict(annotation, signature)
             annotation = self._sent_instead(annotation, signature)
             if structured is None and not is_structured(annotation):
                 _refuse_media_in_dict(annotation, signature)
@@ -284,18 +287,34 @@ _WITHOUT_JSON: Final = (
 def _refuse_media_in_dict(annotation: Any, signature: Signature) -> None:
     if _has_media_in_dict(annotation):
         raise RegistrationError(
-            f"{signature.place}: a picture, a sound or a file cannot stand in a dict, which "
-            f"becomes JSON; return it by itself, or in a list with text"
+            f"{signature.place}: a picture, a sound or a file cannot stand in a dict or a model, "
+            f"which becomes JSON; return it by itself, or in a list with text"
         )
 
 
-def _has_media_in_dict(annotation: Any, *, inside: bool = False) -> bool:
-    plain = _plainly(annotation)
-    if isinstance(plain, type) and issubclass(plain, Media):
+def _has_media_in_dict(
+    annotation: Any, *, inside: bool = False, around: tuple[Any, ...] = ()
+) -> bool:
+    plain: Any = _plainly(annotation)
+    if isinstance(plain, type) and issubclass(cast("type[Any]", plain), Media):
         return inside
-    inside = inside or get_origin(plain) is dict
-    parts = [part for part in get_args(plain) if part is not plain]
-    return any(_has_media_in_dict(part, inside=inside) for part in parts)
+    if plain in around:  # a model inside of itself
+        return False
+    fields = _fields_of(plain if get_origin(plain) is None else get_origin(plain))
+    inside = inside or bool(fields) or get_origin(plain) is dict
+    parts = [part for part in (*get_args(plain), *fields) if part is not plain]
+    return any(_has_media_in_dict(part, inside=inside, around=(*around, plain)) for part in parts)
+
+
+def _fields_of(cls: Any) -> list[Any]:
+    """Return the types of the fields of a model, a dataclass or the like; none for others."""
+    has_fields = hasattr(cls, "__pydantic_fields__") or dataclasses.is_dataclass(cls)
+    if not isinstance(cls, type) or not (has_fields or is_typeddict(cls)):
+        return []
+    try:
+        return list(typing.get_type_hints(cls, include_extras=True).values())
+    except Exception:  # a name that is not there yet
+        return []
 
 
 def is_structured(annotation: Any) -> bool:

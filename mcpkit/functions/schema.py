@@ -31,7 +31,7 @@ from mcpkit.functions.bounds import (
     make_validator,
     types_of,
 )
-from mcpkit.functions.built_in import BuiltIn, is_plain, read_built_in
+from mcpkit.functions.built_in import BuiltIn, is_plain, read_built_in, with_one_enum
 from mcpkit.support.collector import pause
 from mcpkit.support.json_schema import JsonSchema, copy_schema, every_schema, subschemas
 from mcpkit.types import UNSET, is_array, is_object
@@ -458,6 +458,13 @@ def schema_generator() -> Any:
                 # Both alphabets are understood; what is sent has the one for URLs.
                 made["contentEncoding"] = "base64" if self.mode == "validation" else "base64url"
             return made
+
+        def union_schema(self, schema: Any) -> JsonSchema:
+            made = super().union_schema(schema)
+            if made.keys() != {"anyOf"}:
+                return made
+            options = with_one_enum(made["anyOf"])
+            return options[0] if len(options) == 1 else {"anyOf": options}
 
         def tagged_union_schema(self, schema: Any) -> JsonSchema:
             made = super().tagged_union_schema(schema)

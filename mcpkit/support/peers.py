@@ -24,11 +24,12 @@ GUIDES: Final[dict[Library, str]] = {
     "the official SDK": "docs/migration/python-sdk.md",
 }
 
-How: TypeAlias = Literal["rename", "drop", "rewrite", "hand", "keep"]
+How: TypeAlias = Literal["rename", "drop", "rewrite", "hand", "keep", "guard"]
 """How a migration treats a name: writes ours, leaves it out, has a function for it, or marks it.
 
 An option that is marked is left out too, except for those that guard something (``keep``): the
-server does not start before somebody has decided.
+server does not start before somebody has decided. One that may be off (``guard``) is left out, and
+what is written instead does not let the server start if it is on.
 """
 
 _NAMES: Final = "#name-by-name"
@@ -141,7 +142,7 @@ _APP: Final = _table(
     ),
     ("add_transform", "hand", "", "give tools their names and options where they are", _MISSING),
     ("add_tool_transformation", "hand", "", "give tools their options where they are", _MISSING),
-    ("add_middleware", "hand", "", "write @app.middleware over a function", _MISSING),
+    ("add_middleware", "rewrite", "", "write @app.middleware over a function", _MISSING),
     (
         "http_app",
         "rename",
@@ -246,10 +247,10 @@ _OPTIONS: Final = [
         ("client_log_level", "rename", "log_level", "write log_level=", _NAMES),
         ("tools", "keep", "", "app.add_tool(…) each of them", _TOOLS),
         ("tags", "hand", "", "servers have no tags; tools have", _SERVER),
-        ("auth", "keep", "", "put the app into a framework that has it", _MISSING),
-        ("auth_server_provider", "keep", "", "put the app into a framework that has it", _MISSING),
-        ("token_verifier", "keep", "", "put the app into a framework that has it", _MISSING),
-        ("middleware", "keep", "", "write @app.middleware over a function", _MISSING),
+        ("auth", "guard", "", "put the app into a framework that has it", _MISSING),
+        ("auth_server_provider", "guard", "", "put the app into a framework that has it", _MISSING),
+        ("token_verifier", "guard", "", "put the app into a framework that has it", _MISSING),
+        ("middleware", "rewrite", "", "write @app.middleware over a function", _MISSING),
         ("providers", "keep", "", "use app.include(…)", _MISSING),
         ("transforms", "keep", "", "give tools their names and options where they are", _MISSING),
         ("event_store", "drop", "", "leave it out; streams can be resumed", _RUNNING),
@@ -288,7 +289,7 @@ _OPTIONS: Final = [
             _NAMES,
         ),
         ("enabled", "rewrite", "", "leave it out, or do not register the function", _TOOLS),
-        ("exclude_args", "hand", "", "fill them with Annotated[T, Depends(…)]", _TOOLS),
+        ("exclude_args", "keep", "", "fill them with Annotated[T, Depends(…)]", _TOOLS),
         ("serializer", "hand", "", "return the text", _TOOLS),
         ("timeout", "hand", "", "bound it inside of the function", _TOOLS),
         ("version", "hand", "", "tools have none", _MISSING),

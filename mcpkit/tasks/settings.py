@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias, TypedDict, cast
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypedDict, cast
 
 from mcpkit.support.wrong_names import check_keywords
-from mcpkit.tasks.store import TaskStore
 
-__all__ = ["STORE", "Store", "TaskOptions", "TaskSettings", "scheme_of", "settings_of"]
+if TYPE_CHECKING:
+    from mcpkit.tasks.store import TaskStore
+
+__all__ = [
+    "STORE",
+    "Store",
+    "TaskOptions",
+    "TaskSettings",
+    "check_place",
+    "scheme_of",
+    "settings_of",
+]
 
 STORE: Final = "MCPKIT_TASKS"
 """The environment variable that says where tasks are kept, where the app does not."""
 
-Store: TypeAlias = str | Callable[[], TaskStore]
+Store: TypeAlias = "str | Callable[[], TaskStore]"
 """A path of a file, a URL of a database, or a function that makes a store."""
 
-SCHEMES: Final = ("sqlite",)
-"""Of the URLs of databases that may keep tasks."""
+SCHEMES: Final[Mapping[str, tuple[str, str]]] = {
+    "sqlite": ("sqlite3", ""),
+    **dict.fromkeys(("postgresql", "postgres"), ("asyncpg", "postgres")),
+    **dict.fromkeys(("redis", "rediss", "unix", "valkey", "valkeys"), ("redis", "redis")),
+}
+"""Of the URLs of databases that may keep tasks: the module that speaks to each, and its extra."""
 
 _DAY: Final = 24 * 60 * 60.0
 
@@ -124,11 +139,17 @@ def check_place(place: Store | None) -> None:
     """Refuse a text that names no place where tasks can be kept.
 
     Raises:
-        ValueError: With what there is.
+        ValueError: With what there is, or what to install.
     """
-    if isinstance(place, str) and scheme_of(place) not in SCHEMES:
+    if not isinstance(place, str):
+        return
+    scheme = scheme_of(place)
+    if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in SCHEMES)
         raise ValueError(
-            f"tasks cannot be kept at {scheme_of(place)}://…; write the path of a file, or a URL "
-            f"with one of {known}"
+            f"tasks cannot be kept at {scheme}://…; write the path of a file, or a URL with one of "
+            f"{known}"
         )
+    module, extra = SCHEMES[scheme]
+    if extra and find_spec(module) is None:
+        raise ValueError(f'tasks at {scheme}://… need: pip install "mcpkit[{extra}]"')

@@ -9,8 +9,10 @@ The file has to be on a local disk, because locks and shared memory do not work 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -43,9 +45,6 @@ _GLANCE_S: Final = 0.02
 
 _MOST_AT_ONCE: Final = 500
 """Changes that are committed together."""
-
-_MOST_WAITING: Final = 200
-"""Calls of this store that wait for it in threads; others wait for those."""
 
 _TABLES: Final = (
     """
@@ -116,7 +115,6 @@ class SqliteStore:
         self._lock: Lock | None = None
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._limiter: anyio.CapacityLimiter | None = None
         self._heard: Heard | None = None
         self._seen = 0
 
@@ -130,7 +128,6 @@ class SqliteStore:
         """
         self._runner = runner
         self._heard = heard
-        self._limiter = anyio.CapacityLimiter(_MOST_WAITING)
         await to_thread.run_sync(self._begin)
 
     def _begin(self) -> None:
@@ -239,9 +236,13 @@ class SqliteStore:
 
     async def _do(self, do: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
         done: Future[T] = Future()
+        # A thread of its own that waits for each would cost more than the database.
+        arrived, wake = anyio.Event(), waker()
+        done.add_done_callback(lambda _: wake(arrived.set))
         self._jobs.put(_Job(do, writes, done))
+        await arrived.wait()
         try:
-            return await to_thread.run_sync(done.result, limiter=self._limiter)
+            return done.result()
         except sqlite3.Error as error:
             raise StoreAway(f"{self._path}: {error}") from error
 
@@ -386,6 +387,29 @@ class SqliteStore:
             return connection.execute(f"DELETE FROM tasks WHERE id IN ({past})", (now,)).rowcount
 
         return await self._write(sweep)
+
+
+def waker() -> Callable[[Callable[[], object]], object]:
+    """Return what calls a function on the event loop that runs here, from any thread.
+
+    Nothing happens if that has ended meanwhile: nobody waits any more.
+    """
+    trio = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_run():
+        token = trio.lowlevel.current_trio_token()
+
+        def wake_trio(function: Callable[[], object]) -> None:
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(function)
+
+        return wake_trio
+    loop = asyncio.get_running_loop()
+
+    def wake(function: Callable[[], object]) -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(function)
+
+    return wake
 
 
 def _do_together(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> None:

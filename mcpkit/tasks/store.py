@@ -25,7 +25,8 @@ class TooManyTasks(Exception):
 
 
 class StoreAway(Exception):
-    """The store cannot be read or written. Nothing was changed."""
+    """The store cannot be read or written. Nothing was changed, as far as anybody knows: a server
+    that answers no more may have done what it was asked for."""
 
 
 class TaskStore(Protocol):

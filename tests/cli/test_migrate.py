@@ -202,6 +202,11 @@ def test_calls_of_the_context(theirs: str, ours: str) -> None:
             "ToolResult(is_error=True, content=[x])",
         ),
         (
+            "fastmcp.tools.ToolResult",
+            "ToolResult(content=[x], structured_content=None)",
+            "ToolResult(content=[x])",
+        ),
+        (
             "mcp.types.ImageContent",
             'ImageContent(type="image", data=base64.b64encode(x).decode(), mimeType="image/png")',
             'ImageContent(data=x, mime_type="image/png")',
@@ -347,6 +352,200 @@ def test_the_context_has_one_type_for_its_state() -> None:
     assert "three(ctx: Context[State])" in made
 
 
+# --- middleware -----------------------------------------------------------------------------------
+
+MIDDLEWARE: Final = '''\
+from fastmcp import FastMCP
+from fastmcp.exceptions import ClientError
+from fastmcp.server.dependencies import get_http_headers
+from fastmcp.server.middleware import Middleware, MiddlewareContext
+from fastmcp.tools import ToolResult
+from mcp.types import CallToolResult
+
+seen = []
+
+
+class Failed(ToolResult):
+    def to_mcp_result(self):
+        return CallToolResult(
+            content=self.content,
+            structuredContent=self.structured_content,
+            isError=True,
+            _meta=self.meta,
+        )
+
+
+class Signal(Middleware):
+    """Errors are told."""
+
+    # A hook.
+    async def on_call_tool(self, context: MiddlewareContext, call_next):
+        result = await call_next(context)
+        seen.append(context.message.name)
+        if isinstance(result, ToolResult) and result.structured_content.get("wrong"):
+            return Failed(
+                content=result.content,
+                structured_content=result.structured_content,
+                meta=result.meta,
+            )
+        return result
+
+
+class Hosts(Middleware):
+    async def on_request(self, context, call_next):
+        headers = get_http_headers(include_all=True)
+        if headers.get("host") == "evil":
+            raise ClientError("not you")
+        return await call_next(context)
+
+
+mcp = FastMCP("shop", auth=None, middleware=[Hosts()] if True else [])
+mcp.add_middleware(Signal())
+
+
+@mcp.tool
+def look(wrong: bool) -> dict[str, bool]:
+    return {"wrong": wrong}
+
+
+@mcp.tool
+def fail() -> str:
+    raise ValueError
+'''
+
+
+def test_middleware_that_passes_on_is_called_here(tmp_path: Path) -> None:
+    made = rewritten(MIDDLEWARE)
+    assert MARK not in made
+    assert "fastmcp" not in made
+    assert "    # A hook.\n    async def on_call_tool(self, context: Context, call_next):" in made
+    module = module_from(tmp_path / "shop.py", made)
+    with TestClient(module.mcp) as client:
+        assert not client.call_tool("look", {"wrong": False}).is_error
+        wrong = client.call_tool("look", {"wrong": True})
+        assert (wrong.is_error, wrong.structured_content) == (True, {"wrong": True})
+        assert client.call_tool("fail").is_error
+    assert module.seen == ["look", "look"], "theirs raises where a tool has failed"
+
+
+def test_a_result_that_is_made_in_another_way_is_marked() -> None:
+    source = MIDDLEWARE.replace("isError=True", "isError=self.failed")
+    assert f"    {MARK}to_mcp_result: nothing calls it; pass is_error=" in rewritten(source)
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "async def on_call_tool(self, context, call_next):\n        await call_next(context)",
+        "async def on_call_tool(self, context, call_next):\n        return await other(call_next)",
+        "async def on_call_tool(self, context, call_next):\n        return context.message",
+        (
+            "async def on_call_tool(self, context, call_next):\n"
+            "        context.message.name = 'a'\n        return await call_next(context)"
+        ),
+        (
+            "async def on_call_tool(self, context, call_next):\n"
+            "        try:\n            return await call_next(context)\n"
+            "        except ValueError:\n            return None"
+        ),
+        (
+            "async def on_call_tool(self, context, call_next):\n"
+            "        x = await call_next(context)\n        return x.structured_content is None"
+        ),
+        (
+            "async def on_call_tool(self, context, call_next):\n"
+            "        x = await call_next(context)\n        return changed(x)"
+        ),
+        (
+            "async def on_list_tools(self, context, call_next):\n"
+            "        x = await call_next(context)\n        return [each for each in x]"
+        ),
+        (
+            "async def on_request(self, context, call_next):\n"
+            "        get_http_headers()\n        return await call_next(context)"
+        ),
+        (
+            "async def on_request(self, context, call_next):\n"
+            "        return await call_next(context.copy(method='a'))"
+        ),
+        (
+            "async def on_notification(self, context, call_next):\n"
+            "        return await call_next(context)"
+        ),
+        "def look(self):\n        return get_http_headers(include_all=True)",
+        (
+            "@traced\n    async def on_request(self, context, call_next):\n"
+            "        return await call_next(context)"
+        ),
+    ],
+)
+def test_other_middleware_is_marked_and_refused(tmp_path: Path, hook: str) -> None:
+    source = (
+        "from fastmcp import FastMCP\n"
+        "from fastmcp.server.dependencies import get_http_headers\n"
+        "from fastmcp.server.middleware import Middleware\n\n"
+        f"class Odd(Middleware):\n    {hook}\n\n"
+        "mcp = FastMCP('shop')\nmcp.add_middleware(Odd())\n"
+    )
+    made = rewritten(source)
+    assert f"class Odd(Middleware):\n    {hook}\n" in made
+    advice = "write @app.middleware over a function"
+    assert f"{MARK}mcp.add_middleware: {advice}\nmcp.add_middleware(Odd())" in made
+    assert f"{MARK}Middleware: {advice}" in made
+    kept = rewritten(source.replace("FastMCP('shop')\n", "FastMCP('shop', middleware=[Odd()])\n"))
+    assert f"{MARK}middleware=: {advice}\nmcp = MCPKit('shop', middleware=[Odd()])" in kept
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (
+            'mcp = FastMCP("a", middleware=[One(), Two(3)])',
+            'mcp = MCPKit("a")\nmcp.middleware(One())\nmcp.middleware(Two(3))',
+        ),
+        (
+            'mcp = FastMCP("a", middleware=chain)',
+            'mcp = MCPKit("a")\nfor each in chain:\n    mcp.middleware(each)',
+        ),
+        (
+            'x = [FastMCP("a", middleware=chain)]',
+            (
+                f"{MARK}middleware=: write @app.middleware over a function\n"
+                'x = [MCPKit("a", middleware=chain)]'
+            ),
+        ),
+        (
+            'mcp = FastMCP("a", auth=found() if LOGIN else None)',
+            (
+                f"{MARK}auth=: put the app into a framework that has it\n"
+                "if (found() if LOGIN else None) is not None:\n"
+                '    raise RuntimeError("nothing here does what auth= did: put the app into a '
+                'framework that has it")\n'
+                'mcp = MCPKit("a")'
+            ),
+        ),
+        ('mcp = FastMCP("a", auth=None)', 'mcp = MCPKit("a")'),
+        (
+            'mcp = FastMCP("a", auth=JWTVerifier())',
+            (
+                f"{MARK}auth=: put the app into a framework that has it\n"
+                'mcp = MCPKit("a", auth=JWTVerifier())'
+            ),
+        ),
+        (
+            'app(FastMCP("a", auth=found()))',
+            (
+                f"{MARK}auth=: put the app into a framework that has it\n"
+                'app(MCPKit("a", auth=found()))'
+            ),
+        ),
+    ],
+)
+def test_what_guards_an_app_is_kept_moved_or_refused(theirs: str, ours: str) -> None:
+    head = "from fastmcp import FastMCP\nfrom fastmcp.server.auth import JWTVerifier\n\n"
+    assert rewritten(head + theirs + "\n").strip().endswith("\n" + ours)
+
+
 # --- imports --------------------------------------------------------------------------------------
 
 
@@ -391,6 +590,171 @@ def test_the_context_has_one_type_for_its_state() -> None:
 )
 def test_imports(theirs: str, ours: str) -> None:
     assert rewritten(theirs) == ours
+
+
+# --- tricky code ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("async def fn(ctx: 'Context'):\n    ctx.report_progress(1)", "    ctx.progress(1)"),
+        ("async def fn(ctx: 'f.Context | None'):\n    ctx.lifespan_context", "    ctx.state"),
+        (
+            "async def fn(ctx: Context):\n    self.ctx = ctx\n    self.ctx.headers",
+            "ctx.http.headers",
+        ),
+        ("x: 'types.TextContent | None'", "x: 'TextContent | None'"),
+        ("def fn(x: list['FastMCP']): ...", "def fn(x: list['MCPKit']): ..."),
+        ("__all__ = ['FastMCP', 'mcp']", "__all__ = ['MCPKit', 'mcp']"),
+        ("if (app := FastMCP('a')):\n    app.mount(x)", "    app.include(x)"),
+        ("a, b = FastMCP('a'), FastMCP('b')\nb.mount(x)", "b.include(x)"),
+        ("class Own(FastMCP): ...\nown = Own('a')\nown.mount(x)", "own.include(x)"),
+        ("mcp.add_tool(fn=look)", "mcp.add_tool(look)"),
+        ("x = f'{mcp.run(\"streamable-http\")!r:>{x}}'", "x = f'{mcp.run(\"http\")!r:>{x}}'"),
+        ("def run():\n    mcp.run('sse')\nmcp = FastMCP('a', port=1)", "mcp = MCPKit('a')"),
+        (
+            "import fastmcp\nasync def fn(ctx: Context):\n    ctx.log('hello', 'info')",
+            "    ctx.log('info', 'hello')",
+        ),
+        (
+            "@mcp.tool(exclude_args=['a'])\ndef fn(a=1): ...",
+            "exclude_args=['a'])\ndef fn(a=1): ...",
+        ),
+        ("@mcp.tool(enabled=FLAG)\ndef fn(): ...", "@mcp.tool(enabled=FLAG)\ndef fn(): ..."),
+        (
+            (
+                "@mcp.tool(annotations=types.ToolAnnotations(\n    readOnlyHint=True,  # looks\n"
+                "))\ndef fn(): ..."
+            ),
+            "ToolAnnotations(\n    read_only=True,  # looks\n))\ndef fn(): ...",
+        ),
+    ],
+)
+def test_what_is_harder_to_see_is_rewritten_too(theirs: str, ours: str) -> None:
+    head = "import fastmcp as f\nfrom fastmcp import Context, FastMCP\nfrom mcp import types\n"
+    made = rewritten(f"{head}mcp = FastMCP('shop')\n{theirs}\n")
+    assert made.rstrip().endswith(ours)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "say"),
+    [
+        (
+            "if x: from mcp.types import Tool",
+            "from mcp.types import …",
+            "give it a line of its own",
+        ),
+        (
+            "x = 1; from mcp.types import Tool",
+            "from mcp.types import …",
+            "give it a line of its own",
+        ),
+        ("f.settings.port = 1", "f.settings.port", "nothing is known of it here"),
+        (
+            "x = f.resources.FileResource()",
+            "f.resources.FileResource",
+            "write app.files(path, uri)",
+        ),
+        (
+            "raise McpError(f.types.ErrorData(x))",
+            "McpError",
+            "write ProtocolError(message, code=…)",
+        ),
+        ("x = [FastMCP('a', port=1)]", "port=", 'pass it to app.run("http", port=…)'),
+    ],
+)
+def test_what_is_not_understood_is_marked(line: str, name: str, say: str) -> None:
+    head = "import fastmcp as f\nfrom fastmcp import FastMCP\nfrom mcp import McpError\n"
+    made = rewritten(f"{head}mcp = FastMCP('a')\nmcp.run('http')\n{line}\n")
+    assert f"{MARK}{name}: {say}\n" in made
+
+
+def test_each_app_is_run_with_its_own_port() -> None:
+    made = rewritten(
+        """\
+        from fastmcp import FastMCP
+
+        def run():
+            one.run("http")
+            two.run("http")
+
+        one = FastMCP("one", port=1)
+        two = FastMCP("two", port=2)
+        """
+    )
+    assert made == dedent(
+        """\
+        from mcpkit import MCPKit
+
+        def run():
+            one.run("http", port=1)
+            two.run("http", port=2)
+
+        one = MCPKit("one")
+        two = MCPKit("two")
+        """
+    )
+
+
+def test_what_stands_for_a_library_that_is_not_there_does_so_for_ours() -> None:
+    made = rewritten(
+        """\
+        try:
+            from fastmcp import Context, FastMCP
+        except ImportError:
+            FastMCP = None
+            Context = object
+
+        def fn(ctx: Context): ...
+        mcp = FastMCP and FastMCP("a")
+        """
+    )
+    assert made == dedent(
+        """\
+        try:
+            from mcpkit import Context, MCPKit
+        except ImportError:
+            MCPKit = None
+            Context = object
+
+        def fn(ctx: Context): ...
+        mcp = MCPKit and MCPKit("a")
+        """
+    )
+
+
+def test_what_stands_above_an_import_that_goes_stays() -> None:
+    made = rewritten(
+        """\
+        import os
+
+        # Ours and theirs.
+        import mcp.types as types
+
+        from fastmcp import FastMCP
+        try:
+            # For tests.
+            import fastmcp
+        except ImportError:
+            pass
+        self.mcp = FastMCP("a"), types.TextContent
+        """
+    )
+    assert made == dedent(
+        """\
+        import os
+
+        # Ours and theirs.
+        from mcpkit import MCPKit, TextContent
+        try:
+            pass
+            # For tests.
+        except ImportError:
+            pass
+        self.mcp = MCPKit("a"), TextContent
+        """
+    )
 
 
 # --- what stays -----------------------------------------------------------------------------------

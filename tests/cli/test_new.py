@@ -148,7 +148,7 @@ def test_the_help_tells_of_every_template(tmp_path: Path) -> None:
 
 def test_no_such_template(tmp_path: Path) -> None:
     assert refused(tmp_path, "trips", "-t", "flask") == (
-        "there is no template 'flask'; there are minimal, package, fastapi, agent, database"
+        "there is no template 'flask'; there are minimal, package, fastapi, agent, database, worker"
     )
 
 
@@ -352,8 +352,8 @@ if sys.platform != "win32":
             terminal.until("Name of the project: ")
             terminal.type("trips\n")
             terminal.until("[minimal]: ")
-            terminal.type("6\n")
-            terminal.until("a number from 1 to 5")
+            terminal.type("7\n")
+            terminal.until("a number from 1 to 6")
             terminal.until("[minimal]: ")
             terminal.type("agent\n")
             terminal.until("[An MCP server.]: ")

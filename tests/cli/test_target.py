@@ -267,7 +267,9 @@ def test_what_is_wrong_in_a_file_is_said_with_its_line(folder: Path, text: str, 
 FACTORY = """
 from pathlib import Path
 from typing import Annotated, Literal
+from annotated_types import Gt
 from mcpkit import MCPKit
+from pydantic import AfterValidator, Field
 import typer
 
 def make_app(root: Path, depth: int = 1, mode: Literal["r", "w"] = "r", quiet: bool = False):
@@ -280,6 +282,17 @@ async def make_later(root: Path = Path("here")) -> MCPKit:
 
 def make_told(name: Annotated[str, typer.Argument(help="Of the server")]) -> MCPKit:
     return MCPKit(name)
+
+def make_bounded(
+    port: Annotated[int, Field(ge=1, description="Where")] = 0,
+    name: Annotated[str, AfterValidator(str.upper)] = "app",
+    depth: Annotated[int, "How deep", Gt(1), typer.Option("-d")] = 2,
+) -> MCPKit:
+    return MCPKit(f"{name} {port} {depth}")
+
+class Place:
+    def __init__(self, text: str) -> None: ...
+def make_odd(at: Annotated[Place, Gt("a"), typer.Option(parser=Place)]) -> MCPKit: ...
 
 def make_none() -> None: ...
 def make_broken() -> MCPKit:
@@ -314,9 +327,21 @@ class TestFactories:
     def test_may_say_more_of_its_parameters(self) -> None:
         assert load_app("main.py:make_told", ["books"]).name == "books"
 
+    def test_values_are_what_pydantic_makes_of_them(self) -> None:
+        assert load_app("main.py:make_bounded").name == "app 0 2"
+        flags = ["--port", "8", "--name", "shop", "-d", "3"]
+        assert load_app("main.py:make_bounded", flags).name == "SHOP 8 3"
+
     @pytest.mark.parametrize(
         ("target", "flags", "said"),
         [
+            (
+                "main.py:make_bounded",
+                ["--port", "-1"],
+                "Invalid value for '--port': Input should be greater than or equal to 1",
+            ),
+            ("main.py:make_bounded", ["-d", "1"], "Invalid value for '--depth': Input should be"),
+            ("main.py:make_odd", ["--at", "a"], "--at cannot be checked: "),
             ("main.py:make_app", [], "Missing option '--root'"),
             ("main.py:make_app", ["--root", "x", "--depth", "deep"], "Invalid value for '--depth'"),
             ("main.py:make_app", ["--rot", "x"], "No such option: --rot"),

@@ -41,6 +41,7 @@ _DONE: Final[dict[How, str]] = {
     "drop": "left out",
     "hand": "marked",
     "keep": "marked, and kept until you decide",
+    "guard": "marked; the server does not start if it is set",
 }
 
 _CODE: Final = re.compile(

@@ -78,6 +78,11 @@ ANSWERS: Final[dict[str, Answer]] = {
     "a log level with each request": lambda revision: "logging/setLevel" not in revision.methods,
     "`resources/subscribe`": method("resources/subscribe"),
     "`subscriptions/listen`": method("subscriptions/listen"),
+    "[tasks](tasks.md)": lambda revision: {
+        "none": "–",
+        "wished": "where the client wishes for one",
+        "extension": "where the client has the extension",
+    }[revision.tasks],
     "a client comes back to a closed stream by itself": lambda revision: revision.polling,
 }
 

@@ -1,8 +1,8 @@
-"""A process that works on tasks in a file, and may be killed at any moment.
+"""A process that works on the tasks of a store, and may be killed at any moment.
 
 A task has three steps, each of which writes a line when it is begun and is remembered when it is
-done; some ask a question between them. ``python -m tests.tasks.killed FILE LOG NAME LEASE`` goes on
-until it is told to end.
+done; some ask a question between them. ``python -m tests.tasks.killed KIND WHERE APART LOG NAME
+LEASE`` goes on until it is told to end.
 """
 
 from __future__ import annotations
@@ -10,17 +10,36 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 import anyio
 
 from mcpkit.tasks import record
+from mcpkit.tasks.postgres import PostgresStore
 from mcpkit.tasks.record import Task
+from mcpkit.tasks.redis import RedisStore
 from mcpkit.tasks.sqlite import SqliteStore
+from mcpkit.tasks.store import StoreAway, TaskStore
 
 STEPS = ("one", "two", "three")
 
 
-async def work(store: SqliteStore, task: Task, say: Callable[[str], None]) -> None:
+def store_of(kind: str, where: str, apart: str) -> TaskStore:
+    """A store as all processes of a test open it.
+
+    Args:
+        kind: Which.
+        where: Its file or its URL.
+        apart: What nobody else calls the tasks of a test.
+    """
+    if kind == "sqlite":
+        return SqliteStore(where)
+    if kind == "postgres":
+        return PostgresStore(where, schema=apart, connections=2)
+    return RedisStore(where, prefix=apart, alive=1.0)
+
+
+async def work(store: TaskStore, task: Task, say: Callable[[str], None]) -> None:
     """Run one leg."""
     leg = task.leg
     known = await store.steps(task.id)
@@ -42,9 +61,9 @@ async def work(store: SqliteStore, task: Task, say: Callable[[str], None]) -> No
         say(f"{task.id} finished")
 
 
-async def main(file: str, log: str, name: str, lease: float) -> None:
+async def main(kind: str, where: str, apart: str, log: str, name: str, lease: float) -> None:
     """Work on whatever is due."""
-    store = SqliteStore(file)
+    store = store_of(kind, where, apart)
     await store.open(name)
     lines = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
@@ -55,22 +74,25 @@ async def main(file: str, log: str, name: str, lease: float) -> None:
 
     async def run(task: Task) -> None:
         running.add((task.id, task.leg))
-        await work(store, task, say)
+        with suppress(StoreAway):  # the leg ends without a word, and another one begins
+            await work(store, task, say)
         running.discard((task.id, task.leg))
 
     async def keep() -> None:
         while True:
             await anyio.sleep(lease / 5)
-            await store.keep([*running], lease)
+            with suppress(StoreAway):
+                await store.keep([*running], lease)
 
     async with anyio.create_task_group() as group:
         group.start_soon(keep)
         while True:
-            for task in await store.claim(4 - len(running), lease):
-                group.start_soon(run, task)
+            with suppress(StoreAway):
+                for task in await store.claim(4 - len(running), lease):
+                    group.start_soon(run, task)
             await anyio.sleep(0.01)
 
 
 if __name__ == "__main__":
-    file, log, name, lease = sys.argv[1:]
-    anyio.run(main, file, log, name, float(lease))
+    kind, where, apart, log, name, lease = sys.argv[1:]
+    anyio.run(main, kind, where, apart, log, name, float(lease))

@@ -18,7 +18,8 @@ from mcpkit import Context, MCPKit, RegistrationError, TaskOptions
 from mcpkit.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
 from mcpkit.tasks.memory import MemoryStore
-from mcpkit.tasks.settings import STORE
+from mcpkit.tasks.places import make_store, plain_name
+from mcpkit.tasks.settings import STORE, check_place
 from mcpkit.tasks.store import Heard, StoreAway
 from mcpkit.testing import AsyncTestClient
 from tests.asking.conftest import accept
@@ -28,6 +29,7 @@ from tests.uvicorns import listen, running
 pytestmark = pytest.mark.anyio
 
 PATIENCE = 10.0
+QUICK: TaskOptions = {"poll_interval": 0.02}
 
 
 @asynccontextmanager
@@ -121,7 +123,7 @@ def _nothing() -> None:
 
 
 def asking_app(file: Path, happened: list[str], **options: Any) -> MCPKit[Any]:
-    app: MCPKit = MCPKit("asking", tasks=str(file), **options)
+    app: MCPKit = MCPKit("asking", tasks={"store": str(file), **QUICK}, **options)
 
     @app.tool(task="optional")
     async def ask(word: str, ctx: Context) -> str:
@@ -155,7 +157,7 @@ async def test_what_runs_is_given_back_and_fails_unless_it_may_run_again(tmp_pat
     begun: list[str] = []
 
     def make_app(*, again: bool) -> MCPKit[Any]:
-        app: MCPKit = MCPKit("running", tasks=str(tmp_path / "tasks.db"))
+        app: MCPKit = MCPKit("running", tasks={"store": str(tmp_path / "tasks.db"), **QUICK})
 
         @app.tool(task="optional", resumable=again)
         async def run() -> str:
@@ -186,7 +188,7 @@ async def test_a_tool_that_is_gone_fails_its_tasks(tmp_path: Path) -> None:
     async with connected(asking_app(tmp_path / "tasks.db", [])) as client:
         id = await start(client, "ask", word="well")
         await until(client, id, "input_required")
-    other: MCPKit = MCPKit("asking", tasks=str(tmp_path / "tasks.db"))
+    other: MCPKit = MCPKit("asking", tasks={"store": str(tmp_path / "tasks.db"), **QUICK})
     other.tool(task="optional")(_nothing)
     async with connected(other) as client:
         await answered(client, id, "then")
@@ -216,7 +218,7 @@ async def test_what_is_at_rest_is_sealed_if_there_is_a_secret(tmp_path: Path) ->
 
 
 def limited_app(**tasks: Any) -> MCPKit[Any]:
-    options: TaskOptions = tasks  # type: ignore[assignment]
+    options: TaskOptions = {**QUICK, **tasks}  # type: ignore[typeddict-item]
     app: MCPKit = MCPKit("limited", tasks=options)
 
     @app.tool(task="optional")
@@ -276,7 +278,7 @@ async def test_a_client_that_looks_too_often_is_told() -> None:
     """TASKX-17: after a number of looks that no client needs."""
     async with connected(limited_app(poll_interval=1000.0)) as client:
         id = await start(client, "wait")
-        for _ in range(50):
+        for _ in range(100):
             await client.request("tasks/get", {"taskId": id})
         with pytest.raises(InternalError, match="ask every 1000 s"):
             await client.request("tasks/get", {"taskId": id})
@@ -367,7 +369,7 @@ def post(url: str, message: dict[str, Any], headers: dict[str, str]) -> Any:
 
 
 async def test_an_app_begins_tasks_itself() -> None:
-    app: MCPKit = MCPKit("own")
+    app: MCPKit = MCPKit("own", tasks=QUICK)
     found: list[str] = []
 
     @app.tool(task="optional")
@@ -429,7 +431,7 @@ class Fickle(MemoryStore):
 async def test_a_store_that_is_away_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """A task is refused that could not be kept; a result waits until it can be."""
     store = Fickle()
-    app: MCPKit = MCPKit("fickle", tasks=lambda: store)
+    app: MCPKit = MCPKit("fickle", tasks={"store": lambda: store, **QUICK})
     go_on = anyio.Event()
 
     @app.tool(task="optional")
@@ -470,7 +472,7 @@ async def test_two_clients_of_an_app_share_its_tasks() -> None:
 
 
 async def test_middleware_is_around_each_leg() -> None:
-    app: MCPKit = MCPKit("between")
+    app: MCPKit = MCPKit("between", tasks=QUICK)
     seen: list[tuple[str, bool]] = []
 
     @app.middleware
@@ -488,3 +490,37 @@ async def test_middleware_is_around_each_leg() -> None:
         await until(client, id, "completed")
     calls = [is_task for method, is_task in seen if method == "tools/call"]
     assert calls == [False, True, True]
+
+
+# --- places ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        ("tasks.db", "SqliteStore"),
+        ("sqlite:///tasks.db", "SqliteStore"),
+        ("redis://localhost/1", "RedisStore"),
+        ("valkeys://localhost", "RedisStore"),
+        ("unix:///run/redis.sock", "RedisStore"),
+        ("postgresql://localhost/x", "PostgresStore"),
+    ],
+)
+def test_a_text_names_a_store(place: str, kind: str) -> None:
+    check_place(place)
+    assert type(make_store(place, "app")).__name__ == kind
+
+
+def test_what_is_not_installed_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcpkit.tasks.settings.find_spec", lambda module: None)
+    with pytest.raises(ValueError, match=re.escape('need: pip install "mcpkit[redis]"')):
+        MCPKit("nowhere", tasks="valkey://localhost")
+    MCPKit("here", tasks="tasks.db")
+
+
+def test_names_of_apps_keep_tasks_apart() -> None:
+    names = ["trips", "Trips", "my trips", "my_trips", "{x}", "x" * 80, "x" * 81, "€"]
+    plain = [plain_name(each) for each in names]
+    assert plain[0] == "trips"
+    assert len(set(plain)) == len(names)
+    assert all(re.fullmatch("[a-z0-9_]{1,40}", each) for each in plain)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 import stat
 import threading
+import time as actual
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import anyio
 import pytest
@@ -17,17 +19,53 @@ from hypothesis import strategies as st
 
 from mcpkit.tasks import record
 from mcpkit.tasks.memory import MemoryStore
+from mcpkit.tasks.postgres import PostgresStore
 from mcpkit.tasks.record import Task
+from mcpkit.tasks.redis import RedisStore
 from mcpkit.tasks.sqlite import SqliteStore
 from mcpkit.tasks.store import StoreAway, TaskStore, TooManyTasks
+from tests.tasks.servers import SERVERS, Servers
 
 pytestmark = pytest.mark.anyio
 
-Clock: TypeAlias = Callable[[], float]
-STORES: Final[dict[str, Callable[[Path, Clock], TaskStore]]] = {
-    "memory": lambda folder, clock: MemoryStore(clock=clock),
-    "sqlite": lambda folder, clock: SqliteStore(folder / "tasks.db", clock=clock),
+
+class Place(NamedTuple):
+    """Where tasks are kept.
+
+    Args:
+        folder: For files.
+        servers: What runs.
+        name: Nobody else uses it.
+        clock: Of the stores; None for one that goes by itself.
+    """
+
+    folder: Path
+    servers: Servers
+    name: str
+    clock: Callable[[], float] | None
+
+
+def in_redis(kind: str) -> Callable[[Place], TaskStore]:
+    return lambda place: RedisStore(
+        place.servers.url(kind), prefix=f"mcpkit:{place.name}", clock=place.clock
+    )
+
+
+STORES: Final[dict[str, Callable[[Place], TaskStore]]] = {
+    "memory": lambda place: MemoryStore(clock=place.clock or actual.time),
+    "sqlite": lambda place: SqliteStore(
+        place.folder / "tasks.db", clock=place.clock or actual.time
+    ),
+    "redis": in_redis("redis"),
+    "valkey": in_redis("valkey"),
+    "postgres": lambda place: PostgresStore(
+        place.servers.url("postgres"),
+        schema=f"mcpkit_{place.name}",
+        connections=2,
+        clock=place.clock,
+    ),
 }
+SHARED: Final = [each for each in STORES if each != "memory"]
 MANY: Final = {"most": 100, "most_of_owner": 100}
 
 
@@ -55,11 +93,20 @@ def time() -> Time:
     return Time()
 
 
+@pytest.fixture
+def place(tmp_path: Path, servers: Servers, time: Time) -> Place:
+    return Place(tmp_path, servers, secrets.token_hex(8), time)
+
+
 @pytest.fixture(params=STORES)
-async def store(
-    request: pytest.FixtureRequest, tmp_path: Path, time: Time
-) -> AsyncGenerator[TaskStore, None]:
-    async with opened(STORES[request.param](tmp_path, time)) as ready:
+def kind(request: pytest.FixtureRequest) -> str:
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+async def store(kind: str, place: Place) -> AsyncGenerator[TaskStore, None]:
+    async with opened(STORES[kind](place)) as ready:
         yield ready
 
 
@@ -260,18 +307,21 @@ async def done(store: TaskStore, step: tuple[Any, ...]) -> Any:
         return type(error)
 
 
+@pytest.mark.timeout(300)
 @given(st.lists(STEPS, min_size=5, max_size=40))
 def test_all_stores_say_the_same(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Any, ...]]
+    tmp_path_factory: pytest.TempPathFactory, servers: Servers, steps: list[tuple[Any, ...]]
 ) -> None:
-    folder = tmp_path_factory.mktemp("stores")
+    """Those whose servers are here."""
+    time = Time()
+    place = Place(tmp_path_factory.mktemp("stores"), servers, secrets.token_hex(8), time)
 
     async def main() -> None:
-        time = Time()
         async with AsyncExitStack() as stack:
             stores = [
-                await stack.enter_async_context(opened(make(folder, time)))
-                for make in STORES.values()
+                await stack.enter_async_context(opened(make(place)))
+                for kind, make in STORES.items()
+                if kind not in SERVERS or servers.has(kind)
             ]
             for step in steps:
                 if step[0] == "wait":
@@ -284,18 +334,20 @@ def test_all_stores_say_the_same(
     anyio.run(main)
 
 
-# --- SQLite ---------------------------------------------------------------------------------------
+# --- what processes share -------------------------------------------------------------------------
+
+shared = pytest.mark.parametrize("kind", SHARED)
 
 
-async def test_everything_is_there_after_a_restart(tmp_path: Path, time: Time) -> None:
-    path = tmp_path / "tasks.db"
-    async with opened(SqliteStore(path, clock=time), "first") as store:
+@shared
+async def test_everything_is_there_after_a_restart(kind: str, place: Place) -> None:
+    async with opened(STORES[kind](place), "first") as store:
         await store.add(new("a"), **MANY)
         await store.add(new("b"), **MANY)
         await store.claim(1, lease=1000)
         await store.remember("a", 1, "step", b"1")
         before = await store.get("b")
-    async with opened(SqliteStore(path, clock=time), "second") as store:
+    async with opened(STORES[kind](place), "second") as store:
         assert await store.get("b") == before
         assert dict(await store.steps("a")) == {"step": b"1"}
         # What ran was given back, and waits for no lease.
@@ -305,28 +357,72 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path, time: Time) -
         ]
 
 
-async def test_nobody_takes_what_a_living_process_runs(tmp_path: Path, time: Time) -> None:
-    path = tmp_path / "tasks.db"
-    async with opened(SqliteStore(path, clock=time), "one") as one:
+@shared
+async def test_nobody_takes_what_a_living_process_runs(kind: str, place: Place, time: Time) -> None:
+    async with opened(STORES[kind](place), "one") as one:
         await one.add(new("a"), **MANY)
         await one.claim(1, lease=10)
-        async with opened(SqliteStore(path, clock=time), "two") as two:
+        async with opened(STORES[kind](place), "two") as two:
             assert await two.claim(1, lease=10) == []
             time.now += 10
             assert [each.leg for each in await two.claim(1, lease=10)] == [2]
             assert await one.remember("a", 1, "step", b"late") is None
 
 
-async def test_a_process_hears_of_what_others_change(tmp_path: Path) -> None:
-    path = tmp_path / "tasks.db"
+@shared
+async def test_a_process_hears_of_what_others_change(kind: str, place: Place) -> None:
+    place = place._replace(clock=None)
     heard = threading.Event()
-    one, two = SqliteStore(path), SqliteStore(path)
+    one, two = STORES[kind](place), STORES[kind](place)
     await one.open("one")
     await two.open("two", lambda id: heard.set())
     await one.add(new("a"), **MANY)
     assert await anyio.to_thread.run_sync(heard.wait, 10)
     await two.aclose()
     await one.aclose()
+
+
+@shared
+async def test_many_may_wait_together(kind: str, place: Place) -> None:
+    async with opened(STORES[kind](place)) as store:
+
+        async def one(number: int) -> None:
+            await store.add(new(f"task {number}"), most=1000, most_of_owner=1000)
+            await store.change(f"task {number}", lambda task, now: record.cancel(task, now))
+
+        async with anyio.create_task_group() as group:
+            for number in range(300):
+                group.start_soon(one, number)
+        found = await store.list("o", None, 1000)
+        assert len(found) == 300
+        assert {each.status for each in found} == {"cancelled"}
+
+
+@shared
+async def test_each_task_is_claimed_by_one_of_many(kind: str, place: Place) -> None:
+    async with AsyncExitStack() as stack:
+        stores = [
+            await stack.enter_async_context(opened(STORES[kind](place), f"runner {number}"))
+            for number in range(3)
+        ]
+        for number in range(30):
+            await stores[0].add(new(f"{number:02}"), **MANY)
+        claimed: list[Task] = []
+
+        async def claim(store: TaskStore) -> None:
+            while found := await store.claim(2, lease=100):
+                claimed.extend(found)
+
+        async with anyio.create_task_group() as group:
+            for store in stores:
+                group.start_soon(claim, store)
+        # Whoever was in the way of another has left nothing behind.
+        claimed += await stores[0].claim(30, lease=100)
+        assert sorted(each.id for each in claimed) == [f"{number:02}" for number in range(30)]
+        assert {each.leg for each in claimed} == {1}
+
+
+# --- SQLite ---------------------------------------------------------------------------------------
 
 
 async def test_the_file_is_for_its_owner(tmp_path: Path) -> None:
@@ -349,18 +445,3 @@ async def test_a_file_that_cannot_be_used_is_said(tmp_path: Path) -> None:
     with pytest.raises(StoreAway, match="written by a newer mcpkit"):
         await SqliteStore(tmp_path / "newer.db").open("x")
     assert not list(tmp_path.glob("*.lock"))
-
-
-async def test_what_waits_together_is_committed_together(tmp_path: Path, time: Time) -> None:
-    async with opened(SqliteStore(tmp_path / "tasks.db", clock=time)) as store:
-
-        async def one(number: int) -> None:
-            await store.add(new(f"task {number}"), most=1000, most_of_owner=1000)
-            await store.change(f"task {number}", lambda task, now: record.cancel(task, now))
-
-        async with anyio.create_task_group() as group:
-            for number in range(300):
-                group.start_soon(one, number)
-        found = await store.list("o", None, 1000)
-        assert len(found) == 300
-        assert {each.status for each in found} == {"cancelled"}

@@ -226,6 +226,18 @@ def test_the_first_offender_is_named_by_file_and_line(run: Run) -> None:
     assert outcome.stderr == f"mcpkit: {place} printed to stdout, {NOTE}\nstray\n"
 
 
+def test_who_logs_to_stdout_is_told_of_the_handler(run: Run) -> None:
+    logs = "import logging\nlogging.basicConfig(stream=sys.stdout)\nlogging.error('stray')\n"
+    outcome = run(TAKE_OVER + logs)
+
+    assert outcome.stderr == (
+        f"mcpkit: server.py:{FIRST_LINE_AFTER + 2} logged to stdout, which carries the protocol; "
+        f"it goes to stderr instead, as it does by a logging handler that is not given sys.stdout "
+        f"(shown once)\nERROR:root:stray\n"
+    )
+    assert outcome.stdout == ""
+
+
 def test_only_the_first_offender_is_named(run: Run) -> None:
     outcome = run(TAKE_OVER + "print('one')\nprint('two')\nsys.stdout.buffer.write(b'three')\n")
 
@@ -282,7 +294,7 @@ def test_a_file_outside_the_working_directory_is_named_in_full(run: Run) -> None
 def test_the_line_named_is_not_in_the_standard_library(run: Run, statement: str) -> None:
     outcome = run(TAKE_OVER + statement)
 
-    assert outcome.stderr.startswith(f"mcpkit: server.py:{FIRST_LINE_AFTER} printed")
+    assert outcome.stderr.startswith(f"mcpkit: server.py:{FIRST_LINE_AFTER} ")
 
 
 def test_an_installed_package_is_named_although_it_lies_below_the_standard_library(

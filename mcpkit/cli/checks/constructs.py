@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from mcpkit.cli.checks.findings import SPEC, Found, rule
 from mcpkit.cli.checks.schemas import Node, is_recursive, listed, path_to, types_of, walk
 from mcpkit.cli.checks.served import Entry, Served
-from mcpkit.support.json_schema import References
+from mcpkit.support.json_schema import References, Step
 from mcpkit.types import is_array, is_object
 
 __all__ = [
@@ -47,11 +47,15 @@ def _where(
         plural: The message for several, if it differs.
     """
     for tool in served.tools:
-        paths = [node.path or "(root)" for node in walk(tool.schema) if holds(node)]
-        distinct = list(dict.fromkeys(paths))
-        if distinct:
-            text = plural if plural and len(distinct) > 1 else message
-            yield Found(tool, text.format(listed(distinct)), ", ".join(distinct))
+        found = [node for node in walk(tool.schema) if holds(node)]
+        yield from _at(tool, found, message, plural)
+
+
+def _at(tool: Entry, nodes: Sequence[Node], message: str, plural: str | None) -> Iterator[Found]:
+    distinct = list(dict.fromkeys(node.path or "(root)" for node in nodes))
+    if distinct:
+        text = plural if plural and len(distinct) > 1 else message
+        yield Found(tool, text.format(listed(distinct)), ", ".join(distinct))
 
 
 @rule(
@@ -241,16 +245,30 @@ def open_reference(served: Served) -> Iterator[Found]:
 )
 def string_format(served: Served) -> Iterator[Found]:
     """A string has a format other than date-time, and no description."""
-    return _where(
-        served,
-        "only a format says how {} is written",
-        lambda node: (
-            "string" in types_of(node.schema)
+    for tool in served.tools:
+        nodes = list(walk(tool.schema))
+        described = {(node.base, node.way) for node in nodes if node.schema.get("description")}
+        found = [
+            node
+            for node in nodes
+            if "string" in types_of(node.schema)
             and node.schema.get("format") not in (None, "date-time", "enum")
-            and not node.schema.get("description")
-        ),
-        "only formats say how {} are written",
-    )
+            and not any((node.base, way) in described for way in _told_by(node))
+        ]
+        message = "only a format says how {} is written"
+        yield from _at(tool, found, message, "only formats say how {} are written")
+
+
+_SAME_VALUE: Final = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
+
+
+def _told_by(node: Node) -> Iterator[tuple[Step, ...]]:
+    """Yield the ways to a schema, and to those around it whose description is of its values too."""
+    way = node.way
+    yield way
+    while way and way[-1].keyword in _SAME_VALUE:
+        way = way[:-1]
+        yield way
 
 
 _UNSUPPORTED: Final = (

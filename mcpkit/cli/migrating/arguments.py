@@ -32,6 +32,7 @@ class Args:
     def __init__(self, call: cst.Call) -> None:
         self._call = call
         self.all: list[cst.Arg] = list(call.args)
+        self._without_last = False
 
     @property
     def positional(self) -> list[cst.Arg]:
@@ -58,6 +59,7 @@ class Args:
         found = self._find(name)
         if found is not None:
             self.all.remove(found)
+            self._without_last = self._without_last or found is self._call.args[-1]
         return None if found is None else found.value
 
     def rename(self, name: str, ours: str) -> None:
@@ -97,6 +99,10 @@ class Args:
         """Put a value before all others."""
         self.all.insert(0, cst.Arg(value))
 
+    def swap(self) -> None:
+        """Have the first two change places."""
+        self.all[:2] = reversed(self.all[:2])
+
     def positional_as(self, names: Iterable[str]) -> None:
         """Give the values without a keyword, from the second on, their names."""
         count = len(self.positional)
@@ -118,8 +124,12 @@ class Args:
             if not isinstance(each.comma, cst.Comma) or each.comma is end:
                 args[place] = each.with_changes(comma=comma)
         if args and before:
+            last = before[-1]
+            behind = last.comma
+            if self._without_last and isinstance(behind, cst.Comma):
+                behind = behind.with_changes(whitespace_after=_uncommented(behind.whitespace_after))
             args[-1] = args[-1].with_changes(
-                comma=before[-1].comma, whitespace_after_arg=before[-1].whitespace_after_arg
+                comma=behind, whitespace_after_arg=last.whitespace_after_arg
             )
         changes: dict[str, object] = {"args": args}
         if not args:
@@ -133,6 +143,14 @@ class Args:
             if each.keyword is not None and each.keyword.value == name:
                 return each
         return None
+
+
+def _uncommented(space: cst.BaseParenthesizableWhitespace) -> cst.BaseParenthesizableWhitespace:
+    """Return white space without the comment on what is gone."""
+    if not isinstance(space, cst.ParenthesizedWhitespace):
+        return space
+    line = space.first_line.with_changes(comment=None, whitespace=cst.SimpleWhitespace(""))
+    return space.with_changes(first_line=line)
 
 
 def _break(before: cst.ParenthesizedWhitespace) -> cst.ParenthesizedWhitespace:

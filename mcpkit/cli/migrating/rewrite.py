@@ -7,28 +7,29 @@ is not understood is left as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, cast
 
 import libcst as cst
+from libcst import matchers as m
 from libcst import metadata as meta
 
 from mcpkit.cli.migrating.arguments import Args, expression, string_of
+from mcpkit.cli.migrating.imports import MARK, Used, import_line, with_imports, without
+from mcpkit.cli.migrating.middleware import Middlewares
 from mcpkit.cli.migrating.reading import (
+    DOTTED,
     Found,
     imports_others,
-    is_ours,
     is_theirs,
     last_part,
     text_of,
 )
+from mcpkit.cli.migrating.values import CONTENT, MEDIA, content, media, unfold_hints
 from mcpkit.support.peers import GUIDES, PeerName, named, peer_names
 from mcpkit.support.wrong_names import LIBRARIES, Library
 
 __all__ = ["MARK", "Migrated", "Remark", "migrate"]
-
-MARK: Final = "# mcpkit migrate: "
-"""What a comment for whoever migrates begins with."""
 
 
 class Remark(NamedTuple):
@@ -70,16 +71,41 @@ def migrate(source: str) -> Migrated:
         return Migrated(source, [])
     bom = "\ufeff" if source.startswith("\ufeff") else ""
     wrapper = meta.MetadataWrapper(cst.parse_module(source.removeprefix(bom)))
+    middlewares = Middlewares()
+    module = wrapper.visit(middlewares)
+    if middlewares.changed or middlewares.needed or middlewares.marked:
+        wrapper = meta.MetadataWrapper(_with_middleware(module, middlewares.needed))
     found = Found()
     for _ in range(2):  # what an app is assigned to may be written before it
         wrapper.visit(found)
-    used = _Used()
+    used = Used()
     wrapper.module.visit(used)
-    rewrite = _Rewrite(found, used.names)
+    rewrite = _Rewrite(found, used.names, middlewares.left)
     module = wrapper.visit(rewrite)
     module = _without_unused(module, rewrite)
     text = bom + module.code
     return Migrated(text, _remarks(text, source))
+
+
+def _with_middleware(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module:
+    """Take out what classes of middleware needed, and import what they need now."""
+    used = Used()
+    module.visit(used)
+    gone = {each for each in _OF_MIDDLEWARE if each not in used.names}
+    gone |= {name for _, name in needed if name == "CallNext"}
+    if "Context" in _imported_of_theirs(module):
+        needed = needed - {("mcpkit", "Context")}  # it is renamed with all others
+    return with_imports(without(module, gone), needed)
+
+
+def _imported_of_theirs(module: cst.Module) -> set[str]:
+    found = m.findall(module, m.ImportFrom(names=[m.AtLeastN(m.ImportAlias(), n=1)]))
+    return {
+        text_of(alias.name)
+        for each in found
+        if is_theirs(text_of(cast("cst.ImportFrom", each).module))
+        for alias in cast("Any", each).names
+    }
 
 
 def _remarks(text: str, source: str) -> list[Remark]:
@@ -97,39 +123,19 @@ def _remarks(text: str, source: str) -> list[Remark]:
     return found
 
 
+_IN_LISTS: Final = (cst.Element, cst.List, cst.Tuple)
+_IN_ANNOTATIONS: Final = (
+    cst.SimpleString,
+    cst.Subscript,
+    cst.SubscriptElement,
+    cst.Index,
+    cst.BinaryOperation,
+)
+
 _Statement = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 
-_CONTENT: Final = {
-    "TextContent",
-    "ImageContent",
-    "AudioContent",
-    "EmbeddedResource",
-    "ResourceLink",
-    "TextResourceContents",
-    "BlobResourceContents",
-    "CallToolResult",
-    "ToolAnnotations",
-    "Annotations",
-    "Icon",
-    "SamplingMessage",
-    "GetPromptResult",
-}
-"""Values of the protocol: the keywords are those of the wire there."""
-
-_WIRE: Final = {
-    "mimeType": "mime_type",
-    "isError": "is_error",
-    "structuredContent": "structured_content",
-    "lastModified": "last_modified",
-    "_meta": "meta",
-}
 _ATTRIBUTES: Final = {"isError": "is_error", "structuredContent": "structured_content"}
 
-_HINTS: Final = {
-    each.theirs: each.ours for each in peer_names().values() if each.on == "annotations"
-}
-_MEDIA: Final = {"Image": "image/", "Audio": "audio/", "File": "application/"}
-_FORMATS: Final = {"jpg": "jpeg", "mp3": "mpeg", "svg": "svg+xml", "txt": "plain"}
 _LEVELS: Final = {"log", "debug", "info", "warning", "error", "notice", "critical"}
 _LISTS: Final = {
     "send_tool_list_changed": "tools",
@@ -154,20 +160,29 @@ _RUNS: Final = {
 _MOVED: Final = ("host", "port")
 """Options of an app that belong to its run over HTTP."""
 
-_NodeT = TypeVar("_NodeT", bound=cst.CSTNode)
+_OF_MIDDLEWARE: Final = (
+    "CallNext",
+    "ClientError",
+    "Middleware",
+    "MiddlewareContext",
+    "get_http_headers",
+)
+"""What only a class of middleware needs, once it has been rewritten."""
 
 
 class _Rewrite(cst.CSTTransformer):
     METADATA_DEPENDENCIES = (meta.QualifiedNameProvider, meta.ParentNodeProvider)
 
-    def __init__(self, found: Found, used: set[str]) -> None:
+    def __init__(self, found: Found, used: set[str], theirs: set[str]) -> None:
         super().__init__()
         self._found = found
+        self._middlewares_left = theirs
+        self._around: list[tuple[list[Any], list[Any]]] = [([], [])]
+        """Statements before and behind each statement that is visited."""
         self.used_before = used
         """The names that the file uses."""
         self._marks: list[list[str]] = [[]]
         self._importing = 0
-        self._moved: dict[str, list[tuple[str, cst.BaseExpression]]] = {}
         self._renamed: dict[str, str] = {}
         self._routes: list[cst.BaseStatement] = []
         self.needed: set[tuple[str, str]] = set()
@@ -200,6 +215,20 @@ class _Rewrite(cst.CSTTransformer):
         if self._importing or not self._stands_alone(original_node):
             return updated_node
         return self._converted(original_node, updated_node)
+
+    def leave_AssignTarget(
+        self, original_node: cst.AssignTarget, updated_node: cst.AssignTarget
+    ) -> cst.AssignTarget:
+        """Rename what a file puts in the place of a name of theirs that is not there."""
+        target = updated_node.target
+        if not isinstance(target, cst.Name) or target.value not in self._found.imported:
+            return updated_node
+        row = named("import", self._found.in_text(target.value))
+        if row is None or row.how != "rename":
+            return updated_node
+        return updated_node.with_changes(
+            target=cst.Name(self._renamed.get(target.value) or self._ours(row))
+        )
 
     def leave_Attribute(
         self, original_node: cst.Attribute, updated_node: cst.Attribute
@@ -248,6 +277,8 @@ class _Rewrite(cst.CSTTransformer):
     ) -> cst.BaseExpression:
         theirs = self._theirs(original)
         row = named("import", theirs) if theirs else None
+        if isinstance(original, cst.Attribute) and (row is None or row.how == "hand"):
+            self._mark_in_module(original, theirs, row)
         if row is None:
             return updated
         if row.how == "rename":
@@ -261,26 +292,50 @@ class _Rewrite(cst.CSTTransformer):
                 return cst.Name(self._ours(row))
         return updated
 
+    def _mark_in_module(self, node: cst.Attribute, theirs: str, row: PeerName | None) -> None:
+        """Mark a name of theirs that is reached by way of a module, unless more comes behind it."""
+        parent = self.get_metadata(meta.ParentNodeProvider, node, None)
+        text = text_of(node)
+        is_part = isinstance(parent, cst.Attribute) and parent.value is node
+        if theirs and not is_part and text.partition(".")[0] in self._found.modules:
+            self._mark(text, row)
+
     def leave_SimpleString(
         self, original_node: cst.SimpleString, updated_node: cst.SimpleString
     ) -> cst.BaseExpression:
         node: Any = original_node
-        while isinstance(node, (cst.SimpleString, cst.Subscript, cst.SubscriptElement, cst.Index)):
+        while isinstance(node, (*_IN_ANNOTATIONS, *_IN_LISTS)):
             node = self.get_metadata(meta.ParentNodeProvider, node, None)
-        if not isinstance(node, cst.Annotation):
+        if isinstance(node, cst.Annotation):
+            value = DOTTED.sub(self._in_text, updated_node.value)
+        elif (
+            isinstance(node, (cst.Assign, cst.AugAssign))
+            and text_of(node.targets[0].target if isinstance(node, cst.Assign) else node.target)
+            == "__all__"
+        ):
+            value = DOTTED.sub(self._exported, updated_node.value)
+        else:
             return updated_node
-        value = updated_node.value
-        for each in ("FastMCP", "MCPServer", "CallToolResult", "Client"):
-            row = named("import", each)
-            if row is not None and re.search(rf"\b{each}\b", value):
-                value = re.sub(rf"\b{each}\b", self._ours(row), value)
         return updated_node.with_changes(value=value)
+
+    def _in_text(self, match: re.Match[str]) -> str:
+        """Return what a name in a text is called here."""
+        theirs = self._found.in_text(match[0])
+        row = named("import", theirs) if theirs else None
+        is_renamed = row is not None and (row.how == "rename" or theirs == "Client")
+        if row is None or not is_renamed:
+            return match[0]
+        return self._renamed.get(match[0]) or self._ours(row)
+
+    def _exported(self, match: re.Match[str]) -> str:
+        return self._in_text(match) if match[0] in self._found.imported else match[0]
 
     # --- statements and their marks ---------------------------------------------------------------
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         if isinstance(node, _Statement):
             self._marks.append([])
+            self._around.append(([], []))
         return super().on_visit(node)
 
     def on_leave(self, original_node: Any, updated_node: Any) -> Any:
@@ -288,6 +343,13 @@ class _Rewrite(cst.CSTTransformer):
         if not isinstance(original_node, _Statement):
             return left
         marks = self._marks.pop()
+        before, behind = self._around.pop()
+        if (before or behind) and isinstance(left, _Statement):
+            nodes = [*before, left, *behind]
+            nodes[0] = nodes[0].with_changes(leading_lines=left.leading_lines)
+            if before:
+                nodes[len(before)] = left.with_changes(leading_lines=())
+            left = cst.FlattenSentinel(nodes)
         if not marks:
             return left
         if isinstance(left, _Statement):
@@ -329,6 +391,7 @@ class _Rewrite(cst.CSTTransformer):
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> Any:
+        self._one_line(original_node)
         node = original_node.body[0]
         if len(original_node.body) > 1 or not isinstance(node, cst.ImportFrom) or node.relative:
             return updated_node
@@ -348,13 +411,13 @@ class _Rewrite(cst.CSTTransformer):
                 home, _, ours_name = f"mcpkit.{row.ours}".rpartition(".")
                 ours.setdefault(home, []).append(self._imported(local, ours_name, alias))
                 continue
-            if row is not None and row.how == "rewrite" and name != "ErrorData":
-                continue  # all that uses it is rewritten
+            if name == "Client":
+                continue  # ours has the name, and so have all that use it
             self.kept.add(local)
             theirs.append(alias)
-            if (row is None or row.how == "hand") and name not in _MODULES:
+            if (row is None or row.how == "hand") and local not in self._found.modules:
                 self._mark(name, row)
-        made = [_statement(home, sorted(set(names))) for home, names in sorted(ours.items())]
+        made = [import_line(home, sorted(set(names))) for home, names in sorted(ours.items())]
         if len(theirs) == len(node.names):
             return updated_node
         if not made and not theirs:
@@ -370,6 +433,23 @@ class _Rewrite(cst.CSTTransformer):
         made[0] = made[0].with_changes(leading_lines=updated_node.leading_lines)
         made[-1] = made[-1].with_changes(trailing_whitespace=updated_node.trailing_whitespace)
         return made[0] if len(made) == 1 else cst.FlattenSentinel(made)
+
+    def visit_SimpleStatementSuite(self, node: cst.SimpleStatementSuite) -> None:
+        for each in node.body:
+            self._left_on_line(each)
+
+    def _one_line(self, node: cst.SimpleStatementLine) -> None:
+        for each in node.body if len(node.body) > 1 else ():
+            self._left_on_line(each)
+
+    def _left_on_line(self, node: cst.CSTNode) -> None:
+        """Mark an import that shares its line with something else, and is left as it is."""
+        if (
+            isinstance(node, cst.ImportFrom)
+            and not node.relative
+            and is_theirs(text_of(node.module))
+        ):
+            self._mark(f"from {text_of(node.module)} import …", None, "give it a line of its own")
 
     def _imported(self, local: str, name: str, alias: cst.ImportAlias) -> str:
         """Return how a name of ours is imported instead of one of theirs, and remember it."""
@@ -436,10 +516,12 @@ class _Rewrite(cst.CSTTransformer):
         args = Args(updated_node)
         if theirs in ("FastMCP", "MCPServer"):
             return self._constructor(original_node, args)
-        if theirs in _CONTENT:
-            return self._content(theirs, args)
-        if theirs in _MEDIA:
-            return self._media(theirs, args)
+        if theirs in CONTENT:
+            return content(theirs, args, self.needed)
+        if theirs in MEDIA:
+            if args.take("name") is not None:
+                self._mark("name=", named("File(…)", "name"))
+            return media(theirs, args)
         if theirs in ("McpError", "MCPError"):
             return self._protocol_error(original_node, updated_node, args)
         if theirs in ("NotFoundError", "ResourceNotFoundError"):
@@ -474,61 +556,93 @@ class _Rewrite(cst.CSTTransformer):
                 continue
             elif row.how == "rename":
                 args.rename(name, row.ours)
-            elif name in _MOVED and self._found.http_apps:
-                value = args.take(name)
-                for app in self._found.http_apps if value is not None else ():
-                    self._moved.setdefault(app, []).append((name, cast("Any", value)))
+            elif name in _MOVED and self._runs_of(original):
+                args.take(name)
             elif row.how == "keep":
                 self._mark(f"{name}=", row)
+            elif row.how == "guard":
+                self._guarded(original, args, row)
+            elif row.theirs == "middleware":
+                self._middleware(original, args, row)
             else:
                 args.take(name)
                 if row.how == "hand":
                     self._mark(f"{name}=", row)
         return args.call()
 
-    def _content(self, theirs: str, args: Args) -> cst.BaseExpression:
-        if theirs != "SamplingMessage":
-            args.take("type")
-        names = {**_WIRE, **(_HINTS if theirs == "ToolAnnotations" else {})}
-        for name in args.keywords:
-            if name in names:
-                args.rename(name, names[name])
-        for name in ("data", "blob"):
-            value = args.get(name)
-            if theirs in ("ImageContent", "AudioContent", "BlobResourceContents") and value:
-                args.replace(name, self._bytes(value))
-        uri = args.get("uri")
-        if isinstance(uri, cst.Call) and text_of(uri.func) == "AnyUrl" and len(uri.args) == 1:
-            args.replace("uri", uri.args[0].value)
-        return args.call()
+    def _runs_of(self, made: cst.Call) -> set[str]:
+        """Return the names of an app that are run over HTTP, where its host and port belong."""
+        if len(self._found.made) == 1:
+            return self._found.http_apps
+        return {self._found.made.get(made, "")} & self._found.http_apps
 
-    def _bytes(self, value: cst.BaseExpression) -> cst.BaseExpression:
-        """Return an expression for the bytes of what is base64 there."""
-        code = cst.Module([]).code_for_node(value)
-        match = re.fullmatch(r"base64\.b64encode\((.*)\)\.decode\([^()]*\)", code, re.DOTALL)
-        if match is not None and match[1].count("(") == match[1].count(")"):
-            return expression(match[1])
-        self.needed.add(("", "base64"))
-        return expression(f"base64.b64decode({code})")
+    def _moved(self, app: str) -> Iterator[tuple[str, cst.BaseExpression]]:
+        """Yield the options of an app that belong to its run."""
+        for made in self._found.made:
+            for name in _MOVED if app in self._runs_of(made) else ():
+                value = Args(made).get(name)
+                if value is not None:
+                    yield name, value
 
-    def _media(self, theirs: str, args: Args) -> cst.BaseExpression:
-        form = args.take("format")
-        source = args.take("data") if "data" in args.keywords else args.take("path")
-        if args.take("name") is not None:
-            self._mark("name=", named("File(…)", "name"))
-        mime = args.take("mime_type")
-        if form is not None:
-            known = string_of(form)
-            short = _FORMATS.get(known, known) if known else None
-            text = cst.Module([]).code_for_node(form)
-            mime = expression(
-                f'"{_MEDIA[theirs]}{short}"' if short else f'f"{_MEDIA[theirs]}{{{text}}}"'
-            )
-        if mime is not None:
-            args.all.insert(0 if not args.positional else 1, cst.Arg(mime))
-        if source is not None:
-            args.first(source)
-        return args.call()
+    def _guarded(self, original: cst.Call, args: Args, row: PeerName) -> None:
+        """Take out an option that may be off, and refuse to start if it is on."""
+        value = args.get(row.theirs)
+        if text_of(value) == "None":
+            args.take(row.theirs)
+            return
+        self._mark(f"{row.theirs}=", row)
+        before = Args(original).get(row.theirs)
+        is_made = isinstance(before, cst.Call) and self._theirs(before.func)
+        if value is None or is_made or not self._assigned_to(original):
+            return
+        args.take(row.theirs)
+        made = cst.parse_statement(
+            f"if x is not None:\n"
+            f'    raise RuntimeError("nothing here does what {row.theirs}= did: {row.advice}")\n'
+        )
+        test = cast("Any", made).test
+        self._around[-1][0].append(
+            cast("Any", made).with_changes(test=test.with_changes(left=_in_pars(value)))
+        )
+
+    def _middleware(self, original: cst.Call, args: Args, row: PeerName) -> None:
+        """Register middleware behind the app, in the same order."""
+        value = args.get(row.theirs)
+        app = self._assigned_to(original)
+        before = Args(original).get(row.theirs)
+        if value is None or before is None or not app or not self._is_ours_now(before):
+            self._mark(f"{row.theirs}=", row)
+            return
+        args.take(row.theirs)
+        if isinstance(value, cst.List) and all(type(x) is cst.Element for x in value.elements):
+            for each in value.elements:
+                made = cst.parse_statement(f"{app}.middleware(x)\n")
+                self._around[-1][1].append(
+                    made.with_deep_changes(
+                        cast("Any", made).body[0].value.args[0], value=each.value
+                    )
+                )
+            return
+        loop = cst.parse_statement(f"for each in x:\n    {app}.middleware(each)\n")
+        self._around[-1][1].append(cast("Any", loop).with_changes(iter=value))
+
+    def _is_ours_now(self, value: cst.BaseExpression) -> bool:
+        """Whether middleware is none of theirs, nor of a class here that is left to a person."""
+        for each in m.findall(value, m.Call()):
+            function = cast("cst.Call", each).func
+            if self._theirs(function) or text_of(function) in self._middlewares_left:
+                return False
+        return True
+
+    def _assigned_to(self, call: cst.Call) -> str:
+        """Return the name that a call is assigned to by a statement of its own; else nothing."""
+        parent = self.get_metadata(meta.ParentNodeProvider, call, None)
+        line = self.get_metadata(meta.ParentNodeProvider, parent, None) if parent else None
+        if not isinstance(line, cst.SimpleStatementLine) or len(line.body) > 1:
+            return ""
+        if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
+            return text_of(parent.targets[0].target)
+        return text_of(parent.target) if isinstance(parent, cst.AnnAssign) else ""
 
     def _protocol_error(
         self, original: cst.Call, updated: cst.Call, args: Args
@@ -541,6 +655,7 @@ class _Rewrite(cst.CSTTransformer):
             return updated
         message, code = args.take("message"), args.take("code")
         if message is None or code is None:
+            self._mark("McpError", None, "write ProtocolError(message, code=…)")
             return updated
         written = cst.Module([]).code_for_node(code)
         if not written.endswith(".CODE"):
@@ -574,6 +689,10 @@ class _Rewrite(cst.CSTTransformer):
                     self._mark(f"{each}=", row)
             if name == "log" and "level" in args.keywords and args.positional:
                 args.first(cast("Any", args.take("level")))
+            elif name == "log" and [string_of(each.value) in _LEVELS for each in args.positional][
+                :2
+            ] == [False, True]:
+                args.swap()
         elif name in ("elicit", "sample"):
             for each in args.keywords:
                 row = named(f"{name}(…)", each)
@@ -592,7 +711,7 @@ class _Rewrite(cst.CSTTransformer):
     def _inclusion(self, front: str, name: str, args: Args) -> cst.BaseExpression:
         """Return the inclusion of another app; FastMCP had its prefix first, once."""
         if len(args.positional) == 2 and string_of(args.positional[0].value) is not None:
-            args.all[:2] = reversed(args.all[:2])
+            args.swap()
         args.positional_as(["prefix"])
         for each in args.keywords:
             if each == "namespace":
@@ -650,10 +769,20 @@ class _Rewrite(cst.CSTTransformer):
                         inside.first(cast("Any", inside.take("fn")))
                     inside.positional_as(["name", "title", "description"])
                     return Args(inside.call(updated.func)).call()
+            if "fn" in args.keywords:
+                args.first(cast("Any", args.take("fn")))
             args.positional_as(["name", "title", "description", "annotations"])
             return self._registration(name.removeprefix("add_"), args)
         if name in ("mount", "import_server"):
             return self._inclusion(front, name, args)
+        if name == "add_middleware":
+            given = original.args[0].value if len(original.args) == 1 else None
+            if given is not None and self._is_ours_now(given):
+                return updated.with_changes(
+                    func=cast("Any", updated.func).with_changes(attr=cst.Name("middleware"))
+                )
+            self._mark(f"{front}.{name}", named("app", name))
+            return updated
         if name == "run":
             return self._run(front, args)
         if name in _RUNS:
@@ -689,40 +818,15 @@ class _Rewrite(cst.CSTTransformer):
             value = args.get(each)
             if each == "output_schema" and text_of(value) == "None":
                 args.put(each, [("structured_output", expression("False"))])
-            elif row.how == "keep":
-                self._mark(f"{each}=", row)
-            else:
+            elif text_of(value) == "None" or (each == "enabled" and text_of(value) == "True"):
                 args.take(each)
-                is_plain = each == "enabled" and text_of(value) == "True"
-                if not is_plain and text_of(value) != "None":
-                    self._mark(f"{each}=", row)
+            else:
+                if row.how != "keep" and each != "enabled":  # what is off is not to be offered
+                    args.take(each)
+                self._mark(f"{each}=", row)
         if kind == "tool":
-            self._annotations(args)
+            unfold_hints(args)
         return args.call()
-
-    def _annotations(self, args: Args) -> None:
-        """Write the hints of a tool by themselves, if they are written out."""
-        value = args.get("annotations")
-        hints: list[tuple[str, cst.BaseExpression]] = []
-        if isinstance(value, cst.Dict):
-            for element in value.elements:
-                name = string_of(element.key) if isinstance(element, cst.DictElement) else None
-                if name is None:
-                    return
-                hints.append((name, cast("Any", element).value))
-        elif isinstance(value, cst.Call) and text_of(value.func) == "ToolAnnotations":
-            for each in value.args:
-                if each.keyword is None:
-                    return
-                hints.append((each.keyword.value, each.value))
-        else:
-            return
-        known = {"title", *_HINTS, *_HINTS.values()}
-        if not all(name in known for name, _ in hints):
-            return
-        named_hints = [(_HINTS.get(name, name), each) for name, each in hints]
-        taken = set(args.keywords)
-        args.put("annotations", [(name, each) for name, each in named_hints if name not in taken])
 
     def _run(self, front: str, args: Args) -> cst.BaseExpression:
         transport = args.get("transport") or (args.positional[0].value if args.positional else None)
@@ -747,7 +851,7 @@ class _Rewrite(cst.CSTTransformer):
             if row.how in ("hand", "keep"):
                 self._mark(f"{each}=", row)
         if known not in (None, "stdio"):
-            for each, value in self._moved.get(front, ()):
+            for each, value in self._moved(front):
                 args.add(each, value)
         return args.call()
 
@@ -894,13 +998,15 @@ _VERSIONS: Final = ("._mcp_server.version", "._lowlevel_server.version")
 _EQUAL: Final = cst.AssignEqual(
     whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace("")
 )
-_MODULES: Final = frozenset(
-    {"types", "base", "exceptions", "fastmcp", "mcpserver", "prompts", "tools", "server"}
-)
-"""Names of modules, which are of no use by themselves."""
-
 _FACTORIES: Final = ("Tool", "FunctionTool", "Prompt", "FunctionPrompt")
 _SERVERS: Final = ("mcp", "server", "app", "mcp_server")
+
+
+def _in_pars(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return an expression as it is written to the left of a comparison."""
+    if isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or node.lpar:
+        return node
+    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
 
 def _has_stars(args: Args) -> bool:
@@ -920,12 +1026,9 @@ def _marked(statement: Any, marks: Sequence[str]) -> Any:
     return statement.with_changes(leading_lines=[*lines, *made])
 
 
-# --- imports, once all is rewritten ---------------------------------------------------------------
-
-
 def _without_unused(module: cst.Module, rewrite: _Rewrite) -> cst.Module:
     """Take out imports that nothing uses any more, merge ours, and add what is missing."""
-    used = _Used()
+    used = Used()
     module.visit(used)
     gone = {name for name in rewrite.kept if name not in used.names}
     before = rewrite.used_before
@@ -933,159 +1036,4 @@ def _without_unused(module: cst.Module, rewrite: _Rewrite) -> cst.Module:
         mine for mine, theirs in rewrite.made.items() if mine not in used.names and theirs in before
     }
     rewrite.needed -= {each for each in rewrite.needed if each[1] in gone}
-    module = module.visit(_Unimport(gone))
-    return module.visit(_Import(rewrite.needed))
-
-
-class _Used(cst.CSTVisitor):
-    """The names that a module uses, also in annotations that are strings."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-        return False
-
-    def visit_Import(self, node: cst.Import) -> bool:
-        return False
-
-    def visit_Name(self, node: cst.Name) -> None:
-        self.names.add(node.value)
-
-    def visit_SimpleString(self, node: cst.SimpleString) -> None:
-        if len(node.value) < 200:
-            self.names.update(re.findall(r"[A-Za-z_]\w*", node.value))
-
-
-class _Unimport(cst.CSTTransformer):
-    def __init__(self, names: set[str]) -> None:
-        super().__init__()
-        self._names = names
-
-    def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> Any:
-        module = text_of(updated_node.module)
-        if updated_node.relative or not (is_theirs(module) or is_ours(module)):
-            return updated_node
-        return self._left(updated_node, updated_node.names)
-
-    def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> Any:
-        return self._left(updated_node, updated_node.names)
-
-    def _left(self, node: Any, names: Any) -> Any:
-        if not isinstance(names, Sequence):
-            return node
-        aliases = cast("Sequence[cst.ImportAlias]", names)
-        left = [each for each in aliases if not self._is_gone(node, each)]
-        if len(left) == len(aliases):
-            return node
-        if not left:
-            return cst.RemoveFromParent()
-        left[-1] = left[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        return node.with_changes(names=left)
-
-    def _is_gone(self, node: Any, alias: cst.ImportAlias) -> bool:
-        name = text_of(alias.asname.name) if alias.asname else text_of(alias.name)
-        if isinstance(node, cst.Import):
-            return is_theirs(text_of(alias.name)) and name.partition(".")[0] in self._names
-        return name in self._names
-
-
-class _Import(cst.CSTTransformer):
-    """Merges what is imported from ours at the top of a file, and adds what is missing."""
-
-    def __init__(self, needed: set[tuple[str, str]]) -> None:
-        super().__init__()
-        self._needed = needed
-
-    def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
-        names: dict[str, set[str]] = {}
-        body: list[Any] = list(updated_node.body)
-        places: dict[str, int] = {}
-        for place, statement in enumerate(body):
-            found = _ours_in(statement)
-            if found is not None:
-                module, imported = found
-                if module in places and not statement.leading_lines:
-                    body[place] = None
-                elif module in places:
-                    continue
-                places.setdefault(module, place)
-                names.setdefault(module, set()).update(imported)
-        last = _last_import(body)
-        there = _all_imported(updated_node)
-        for module, name in sorted(self._needed):
-            if (module, name) in there:
-                continue
-            names.setdefault(module, set()).add(name)
-        for module, found_names in names.items():
-            made = _statement(module, sorted(found_names))
-            where = places.get(module)
-            if where is None:
-                body.insert(last + 1, made)
-                continue
-            there_now = _ours_in(body[where])
-            if there_now is not None and set(there_now[1]) != found_names:
-                body[where] = made.with_changes(
-                    leading_lines=body[where].leading_lines,
-                    trailing_whitespace=body[where].trailing_whitespace,
-                )
-        return updated_node.with_changes(body=[each for each in body if each is not None])
-
-
-def _ours_in(statement: Any) -> tuple[str, list[str]] | None:
-    """Return the module of ours that a statement imports from, and the names."""
-    if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
-        return None
-    node = statement.body[0]
-    if not isinstance(node, cst.ImportFrom) or not isinstance(node.names, Sequence):
-        return None
-    module = text_of(node.module)
-    if not is_ours(module):
-        return None
-    return module, [_alias_text(each) for each in node.names]
-
-
-def _alias_text(alias: cst.ImportAlias) -> str:
-    name = text_of(alias.name)
-    return f"{name} as {text_of(alias.asname.name)}" if alias.asname else name
-
-
-def _all_imported(module: cst.Module) -> set[tuple[str, str]]:
-    """Return what the top of a file imports already, ours and others'."""
-    found: set[tuple[str, str]] = set()
-    for statement in module.body:
-        for node in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
-            if isinstance(node, cst.Import):
-                found |= {("", _alias_text(each)) for each in node.names}
-            elif isinstance(node, cst.ImportFrom) and isinstance(node.names, Sequence):
-                found |= {(text_of(node.module), _alias_text(each)) for each in node.names}
-    return found
-
-
-def _last_import(body: Sequence[Any]) -> int:
-    """Return the place of the last import at the top; of the docstring, or -1, if there is none."""
-    last = -1
-    for place, statement in enumerate(body):
-        inner = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-        if isinstance(inner, (cst.Import, cst.ImportFrom)):
-            last = place
-        elif last == -1 and place == 0 and isinstance(inner, cst.Expr):
-            last = 0
-        elif statement is not None and not isinstance(statement, cst.SimpleStatementLine):
-            break
-    return last
-
-
-def _statement(module: str, names: Sequence[str]) -> Any:
-    if not module:
-        return cst.parse_statement(f"import {', '.join(names)}\n")
-    line = f"from {module} import {', '.join(names)}\n"
-    if len(line) > _WIDTH:
-        listed = "".join(f"    {each},\n" for each in names)
-        line = f"from {module} import (\n{listed})\n"
-    return cst.parse_statement(line)
-
-
-_WIDTH: Final = 89
-"""Characters of a line, with its end, that an import has at most before it is broken."""
+    return with_imports(without(module, gone), rewrite.needed)

@@ -86,12 +86,19 @@ application to find in the scope under `BEGUN`; or None if nothing was done.
 """
 
 
-def strip_values(headers: list[tuple[bytes, bytes]]) -> None:
-    """Remove the blanks around the values of headers, in their list; there are hardly ever any."""
+def strip_values(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Remove the blanks around the values of headers, in their list; there are hardly ever any.
+
+    Returns:
+        True if there were some.
+    """
+    there = False
     for place, (name, value) in enumerate(headers):
         stripped = value.strip(_BLANKS)
         if stripped is not value:
             headers[place] = name, stripped
+            there = True
+    return there
 
 
 def bounded(
@@ -342,7 +349,11 @@ class _Strict(_Part):
         """End the headers, and note an earlier request that is still served."""
         self._in_head = False
         self._moved = True
-        strip_values(self.headers)
+        if strip_values(self.headers) and any(
+            name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers
+        ):
+            # Uvicorn has looked at it with its blanks. Elsewhere it is of no use, and does no harm.
+            self.expect_100_continue = True
         before: Any = self.cycle
         parser: Any = self.parser
         super().on_headers_complete()

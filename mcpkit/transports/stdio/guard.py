@@ -34,6 +34,10 @@ _NOTE = (
     "mcpkit: {offender} printed to stdout, which carries the protocol; "
     "it goes to stderr instead (shown once)\n"
 )
+_LOGGED = (
+    "mcpkit: {offender} logged to stdout, which carries the protocol; it goes to stderr instead, "
+    "as it does by a logging handler that is not given sys.stdout (shown once)\n"
+)
 
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 _INSTALLED_PACKAGES = "-packages" + os.sep
@@ -224,11 +228,13 @@ def is_offender_named() -> bool:
 def take_note() -> str | None:
     """Return the note on who prints, to be written by the caller; None if somebody has it already.
 
-    The note names the nearest line of Python outside the standard library that led here.
+    The note names the nearest line of Python outside the standard library that led here. Who logs
+    has often not chosen where to, so the note says then what to look for.
     """
     if not _note_taken.acquire(blocking=False):
         return None
-    return _NOTE.format(offender=_offender())
+    offender, has_logged = _offender()
+    return (_LOGGED if has_logged else _NOTE).format(offender=offender)
 
 
 def _name_offender(encoding: str) -> None:
@@ -241,17 +247,23 @@ def _name_offender(encoding: str) -> None:
         pass  # The write that follows meets the same trouble and reports it to its caller.
 
 
-def _offender() -> str:
-    """Find the nearest line outside the standard library (`logging`), or else the nearest."""
+def _offender() -> tuple[str, bool]:
+    """Find the nearest line outside the standard library, or else the nearest.
+
+    Returns:
+        The line, and whether `logging` led from there to here.
+    """
     nearest: FrameType | None = None
     frame: FrameType | None = sys._getframe()
+    has_logged = False
     while frame is not None:
         if "GUARDS_STDOUT" not in frame.f_globals:
             nearest = nearest or frame
             if not _is_standard_library(frame.f_code.co_filename):
-                return _place(frame)
+                return _place(frame), has_logged
+            has_logged = has_logged or frame.f_globals.get("__name__") == "logging"
         frame = frame.f_back
-    return "native code" if nearest is None else _place(nearest)
+    return "native code" if nearest is None else _place(nearest), has_logged
 
 
 def _is_standard_library(filename: str) -> bool:

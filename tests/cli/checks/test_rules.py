@@ -12,6 +12,7 @@ from mcpkit.cli.checks.served import IGNORE, Served
 from mcpkit.cli.checks.table import RULES, THEMES, check, chosen, unknown
 from tests.cli.checks.served import argument, prompt, resource, server, template, tool
 
+URI: Final = {"type": "string", "format": "uri"}
 TEXT: Final = {"type": "string", "description": "Such as A-17."}
 
 
@@ -279,10 +280,16 @@ CASES: Final[dict[str, Case]] = {
         ],
     ),
     "SCHEMA010": Case(
-        [(one({"type": "string", "format": "uri"}), "'order_id'")],
+        [
+            (one(URI), "'order_id'"),
+            (one({"type": "array", "items": URI}), "'order_id[]'"),
+            (one({"type": "object", "description": "All.", "properties": {"a": URI}}), ".a'"),
+        ],
         [
             one({"type": "string", "format": "date-time"}),
             one({"type": "string", "format": "uri", "description": "Where it is."}),
+            one({"type": "array", "description": "Where.", "items": URI}),
+            one({"anyOf": [URI, {"type": "null"}], "description": "Where."}),
             one({"type": "integer", "format": "int32"}),
         ],
     ),

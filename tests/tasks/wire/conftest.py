@@ -1,6 +1,6 @@
 """Where the scenarios of tasks run: every transport and store, and both revisions that have tasks.
 
-``sqlite`` is in memory as far as messages go, and keeps tasks in a file.
+``sqlite``, ``redis`` and ``postgres`` are in memory as far as messages go, and keep tasks there.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tests.combinations import Place, Served, anyio_backend, revision, stderr
 from tests.combinations import place as found_place
 from tests.scenarios.tapped import PATIENCE
 from tests.selection import Case
+from tests.tasks.servers import SERVERS, Servers
 from tests.tasks.wire.server import make_app
 
 __all__ = ["anyio_backend", "revision", "stderr"]
@@ -33,6 +34,8 @@ CASES = [
     *(Case("memory", revision, "asyncio") for revision in (CORE, EXTENSION)),
     *(Case("memory", revision, "trio") for revision in (CORE, EXTENSION)),
     *(Case("sqlite", revision, "asyncio") for revision in (CORE, EXTENSION)),
+    *(Case("redis", revision, "asyncio") for revision in (CORE, EXTENSION)),
+    *(Case("postgres", revision, "asyncio") for revision in (CORE, EXTENSION)),
     *(Case("stdio", revision, "asyncio") for revision in (CORE, EXTENSION)),
     *(Case("http", revision, "asyncio") for revision in (CORE, EXTENSION)),
 ]
@@ -125,6 +128,10 @@ def place(
         yield Place(lambda: app, {})
     elif case.transport == "sqlite":
         app = make_app(store=str(tmp_path_factory.mktemp("tasks") / "tasks.db"))
+        yield Place(lambda: app, {})
+    elif case.transport in SERVERS:
+        servers: Servers = request.getfixturevalue("servers")
+        app = make_app(store=servers.url(case.transport))
         yield Place(lambda: app, {})
     else:
         found: Place = request.getfixturevalue("found_place")

@@ -196,3 +196,14 @@ class TestPaths:
     @pytest.mark.parametrize("path", ["/b%3Ac@~+%C3%A9/mcp", "/b:c@%7e+%C3%A9/mcp"])
     def test_needless_ones_do_not(self, special_port: int, path: str) -> None:
         assert status(special_port, LENGTH, path) == 404
+
+
+def test_blanks_behind_an_expectation_do_not_count(server: str, port: int) -> None:
+    """RFC 9110, 10.1.1: the client waits until it is told to send the body."""
+    if server == "uvicorn":
+        pytest.skip("its fast parser takes them for a part of the value")
+    with connect(port) as raw:
+        raw.send(post_head("/mcp", {**MODERN, **CHUNKED, "Expect": "100-Continue \t"}))
+        assert raw.status() == 100
+        raw.send(CHUNK + b"\r\n")
+        assert seen(receive(raw)) == ["None"]

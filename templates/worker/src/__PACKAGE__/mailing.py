@@ -1,0 +1,44 @@
+"""What the tasks do. It knows nothing of the protocol."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+GROUPS = {
+    "members": [f"member{number}@example.com" for number in range(1, 6)],
+    "friends": ["ann@example.com", "bob at example.com"],
+}
+
+
+class MailingError(Exception):
+    """A mailing cannot be made; the message says why."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A message without its recipient."""
+
+    subject: str
+    text: str
+
+
+def recipients(group: str) -> list[str]:
+    """The addresses of a group.
+
+    Raises:
+        MailingError: There is no such group.
+    """
+    if group not in GROUPS:
+        raise MailingError(f"There is no group {group!r}; there are {', '.join(GROUPS)}.")
+    return GROUPS[group]
+
+
+def deliver(draft: Draft, address: str, key: str) -> str:
+    """Put a message into the outbox, under a key that it has once; gives the name of the file."""
+    outbox = Path(os.environ.get("OUTBOX", "outbox"))
+    outbox.mkdir(exist_ok=True)
+    file = outbox / f"{key}.txt"
+    file.write_text(f"To: {address}\nSubject: {draft.subject}\n\n{draft.text}\n", encoding="utf-8")
+    time.sleep(0.01)  # a mail server takes its time
+    return file.name

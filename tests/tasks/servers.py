@@ -1,0 +1,288 @@
+"""Servers that keep tasks: Redis, Valkey, PostgreSQL, from `.ci/databases` or the system."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import pytest
+
+__all__ = ["SERVERS", "Server", "Servers"]
+
+PATIENCE: Final = 30.0
+UNPACKED: Final = Path(__file__).resolve().parents[2] / ".cache" / "databases"
+
+
+class Server(ABC):
+    """A server with a folder of its own, on a socket in it.
+
+    It loses nothing when it is killed: what it has written down, the system has.
+
+    Args:
+        program: The executable.
+        fsync: True to have the disk confirm what is written, as in earnest.
+    """
+
+    def __init__(self, program: Path, *, fsync: bool = False) -> None:
+        self._program = program
+        self._fsync = fsync
+        self._process: subprocess.Popen[bytes] | None = None
+        self.folder = Path(tempfile.mkdtemp(prefix="mcpkit-server-"))
+        self.log = self.folder / "log"
+        if self.user:
+            shutil.chown(self.folder, **self.user)
+        try:
+            self.prepare()
+            self.start()
+        except BaseException:
+            self.end()
+            raise
+
+    user: ClassVar[dict[str, str]]
+    """Whom it runs as, if not whoever runs the tests."""
+
+    @property
+    @abstractmethod
+    def url(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def command(self) -> Sequence[str]: ...
+
+    @abstractmethod
+    def is_ready(self) -> bool: ...
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make what it needs before its first start."""
+
+    def start(self) -> None:
+        """Start it, and wait until it can be used."""
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self.as_user()
+            )
+        deadline = time.monotonic() + PATIENCE
+        while not self.is_ready():
+            assert self._process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.005)
+
+    @classmethod
+    def as_user(cls) -> dict[str, Any]:
+        """Return what has a process run as its user."""
+        return {**cls.user, "extra_groups": []} if cls.user else {}
+
+    def kill(self) -> None:
+        """End it at once, as a fault of the machine would."""
+        self._send(signal.SIGKILL)
+        assert self._process is not None
+        self._process.wait(PATIENCE)
+
+    def pause(self) -> None:
+        """Have it stand still."""
+        self._send(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Have it go on."""
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def end(self) -> None:
+        """End it, and remove what it has kept."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Redis(Server):
+    user: ClassVar[dict[str, str]] = {}
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.folder / 'socket'}"
+
+    @property
+    def command(self) -> Sequence[str]:
+        options = {
+            "port": "0",
+            "unixsocket": str(self.folder / "socket"),
+            "dir": str(self.folder),
+            "save": "",
+            "appendonly": "yes",
+            "appendfsync": "always" if self._fsync else "no",
+        }
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        return [str(self._program), *words]
+
+    def prepare(self) -> None:
+        pass
+
+    def is_ready(self) -> bool:
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(PATIENCE)
+                connection.connect(str(self.folder / "socket"))
+                connection.sendall(b"PING\r\n")
+                return connection.recv(100) == b"+PONG\r\n"
+        except (FileNotFoundError, ConnectionError):
+            return False
+
+
+class Postgres(Server):
+    # It refuses to run as root.
+    user: ClassVar[dict[str, str]] = (
+        {"user": "nobody", "group": "nogroup"} if os.geteuid() == 0 else {}
+    )
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@/postgres?host={self.folder}"
+
+    @property
+    def command(self) -> Sequence[str]:
+        options = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.folder),
+            "fsync": "on" if self._fsync else "off",
+            "jit": "off",
+            "max_connections": "60",
+            "shared_buffers": "16MB",
+            "autovacuum": "off",
+        }
+        words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
+        return [str(self._program), "-D", str(self.folder / "data"), *words]
+
+    def prepare(self) -> None:
+        # To make a database takes longer than to copy one.
+        self._run("cp", "-a", _made_by(self._program) / "data", self.folder)
+
+    @classmethod
+    def _run(cls, *command: str | Path) -> None:
+        subprocess.run(
+            command, capture_output=True, timeout=2 * PATIENCE, check=True, **cls.as_user()
+        )
+
+    @classmethod
+    def make(cls, program: Path, folder: Path) -> None:
+        """Make a new database."""
+        cls._run(
+            *(program.with_name("initdb"), "-D", folder / "data", "-U", "postgres"),
+            *("-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"),
+        )
+
+    def kill(self) -> None:
+        super().kill()
+        # As long as one of its processes lives no other server can start.
+        deadline = time.monotonic() + PATIENCE
+        while _processes_in(self.folder):
+            self._send(signal.SIGKILL)
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
+
+    def _send(self, number: signal.Signals) -> None:
+        """Send a signal to all of its processes, which are no group."""
+        for each in _processes_in(self.folder):
+            with suppress(ProcessLookupError):
+                os.kill(each, number)
+
+    def is_ready(self) -> bool:
+        return b"ready to accept connections" in self.log.read_bytes()
+
+
+@cache
+def _made_by(program: Path) -> Path:
+    """Return a folder with a new database."""
+    folder = Path(tempfile.mkdtemp(prefix="mcpkit-server-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if Postgres.user:
+        shutil.chown(folder, **Postgres.user)
+    Postgres.make(program, folder)
+    return folder
+
+
+def _processes_in(folder: Path) -> Sequence[int]:
+    """Return the processes that work in a folder."""
+    found: list[int] = []
+    for each in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            if each.readlink().is_relative_to(folder):
+                found.append(int(each.parent.name))
+    return found
+
+
+SERVERS: Final[dict[str, tuple[type[Server], str, str]]] = {
+    "redis": (Redis, "redis-server", "usr/bin/redis-server"),
+    "valkey": (Redis, "valkey-server", "usr/bin/valkey-server"),
+    "postgres": (Postgres, "postgres", "usr/lib/postgresql/*/bin/postgres"),
+}
+"""Name → how it is run, what it is called on the PATH, and where it is if it was unpacked."""
+
+
+def program_of(name: str) -> Path | None:
+    """Return the executable of a server; None if there is none that can be run."""
+    kind, command, unpacked = SERVERS[name]
+    on_path = shutil.which(command)
+    for each in [*sorted(UNPACKED.glob(unpacked)), *([Path(on_path)] if on_path else [])]:
+        try:
+            subprocess.run(
+                [each.resolve() if kind is Postgres else each, "--version"],
+                capture_output=True,
+                timeout=PATIENCE,
+                check=True,
+                **kind.as_user(),
+            )
+        except (OSError, subprocess.SubprocessError):
+            continue
+        return each.resolve() if kind is Postgres else each
+    return None
+
+
+class Servers:
+    """The servers of a run of the tests, each started when it is used first."""
+
+    def __init__(self, *, fsync: bool = False) -> None:
+        self._fsync = fsync
+        self._programs: dict[str, Path | None] = {}
+        self._started: dict[str, Server] = {}
+
+    def has(self, name: str) -> bool:
+        """Return True if a server is there."""
+        if name not in self._programs:
+            self._programs[name] = program_of(name)
+        return self._programs[name] is not None
+
+    def url(self, name: str) -> str:
+        """Return where a server is; skip the test if it is missing."""
+        if name not in self._started:
+            self._started[name] = self.new(name, fsync=self._fsync)
+        return self._started[name].url
+
+    def new(self, name: str, *, fsync: bool = False) -> Server:
+        """Start another server; skip the test if it is missing."""
+        if not self.has(name):
+            pytest.skip(f"there is no {name} here: .ci/databases")
+        program = self._programs[name]
+        assert program is not None
+        return SERVERS[name][0](program, fsync=fsync)
+
+    def end(self) -> None:
+        """End all."""
+        for each in self._started.values():
+            each.end()

@@ -1,0 +1,446 @@
+"""What stores do when their server does not, or when an answer is lost."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import secrets
+import socket
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from typing import Any, Final
+
+import anyio
+import pytest
+
+from mcpkit.tasks import postgres, record, redis, remote
+from mcpkit.tasks.postgres import PostgresStore
+from mcpkit.tasks.record import Task
+from mcpkit.tasks.redis import RedisStore
+from mcpkit.tasks.store import StoreAway
+from tests.tasks.servers import Redis, Server, Servers, program_of
+
+pytestmark = pytest.mark.anyio
+
+MANY: Final = {"most": 100, "most_of_owner": 100}
+PATIENCE: Final = 20.0
+KINDS: Final = ["redis", "postgres"]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_PAUSE_S", 0.01)
+
+
+class ForgetfulRedis(RedisStore):
+    """Loses its connection when an answer comes, as often as it is told to."""
+
+    forgets = 0
+
+    async def _carry_out(self, *arguments: Any) -> Sequence[Any]:
+        outcomes = await super()._carry_out(*arguments)
+        if self.forgets:
+            self.forgets -= 1
+            raise ConnectionResetError("cut")
+        return outcomes
+
+
+class ForgetfulPostgres(PostgresStore):
+    """As above."""
+
+    forgets = 0
+
+    async def _carry_out(self, *arguments: Any) -> Sequence[Any]:
+        outcomes = await super()._carry_out(*arguments)
+        if self.forgets:
+            self.forgets -= 1
+            raise ConnectionResetError("cut")
+        return outcomes
+
+
+Store = ForgetfulRedis | ForgetfulPostgres
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    kind: str = request.param
+    return kind
+
+
+def store_at(kind: str, url: str, name: str | None = None) -> Store:
+    name = name or f"servers_{secrets.token_hex(8)}"
+    if kind == "redis":
+        return ForgetfulRedis(url, prefix=name)
+    return ForgetfulPostgres(url, schema=name, connections=2)
+
+
+@asynccontextmanager
+async def opened(store: Store, runner: str = "here") -> AsyncGenerator[Store, None]:
+    await store.open(runner)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+@pytest.fixture
+async def store(kind: str, servers: Servers) -> AsyncGenerator[Store, None]:
+    async with opened(store_at(kind, servers.url(kind))) as ready:
+        yield ready
+
+
+@pytest.fixture
+def server(kind: str, servers: Servers) -> Iterator[Server]:
+    """One that may be treated badly."""
+    started = servers.new(kind)
+    try:
+        yield started
+    finally:
+        started.end()
+
+
+def new(id: str, ttl: float | None = 60) -> Task:
+    return Task(id=id, owner="o", call=b"", ttl=ttl)
+
+
+# --- answers that are lost ------------------------------------------------------------------------
+
+
+async def test_what_is_asked_for_twice_is_done_once(store: Store) -> None:
+    """A connection is lost when the server has done everything, and nobody has heard of it."""
+    await store.get("nothing")
+    store.forgets = 1
+    assert (await store.add(new("a"), most=1, most_of_owner=1)).id == "a"
+    store.forgets = 2
+    (task,) = await claimed(store)
+    assert task.leg == 1
+    store.forgets = 2
+    assert await store.remember("a", 1, "pay", b"1") == b"1"
+    store.forgets = 1
+    assert list(await store.keep([("a", 1)], lease=100)) == [("a", 1)]
+    store.forgets = 2
+    finished = await store.change(
+        "a", lambda task, now: record.finish(task, 1, "completed", b"!", now)
+    )
+    assert finished is not None
+    assert await store.get("a") == finished
+    assert dict(await store.steps("a")) == {"pay": b"1"}
+
+
+async def claimed(store: Store) -> Sequence[Task]:
+    """Claim until there is something: what a lost answer has hidden appears again soon."""
+    with anyio.fail_after(PATIENCE):
+        while not (tasks := await store.claim(5, lease=100)):
+            await anyio.sleep(0.02)
+    return tasks
+
+
+async def test_whoever_stops_waiting_disturbs_nobody(store: Store) -> None:
+    for number in range(5):
+        await store.add(new(f"{number}"), **MANY)
+    wrong: list[str] = []
+
+    async def ask(number: int) -> None:
+        with anyio.move_on_after(secrets.randbelow(20) / 10_000):
+            task = await store.get(f"{number}")
+            if task is None or task.id != f"{number}":
+                wrong.append(f"{number}")
+            await store.change(
+                f"{number}", lambda task, now: record.cancel(task, now) or record.cancel(task, now)
+            )
+
+    for _ in range(20):
+        async with anyio.create_task_group() as group:
+            for number in range(5):
+                group.start_soon(ask, number)
+    assert wrong == []
+    for number in range(5):
+        task = await store.get(f"{number}")
+        assert task is not None
+        assert task.id == f"{number}"
+
+
+# --- servers that are away ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["killed", "paused"])
+async def test_a_server_may_be_away_for_a_while(
+    kind: str, how: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(redis if kind == "redis" else postgres, "_ANSWER_S", 0.4)
+    async with opened(store_at(kind, server.url)) as store:
+        await store.add(new("a"), **MANY)
+        (server.kill if how == "killed" else server.pause)()
+        with anyio.fail_after(PATIENCE):
+            for ask in (lambda: store.get("a"), lambda: store.claim(1, lease=1)):
+                with pytest.raises(StoreAway):
+                    await ask()
+        (server.start if how == "killed" else server.go_on)()
+        with anyio.fail_after(PATIENCE):
+            assert (await until_there(store, "a")).id == "a"
+            await claimed(store)
+
+
+async def until_there(store: Store, id: str) -> Task:
+    while True:
+        try:
+            task = await store.get(id)
+        except StoreAway:
+            continue
+        assert task is not None
+        return task
+
+
+async def test_a_short_absence_is_not_noticed(kind: str, server: Server) -> None:
+    async with opened(store_at(kind, server.url)) as store:
+        await store.add(new("a"), **MANY)
+        for _ in range(3):
+            server.kill()
+            async with anyio.create_task_group() as group:
+                group.start_soon(store.claim, 1, 1.0)
+                group.start_soon(anyio.to_thread.run_sync, server.start)
+                found = await store.get("a")
+            assert found is not None
+
+
+async def test_a_process_hears_again_when_the_server_is_back(kind: str, server: Server) -> None:
+    heard: list[str | None] = []
+    name = f"servers_{secrets.token_hex(8)}"
+    one, two = (store_at(kind, server.url, name) for _ in range(2))
+    await one.open("one")
+    await two.open("two", heard.append)
+    await two.add(new("of two"), **MANY)
+    await one.add(new("before"), **MANY)
+    await until(lambda: "before" in heard)
+    server.kill()
+    server.start()
+    await until(lambda: None in heard)  # it may have missed something
+    await one.add(new("behind"), **MANY)
+    await until(lambda: "behind" in heard)
+    assert "of two" not in heard
+    await two.aclose()
+    await one.aclose()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with anyio.fail_after(PATIENCE):
+        while not condition():
+            await anyio.sleep(0.005)
+
+
+async def test_what_cannot_be_used_is_said(kind: str, servers: Servers) -> None:
+    wrong = {
+        "redis": "unix:///nowhere/at/all",
+        "postgres": "postgresql://postgres:secret@/nowhere?host=/nowhere/at/all",
+    }
+    store = store_at(kind, wrong[kind])
+    with pytest.raises(StoreAway, match=r"(?i)no such file") as raised:
+        await store.open("x")
+    assert "secret" not in str(raised.value)
+    with pytest.raises(StoreAway, match="not in use"):
+        await store.get("a")
+    if kind == "postgres":
+        url = servers.url(kind).replace("/postgres?", "/nowhere?")
+        with pytest.raises(StoreAway, match="does not exist"):
+            await store_at(kind, url).open("x")
+
+
+async def test_what_a_newer_mcpkit_has_written_is_left_alone(kind: str, servers: Servers) -> None:
+    name = f"servers_{secrets.token_hex(8)}"
+    async with opened(store_at(kind, servers.url(kind), name)) as store:
+        await ask(
+            store,
+            ["SET", f"{{{name}}}:version", "9"],
+            f"UPDATE {name}.version SET version = 9",
+        )
+    with pytest.raises(StoreAway, match="written by a newer mcpkit"):
+        await store_at(kind, servers.url(kind), name).open("x")
+
+
+async def ask(store: Store, command: Sequence[Any], statement: str = "") -> Any:
+    """Ask the server of a store directly: Redis for the one, PostgreSQL for the other."""
+    if isinstance(store, PostgresStore):
+        connection = await store._connect()
+        try:
+            return await connection.fetch(statement)
+        finally:
+            await postgres._disconnect(connection)
+    plain = await store._plain()
+    try:
+        return (await redis._ask(plain, [tuple(command)]))[0]
+    finally:
+        await redis._disconnect_plain(plain)
+
+
+@pytest.mark.parametrize(("kind", "package"), [("redis", "redis"), ("postgres", "asyncpg")])
+def test_whoever_lacks_the_library_is_told_how_to_get_it(
+    kind: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Missing:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == package:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
+    for each in [each for each in sys.modules if each.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, each)
+    monkeypatch.delitem(sys.modules, f"mcpkit.tasks.{kind}")
+    with pytest.raises(ImportError, match=rf'pip install "mcpkit\[{kind}\]"'):
+        importlib.import_module(f"mcpkit.tasks.{kind}")
+
+
+def test_on_trio_it_is_said_what_is_missing(kind: str) -> None:
+    store = store_at(kind, "redis://localhost" if kind == "redis" else "postgresql:///x")
+    with pytest.raises(RuntimeError, match="needs asyncio"):
+        anyio.run(store.open, "x", backend="trio")
+
+
+def test_names_that_cannot_be_used_are_refused() -> None:
+    with pytest.raises(ValueError, match="prefix"):
+        RedisStore("redis://localhost", prefix="{a}")
+    with pytest.raises(ValueError, match="schema"):
+        PostgresStore("postgresql:///x", schema='a"; DROP')
+
+
+# --- Redis ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["redis"])
+async def test_all_keys_of_a_task_go_away_by_themselves(store: Store) -> None:
+    assert isinstance(store, RedisStore)
+    tag = store._tag
+
+    def named(key: str) -> str:
+        return f"{tag}:{key}"
+
+    for id, ttl in (("a", 10.0), ("b", 100.0)):
+        await store.add(new(id, ttl), **MANY)
+    await store.claim(1, lease=10)
+    await store.remember("a", 1, "step", b"1")
+    keys: list[bytes] = await ask(store, ["KEYS", named("*").replace("{", "[{]")])
+    left = {key.decode().partition(":")[2]: await ask(store, ["PTTL", key]) for key in keys}
+    # What is of no task stays: two short values.
+    assert (left.pop("alive"), left.pop("version")) == (-1, -1)
+    assert {"t:a", "t:b", "s:a", "due", "open", "past"} < left.keys()
+    for key, milliseconds in left.items():
+        ttl = 10 if key in ("t:a", "s:a", "runs:here") else 100
+        assert ttl - 5 < milliseconds / 1000 - redis._SLACK_S <= ttl + 1, key
+    # And an index of a task that stays, stays.
+    await store.add(new("c", None), **MANY)
+    await store.add(new("d", 10.0), **MANY)
+    assert await ask(store, ["PTTL", named("due")]) == -1
+
+
+@pytest.mark.parametrize("kind", ["redis"])
+async def test_a_server_that_may_lose_tasks_is_named(
+    kind: str, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(store_at(kind, server.url)) as store:
+        assert caplog.messages == []
+        assert isinstance(store, RedisStore)
+        await ask(store, ["CONFIG", "SET", "appendonly", "no"])
+        await ask(store, ["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
+    with caplog.at_level(logging.WARNING):
+        async with opened(store_at(kind, server.url)):
+            pass
+    assert [each.partition("socket ")[2] for each in caplog.messages] == [
+        "may lose tasks: appendonly is no and should be yes",
+        "may lose tasks: maxmemory-policy is allkeys-lru and should be noeviction",
+    ]
+
+
+class Node(Redis):
+    """A server of a cluster, which has ports of its own."""
+
+    def prepare(self) -> None:
+        with socket.socket() as free, socket.socket() as bus:
+            free.bind(("127.0.0.1", 0))
+            bus.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+            self.bus: int = bus.getsockname()[1]
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    @property
+    def command(self) -> Sequence[str]:
+        return [
+            *(str(self._program), "--dir", str(self.folder), "--cluster-enabled", "yes"),
+            *("--unixsocket", str(self.folder / "socket"), "--bind", "127.0.0.1"),
+            *("--port", str(self.port), "--cluster-port", str(self.bus)),
+        ]
+
+    def ask(self, command: str) -> str:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(PATIENCE)
+            connection.connect(str(self.folder / "socket"))
+            connection.sendall(command.encode() + b"\r\n")
+            return connection.recv(10_000).decode()
+
+
+async def test_in_a_cluster_the_keys_are_found(
+    servers: Servers, request: pytest.FixtureRequest
+) -> None:
+    if not request.config.getoption("--deep"):
+        pytest.skip("a cluster takes seconds to come about: --deep")
+    if not servers.has("redis"):
+        pytest.skip("there is no redis here: .ci/databases")
+    program = program_of("redis")
+    assert program is not None
+    with ExitStack() as stack:
+        first, second = Node(program), Node(program)
+        stack.callback(first.end)
+        stack.callback(second.end)
+        assert "OK" in second.ask("CLUSTER ADDSLOTSRANGE 0 16383")
+        assert "OK" in first.ask(f"CLUSTER MEET 127.0.0.1 {second.port} {second.bus}")
+        await until(lambda: "cluster_state:ok" in first.ask("CLUSTER INFO"))
+        heard: list[str | None] = []
+        one, two = (store_at("redis", first.url, "mcpkit:app") for _ in range(2))
+        await one.open("one")
+        await two.open("two", heard.append)
+        await one.add(new("a"), **MANY)
+        assert [each.leg for each in await two.claim(1, lease=10)] == [1]
+        assert await two.remember("a", 1, "step", b"1") == b"1"
+        await one.change("a", record.cancel)
+        assert [each.status for each in await one.list("o", None, 5)] == ["cancelled"]
+        await until(lambda: "a" in heard)
+        await two.aclose()
+        await one.aclose()
+
+
+# --- PostgreSQL -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+async def test_a_process_that_loses_its_session_is_not_dead(
+    kind: str, servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "_GLANCE_S", 0.0)
+    name = f"servers_{secrets.token_hex(8)}"
+    async with (
+        opened(store_at(kind, servers.url(kind), name), "one") as one,
+        opened(store_at(kind, servers.url(kind), name), "two") as two,
+    ):
+        await one.add(new("a"), **MANY)
+        await one.claim(1, lease=100)
+        held = (
+            "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND "
+            "(classid::bigint << 32) | objid::bigint = "
+            f"""hashtextextended('"{name}"' || 'one', 0)"""
+        )
+        (before,) = await ask(two, [], held)
+        await ask(two, [], f"SELECT pg_terminate_backend({before['pid']})")
+        with anyio.fail_after(PATIENCE):
+            while [each["pid"] for each in await ask(two, [], held)] in ([], [before["pid"]]):
+                assert await two.claim(1, lease=100) == []
+        assert await two.claim(1, lease=100) == []
+        assert isinstance(two, PostgresStore)
+        assert two._without_lock == {}
