@@ -198,11 +198,12 @@ def test_what_cannot_be_done_is_said(arguments: list[str], message: str) -> None
     assert one_line(ended).startswith(message)
 
 
-def test_nobodys_task(url: str) -> None:
-    """TASKX-10."""
-    ended = tasks("show", url, "nobodys")
+@pytest.mark.parametrize("id", ["nobodys", "-anobodysnobodysnobodysno", "--nobodysnobodysnobodys"])
+def test_nobodys_task(url: str, id: str) -> None:
+    """TASKX-10; an id may begin like an option."""
+    ended = tasks("show", url, id, "--timeout", "30")
     assert ended.code == 1
-    assert one_line(ended) == "the server answered with error -32602: Unknown task: nobodys"
+    assert one_line(ended) == f"the server answered with error -32602: Unknown task: {id}"
 
 
 # --- what tools say of tasks ----------------------------------------------------------------------
