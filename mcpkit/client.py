@@ -982,8 +982,8 @@ class Client:
             arguments: By name, as JSON values.
             ttl: Seconds from its making for which the task is to be kept; the server may decide
                 otherwise (2025-11-25).
-            on_progress: Called with progress, total and message (2025-11-25; in 2026-07-28 there
-                is a message in the status).
+            on_progress: Called with progress, total and message; in 2026-07-28 only until there is
+                a task, of which the status has a message.
             log_level: Ask for log messages of this call from this level on (2026-07-28).
             meta: Put into ``_meta``.
             timeout: Seconds until the task has begun; the client's own setting if None.
@@ -1007,8 +1007,11 @@ class Client:
                 token = f"task-{uuid4().hex}"
                 self._progress_of_tasks[token] = task
                 meta = {"progressToken": token, **(meta or {})}
-        options = {"meta": meta, "timeout": timeout, "may_be_task": True}
-        result = await self._call(params, options)
+        options: dict[str, Any] = {"meta": meta, "timeout": timeout, "may_be_task": True}
+        if self._tasks_are_wished:
+            result = await self._begun(params, options)
+        else:
+            result = await self._call(params, {**options, "on_progress": on_progress})
         if self._tasks_are_wished and "task" in result:
             task.begun(parse(lambda raw: TaskStatus.from_wire(raw["task"]), result, "tools/call"))
         elif result.get("resultType") == "task":
@@ -1016,6 +1019,40 @@ class Client:
         else:  # TASKL-2, TASKX-2
             task.answered(parse(CallResult.from_wire, result, "tools/call"))
         return task
+
+    async def _begun(self, params: Params, options: Params) -> Params:
+        """Return the answer to a call that becomes a task, which is there at once (TASKL-4).
+
+        Whoever is cancelled before it has arrived would never hear of the task: that is cancelled.
+        """
+        answered = anyio.Event()
+        answers: list[Params | Exception] = []
+
+        async def call() -> None:
+            try:
+                answers.append(await self._call(params, options))
+            except Exception as error:
+                answers.append(error)
+            finally:
+                answered.set()
+
+        stop = self._start(call())
+        try:
+            await answered.wait()
+        except BaseException:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(_CANCEL_S):
+                await answered.wait()
+            stop()
+            for each in answers:
+                task: Any = None if isinstance(each, Exception) else each.get("task")
+                if is_object(task) and isinstance(task.get("taskId"), str):
+                    await self._give_up(self.task(task["taskId"]))
+            raise
+        if not answers:
+            raise ConnectionClosed("The client has left")
+        if isinstance(answers[0], Exception):
+            raise answers[0]
+        return answers[0]
 
     def task(self, id: str) -> TaskHandle:
         """Return the handle of a task that was begun before, perhaps by another client.

@@ -618,7 +618,7 @@ class _Following:
                         break
                 self._use_what_pushes()
                 self._answer()
-                with anyio.move_on_after(self._pause * 2**failures):
+                with anyio.move_on_after(min(self._pause * 2**failures, _LONGEST_S)):
                     await self._nudged.wait()
                 self._must_look = self._must_look or not self._nudged.is_set()
                 self._nudged = anyio.Event()

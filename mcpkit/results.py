@@ -68,6 +68,16 @@ class ListedTool:
             raw,
         )
 
+    @property
+    def task_support(self) -> str:
+        """Whether a call may become a task: ``forbidden``, ``optional`` or ``required``.
+
+        In 2026-07-28 a tool does not say so.
+        """
+        execution = self.raw.get("execution")
+        found = execution.get("taskSupport") if is_object(execution) else None
+        return found if found in ("optional", "required") else "forbidden"
+
 
 @dataclass(frozen=True, slots=True)
 class ListedResource:

@@ -35,13 +35,14 @@ from mcpkit.cli.show import (
 )
 from mcpkit.cli.talking import Talk
 from mcpkit.cli.terminal import BAD_NEWS, fail, note, say
-from mcpkit.client import Client
+from mcpkit.client import Client, is_url
+from mcpkit.client_tasks import TaskStatus
 from mcpkit.errors import ProtocolError
 from mcpkit.protocol.revisions import BY_VERSION
 from mcpkit.results import CallResult, ListedTool
 from mcpkit.types import UNSET, LogLevel
 
-__all__ = ["call"]
+__all__ = ["call", "show_result"]
 
 _LEVEL: Final[LogLevel] = "info"
 
@@ -60,6 +61,10 @@ def call(
     as_json: AsJson = False,
     save: Save = None,
     quiet: Quiet = False,
+    detach: Annotated[
+        bool,
+        typer.Option("--detach", help="Begin a task, print its id, and leave; see mcpkit tasks"),
+    ] = False,
     answer: Answers = None,
     sampling_command: SamplingCommand = None,
     roots: Roots = None,
@@ -77,6 +82,8 @@ def call(
     What the server asks meanwhile, it asks you; --answer does it for you. What it asks the model,
     --sampling-command gets as text: a lone message as it is, otherwise each part behind System:,
     User: or Assistant:.
+
+    A tool that runs as a task is followed to its end, and cancelled by Ctrl-C.
 
     Pictures and other files are saved; a pipe gets the bytes of a lone one. Exit code 1: the tool
     failed.
@@ -99,22 +106,47 @@ def call(
             given = tool_arguments(arguments or (), found.input_schema, args)
             if not quiet:
                 await _want_logs(client)
+            as_task = _may_be_task(client, found)
+            if detach and not as_task:
+                fail(f"{tool} does not run as a task; leave out --detach")
+            options: dict[str, Any] = {
+                "on_progress": None if quiet else talk.telling.progress,
+                "log_level": None if quiet else _LEVEL,
+                "timeout": float("inf"),
+            }
             with talk.waiting(tool):
-                result = await client.call_tool(
-                    tool,
-                    given,
-                    on_progress=None if quiet else talk.telling.progress,
-                    log_level=None if quiet else _LEVEL,
-                    timeout=float("inf"),
-                )
-            if as_json:
-                put_json(result.raw)
-            else:
-                _show(result, tool, Saver(save))
-            if result.is_error:
-                raise typer.Exit(BAD_NEWS)
+                if as_task:
+                    task = await client.start(tool, given, **options)
+                    if detach and task.status is not None:
+                        talk.telling.close()
+                        _detached(task.status, target, as_json=as_json)
+                        return
+                    result = await talk.outcome(task, is_ours=True)
+                else:
+                    result = await client.call_tool(tool, given, **options)
+            if detach:
+                note(f"{tool} has answered at once; there is no task")
+            show_result(result, tool, Saver(save), as_json=as_json)
 
     run_async(main)
+
+
+def _may_be_task(client: Client, tool: ListedTool) -> bool:
+    """Return True if a call may become a task: the tool says so, or the server decides."""
+    by_handshake = BY_VERSION[client.revision].handshake
+    return client._has_tasks and (not by_handshake or tool.task_support != "forbidden")
+
+
+def _detached(status: TaskStatus, target: str, *, as_json: bool) -> None:
+    if as_json:
+        put_json(status.raw)
+    else:
+        put(status.id)
+    if not is_url(target):
+        note(
+            f"{target} has been stopped, and goes on with the task when it runs again, if its "
+            f"tasks are kept in a file or a database"
+        )
 
 
 async def _find(client: Client, name: str) -> ListedTool:
@@ -131,6 +163,26 @@ async def _want_logs(client: Client) -> None:
     if by_handshake and "logging" in client.server_capabilities:
         with contextlib.suppress(ProtocolError):
             await client.set_log_level(_LEVEL)
+
+
+def show_result(result: CallResult, tool: str, saver: Saver, *, as_json: bool) -> None:
+    """Print a result.
+
+    Args:
+        result: Of the tool.
+        tool: Its name.
+        saver: Keeps what is no text.
+        as_json: Whether to print the result as it was sent.
+
+    Raises:
+        typer.Exit: The tool has failed.
+    """
+    if as_json:
+        put_json(result.raw)
+    else:
+        _show(result, tool, saver)
+    if result.is_error:
+        raise typer.Exit(BAD_NEWS)
 
 
 def _show(result: CallResult, tool: str, saver: Saver) -> None:

@@ -5,6 +5,7 @@ A command's module is imported when it is used: ``mcpkit --help`` needs none of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
@@ -46,11 +47,15 @@ COMMANDS: Final[dict[str, Listed]] = {
     "call": Listed("mcpkit.cli.call", _LOOK, "Call a tool."),
     "read": Listed("mcpkit.cli.read", _LOOK, "Read a resource."),
     "prompt": Listed("mcpkit.cli.prompt", _LOOK, "Get a prompt."),
+    "tasks": Listed("mcpkit.cli.tasks", _LOOK, "List, show, await and cancel tasks."),
     "check": Listed("mcpkit.cli.check", _LOOK, "Find what hosts and models will stumble over."),
     "install": Listed("mcpkit.cli.install", _SHARE, "Put a server into a host's configuration."),
 }
 """Name → the facts of a command that need no loading, in the order of the help."""
 
+
+_DASHED_ID: Final = re.compile(r"-[\w-]{19,}", re.ASCII)
+"""What begins like an option, and is as long as an id that cannot be guessed."""
 
 _BEHIND: Final = "flags of the server itself come behind --"
 
@@ -64,6 +69,8 @@ class Command(TyperCommand):
         Raises:
             click.UsageError: It does not fit.
         """
+        if any(each.name == "id" for each in self.params):
+            args = self._ids_last(args)
         given = [*args]  # what the parser leaves of them is not all
         left: list[str] = []
         try:
@@ -76,6 +83,14 @@ class Command(TyperCommand):
         if self._has_flags and ctx.params.get("flags") and "--" not in given:
             ctx.fail(f"Unexpected extra argument: {ctx.params['flags'][0]}; {_BEHIND}")
         return left
+
+    def _ids_last(self, args: list[str]) -> list[str]:
+        """Put ids of tasks behind ``--``, since they may begin with a dash as options do."""
+        known = {option for each in self.params for option in each.opts}
+        ids = [each for each in args if _DASHED_ID.fullmatch(each) and each not in known]
+        if not ids or "--" in args:
+            return args
+        return [*(each for each in args if each not in ids), "--", *ids]
 
     @property
     def _has_flags(self) -> bool:

@@ -29,7 +29,9 @@ from mcpkit.cli.show import on_terminal, put_json, size
 from mcpkit.cli.terminal import fail, on_stdout
 from mcpkit.cli.tokens import estimate, tool_tokens
 from mcpkit.client import Client
+from mcpkit.client_tasks import EXTENSION
 from mcpkit.errors import MethodNotFound
+from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE
 from mcpkit.results import ListedPrompt, ListedResource, ListedTemplate, ListedTool
 from mcpkit.support.plain import one_line, visible
 from mcpkit.support.text import shorten
@@ -274,6 +276,12 @@ class _Page:
             )
         elif not whole:
             self.put(Text("Tools", style="bold cyan"))
+        revision = BY_VERSION[offer.revision]
+        extensions = offer.capabilities.get("extensions")
+        if revision.tasks == "extension" and is_object(extensions) and EXTENSION in extensions:
+            elsewhere = next(each.version for each in HANDSHAKE if each.tasks == "wished")
+            said = f"Some may run as tasks; --revision {elsewhere} shows which."
+            self.put(Text(said, style="dim"), 2)
         for number, each in enumerate(offer.tools):
             if number or not whole or len(costs) > 1:
                 self.put("")
@@ -285,7 +293,7 @@ class _Page:
         if title:
             head.append(f"  {title}", style="not bold")
         head.append(f"  about {_tokens(cost)}", style="not bold dim")
-        for word, style in _hints(tool):
+        for word, style in (*_hints(tool), *_TASKS.get(tool.task_support, ())):
             head.append(f"  {word}", style=f"not bold {style}")
         self.put(head, 2)
         self._description(tool.description, whole=whole, where=f"--tool {one_line(tool.name)}")
@@ -417,6 +425,13 @@ class _Page:
                 for part, width in zip(parts, (names, types, beside), strict=True):
                     line.append_text(part).append(" " * (width + 2 - part.cell_len))
                 self._line(line)
+
+
+_TASKS: Final = {
+    "optional": [("may run as a task", "cyan")],
+    "required": [("runs as a task", "cyan")],
+}
+"""What is said of a tool, by what it says of tasks."""
 
 
 def _capability(name: str, value: object) -> str:

@@ -46,6 +46,7 @@ class Telling:
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._said: str | None = None
+        self._counted: str | None = None
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
         """Show a log message; arguments as for ``on_log`` of `mcpkit.Client`."""
@@ -65,15 +66,24 @@ class Telling:
         if self._quiet:
             return
         said = one_line(message or "")
+        counted = f"{done:g} of {total:g}" if total else f"{done:g}"
+        self._counted = f"{said} ({counted})" if said else counted
+        self._show(said, f"{_count(done, total)}  ", done, total)
+
+    def status(self, message: str | None) -> None:
+        """Show what a task says of itself, unless its progress has said the same."""
+        said = one_line(message or "")
+        if said and said != self._counted and not self._quiet:
+            self._show(said, "", 0, None)
+
+    def _show(self, said: str, count: str, done: float, total: float | None) -> None:
         if not self._console.is_terminal:
             if said and said != self._said:
                 self._said = said
-                self._console.print(
-                    Text(f"{_count(done, total)}  {said}"), soft_wrap=True, highlight=False
-                )
+                self._console.print(Text(f"{count}{said}"), soft_wrap=True, highlight=False)
             return
         bar = self._bar or self._new_bar()
-        now: dict[str, Any] = {"total": total, "completed": done, "count": _count(done, total)}
+        now: dict[str, Any] = {"total": total, "completed": done, "count": count.strip()}
         if self._task is None:
             self._task = bar.add_task(said, **now)
         else:
@@ -154,6 +164,11 @@ class TimeLimit:
             yield
         if self._scope.cancelled_caught:
             raise TimeoutError
+
+    @property
+    def is_reached(self) -> bool:
+        """True if the server has taken too long."""
+        return self._scope is not None and self._scope.cancel_called
 
     @contextlib.contextmanager
     def paused_for_user(self) -> Generator[None, None, None]:

@@ -15,6 +15,7 @@ __all__ = [
     "foreign_names",
     "hidden_errors",
     "output_root",
+    "short_lived_task",
     "unbounded",
     "undeclared_destruction",
     "undeclared_reading",
@@ -185,6 +186,26 @@ def hidden_errors(served: Served) -> Iterator[Found]:
         if tool.hidden_errors:
             names = " and ".join(tool.hidden_errors)
             yield Found(tool, f"raises {names}, whose text the model does not see")
+
+
+@rule(
+    "TASK001",
+    "error",
+    "task that is forgotten between two looks",
+    reason="A client looks at a task at the server's interval. One that is kept for a shorter time "
+    "is gone, with its result, before the client has looked.",
+    fix="keep it for longer (task_ttl= of the tool), or have it looked at more often "
+    '(MCPKit(tasks={"poll_interval": …}))',
+    source=f"{SPEC}/basic/utilities/tasks",
+)
+def short_lived_task(served: Served) -> Iterator[Found]:
+    """The tasks of a tool are kept for a shorter time than a client lets pass."""
+    for tool in served.tools:
+        ttl, interval = tool.task_times or (1, 0)
+        if ttl < interval:
+            yield Found(
+                tool, f"its tasks are kept for {ttl:g} s, and looked at every {interval:g} s"
+            )
 
 
 @rule(

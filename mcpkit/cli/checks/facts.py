@@ -21,6 +21,7 @@ from mcpkit.cli.checks.served import Entry, Kind, Location, Served
 from mcpkit.cli.target import TargetError, load_app
 from mcpkit.errors import MCPKitError
 from mcpkit.support.peers import named
+from mcpkit.tasks.settings import TaskSettings
 
 __all__ = ["with_facts"]
 
@@ -39,9 +40,10 @@ def with_facts(served: Served, target: str) -> Served:
     """
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            registry = load_app(target).server.registry
+            server = load_app(target).server
     except TargetError:
         return served
+    registry, settings = server.registry, server.settings.tasks
     tables: Mapping[Kind, Mapping[str, Any]] = {
         "tool": registry.tools,
         "resource": registry.resources,
@@ -50,7 +52,7 @@ def with_facts(served: Served, target: str) -> Served:
     }
 
     def known(entries: Iterable[Entry]) -> list[Entry]:
-        return [_known(each, tables[each.kind].get(each.name)) for each in entries]
+        return [_known(each, tables[each.kind].get(each.name), settings) for each in entries]
 
     return replace(
         served,
@@ -61,8 +63,11 @@ def with_facts(served: Served, target: str) -> Served:
     )
 
 
-def _known(entry: Entry, registered: Any) -> Entry:
-    if registered is None or registered.function is None:
+def _known(entry: Entry, registered: Any, settings: TaskSettings) -> Entry:
+    if registered is None:
+        return entry
+    entry = replace(entry, task_times=_task_times(registered, settings))
+    if registered.function is None:
         return entry
     fn = _function(registered.function)
     if fn is None:
@@ -75,6 +80,13 @@ def _known(entry: Entry, registered: Any) -> Entry:
         hidden_errors=tuple(dict.fromkeys(_hidden_errors(fn, body, registered.errors))),
         foreign_names=tuple(dict.fromkeys(_foreign_names(body))),
     )
+
+
+def _task_times(registered: Any, settings: TaskSettings) -> tuple[float, float] | None:
+    if getattr(registered, "task", "forbidden") == "forbidden":
+        return None
+    ttl = settings.ttl if registered.task_ttl is None else registered.task_ttl
+    return None if ttl is None else (ttl, settings.poll_interval)
 
 
 def _function(fn: Callable[..., Any]) -> types.FunctionType | None:

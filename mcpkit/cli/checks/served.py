@@ -80,6 +80,8 @@ class Entry:
             sees, as far as its code tells.
         foreign_names: What its function uses of its context that only another library has, each
             with what to write instead.
+        task_times: Of a tool that runs as a task, the seconds for which its tasks are kept, and
+            those between two looks at them; None if that is not known.
     """
 
     kind: Kind
@@ -89,6 +91,7 @@ class Entry:
     untyped_data: bool | None = None
     hidden_errors: tuple[str, ...] = ()
     foreign_names: tuple[tuple[str, str], ...] = ()
+    task_times: tuple[float, float] | None = None
 
     @property
     def description(self) -> str:

@@ -29,6 +29,7 @@ def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
     untyped = members.pop("untyped_data", None)
     hidden = members.pop("hidden_errors", ())
     foreign = members.pop("foreign_names", ())
+    times = members.pop("task_times", None)
     raw = {
         "name": name,
         "description": "Cancel an order that has not been sent, and say what is paid back.",
@@ -37,7 +38,13 @@ def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
     }
     kept = {key: value for key, value in raw.items() if value is not None}
     return Entry(
-        "tool", name, kept, untyped_data=untyped, hidden_errors=hidden, foreign_names=foreign
+        "tool",
+        name,
+        kept,
+        untyped_data=untyped,
+        hidden_errors=hidden,
+        foreign_names=foreign,
+        task_times=times,
     )
 
 

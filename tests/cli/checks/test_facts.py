@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit.cli.checks.facts import _body, _hidden_errors
+from mcpkit import MCPKit
+from mcpkit.cli.checks.facts import _body, _hidden_errors, _task_times
 from mcpkit.errors import ToolError
 
 
@@ -139,3 +140,17 @@ def test_what_is_shown_is_left_alone() -> None:
 def test_code_that_cannot_be_read_is_left_alone() -> None:
     fn: Any = plainly
     assert list(_hidden_errors(fn, None, ())) == []
+
+
+def test_how_long_tasks_are_kept() -> None:
+    """The tool says so, or else the app."""
+    app = MCPKit("tasks", tasks={"ttl": 60, "poll_interval": 5})
+    app.tool(task="optional")(of_a_module)
+    app.tool(task="required", task_ttl=2)(plainly)
+    app.tool(in_a_handler)
+    tools = app.server.registry.tools
+    settings = app.server.settings.tasks
+    found = {name: _task_times(each, settings) for name, each in tools.items()}
+    assert found == {"of_a_module": (60, 5), "plainly": (2, 5), "in_a_handler": None}
+    lasting = settings._replace(ttl=None)
+    assert _task_times(tools["of_a_module"], lasting) is None

@@ -457,6 +457,10 @@ CASES: Final[dict[str, Case]] = {
         ],
         [server(tool())],
     ),
+    "TASK001": Case(
+        [(server(tool(task_times=(0.5, 1.0))), "kept for 0.5 s, and looked at every 1 s")],
+        [server(tool(task_times=(1.0, 1.0)), tool("send_order"))],
+    ),
     "RES001": Case(
         [
             (server(resource(description=None)), "no description"),

@@ -1,0 +1,156 @@
+"""``mcpkit tasks``: look after tasks that have been begun before."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import typer
+
+from mcpkit.cli.call import show_result
+from mcpkit.cli.connect import run_async
+from mcpkit.cli.options import (
+    Answers,
+    AsJson,
+    Env,
+    Headers,
+    Quiet,
+    Reach,
+    Revision,
+    Roots,
+    SamplingCommand,
+    Save,
+    TargetArgument,
+    Timeout,
+)
+from mcpkit.cli.show import Saver, put, put_json
+from mcpkit.cli.talking import Talk
+from mcpkit.cli.terminal import BAD_NEWS, fail, note
+from mcpkit.client import Client
+from mcpkit.client_tasks import TaskHandle, TaskQuestion, TaskStatus
+from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE
+from mcpkit.support.plain import one_line
+
+__all__ = ["tasks"]
+
+_ACTIONS: Final = ("list", "show", "result", "cancel")
+
+
+def tasks(
+    action: Annotated[str, typer.Argument(metavar="ACTION", help=f"One of {', '.join(_ACTIONS)}")],
+    target: TargetArgument,
+    id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="Of the task; for all but list")
+    ] = None,
+    as_json: AsJson = False,
+    save: Save = None,
+    quiet: Quiet = False,
+    answer: Answers = None,
+    sampling_command: SamplingCommand = None,
+    roots: Roots = None,
+    revision: Revision = None,
+    header: Headers = None,
+    env: Env = None,
+    timeout: Timeout = None,
+) -> None:
+    """List, show, await and cancel tasks that have been begun before.
+
+    mcpkit call TARGET TOOL --detach begins one. What result shows, and what it asks, is as with
+    mcpkit call; Ctrl-C ends the waiting, and not the task.
+
+    A server that is started here knows tasks of another run only if it keeps them in a file or a
+    database. A task is known in the revision it was begun in, and only 2025-11-25 has a list.
+
+    \b
+    Examples:
+      mcpkit tasks show https://example.com/mcp 5bM3Zl0c
+      mcpkit tasks result https://example.com/mcp 5bM3Zl0c --answer approve=yes
+      mcpkit tasks cancel server.py 5bM3Zl0c --env MCPKIT_TASKS=tasks.db
+    """
+    if action not in _ACTIONS:
+        fail(f"{action!r} is nothing to do with tasks; use one of {', '.join(_ACTIONS)}")
+    if (id is None) is not (action == "list"):
+        fail("list takes no id" if id else f"say which task to {_verb(action)}: its id")
+    reach = Reach(target, revision, header, env, timeout)
+    talk = Talk(reach, answer, sampling_command, roots, quiet)
+
+    async def main() -> None:
+        async with talk.connected() as client:
+            if not client._has_tasks:
+                fail(f"{target} has no tasks in {client.revision}")
+            if action == "list":
+                await _list(client, as_json=as_json)
+                return
+            assert id is not None
+            task = client.task(id)
+            if action == "show":
+                await _show(task, as_json=as_json)
+            elif action == "cancel":
+                await _cancel(task, as_json=as_json)
+            else:
+                with talk.waiting(f"the task {id}", "and goes on"):
+                    result = await talk.outcome(task, is_ours=False)
+                show_result(result, "task", Saver(save), as_json=as_json)
+
+    run_async(main)
+
+
+def _verb(action: str) -> str:
+    return "wait for" if action == "result" else action
+
+
+async def _list(client: Client, *, as_json: bool) -> None:
+    if BY_VERSION[client.revision].tasks != "wished":
+        older = next(each.version for each in HANDSHAKE if each.tasks == "wished")
+        fail(
+            f"{client.revision} has no list of tasks; --revision {older} lists those that were "
+            f"begun in it"
+        )
+    found = [each.status for each in await client.tasks() if each.status is not None]
+    if as_json:
+        put_json({"tasks": [each.raw for each in found]})
+        return
+    for each in found:
+        put(_line(each))
+    if not found:
+        note("there are no tasks")
+
+
+async def _show(task: TaskHandle, *, as_json: bool) -> None:
+    status = await task.look()
+    if as_json:
+        put_json(status.raw)
+        return
+    put(_line(status))
+    kept = "for ever" if status.ttl is None else f"for {status.ttl:g} s"
+    put(f"  begun {_time(status.created)}, changed {_time(status.updated)}, kept {kept}")
+    if status.status == "input_required":
+        for question in (await task.questions()).values():
+            put(f"  asks: {_words(question)}")
+
+
+async def _cancel(task: TaskHandle, *, as_json: bool) -> None:
+    await task.cancel()
+    status = await task.look()
+    if as_json:
+        put_json(status.raw)
+    else:
+        put(_line(status))
+    if status.is_over and status.status != "cancelled":
+        note("the task was over already")
+        raise typer.Exit(BAD_NEWS)
+
+
+def _line(status: TaskStatus) -> str:
+    said = f"  {one_line(status.message)}" if status.message else ""
+    return f"{one_line(status.id)}  {status.status}{said}"
+
+
+def _time(at: datetime) -> str:
+    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _words(question: TaskQuestion) -> str:
+    """Return what a question says to people, or else its method."""
+    message: Any = question.params.get("message")
+    return one_line(message if isinstance(message, str) else question.method)
