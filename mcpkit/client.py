@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from mcpkit.app import MCPKit
+    from mcpkit.client_offers import OfferedTasks
     from mcpkit.engine.server import Server
     from mcpkit.transports.http_client import HttpLink
 
@@ -162,6 +163,7 @@ class ClientOptions(TypedDict, total=False):
     sampling: Handler | None
     roots: Sequence[str | os.PathLike[str]] | Handler | None
     capabilities: Params | None
+    offer_tasks: bool
     on_log: Callable[[str, Any, str | None], object] | None
     on_notification: Callable[[str, Params], object] | None
     probe_timeout: float
@@ -190,6 +192,8 @@ class Client:
             the ``result``. Each declares its capability.
         roots: Paths or URIs the server may look at, or a function as above.
         capabilities: Declared in addition.
+        offer_tasks: Let servers wish for the answers of `elicitation` and `sampling` as tasks, so
+            that no request is held open while the user thinks (2025-11-25).
         on_log: Called with level, data and logger of each log message.
         on_notification: Called with method and params of every notification.
         timeout: Seconds that a request may take; None waits as long as it takes.
@@ -227,6 +231,7 @@ class Client:
         sampling: Handler | None = None,
         roots: Sequence[str | os.PathLike[str]] | Handler | None = None,
         capabilities: Params | None = None,
+        offer_tasks: bool = False,
         on_log: Callable[[str, Any, str | None], object] | None = None,
         on_notification: Callable[[str, Params], object] | None = None,
         timeout: float | None = 60,
@@ -256,6 +261,13 @@ class Client:
         if roots is not None:
             self._handlers["roots/list"] = roots if callable(roots) else _fixed_roots(roots)
             declared["roots"] = {}
+        self._offers: OfferedTasks | None = None
+        self._offered: dict[str, Any] = {}
+        if offer_tasks:
+            from mcpkit.client_offers import OfferedTasks, offer_of
+
+            self._offers = OfferedTasks(self._start, self._handle)
+            self._offered = {"tasks": offer_of(self._handlers)}
         info = {"name": name, "version": version}
         self._caller = Caller(info, {**declared, **(capabilities or {})})
         self._on_log = on_log
@@ -420,7 +432,7 @@ class Client:
         self._caller.revision = None
         params = {
             "protocolVersion": wanted.version,
-            "capabilities": self._caller.capabilities,
+            "capabilities": {**self._caller.capabilities, **self._offered},
             "clientInfo": self._caller.info,
         }
         result = await self.request("initialize", params)
@@ -594,10 +606,13 @@ class Client:
                 sent = self._caller.send_result(event.id, {})
             else:
                 task = self._awaited_tasks.get(related_task(event.params) or "")
-                if task is None:
-                    answer = await self._handle(event.method, event.params)
-                else:
+                answer: Params | None = None
+                if task is not None:
                     answer = await task.ask(event.id, TaskQuestion(event.method, event.params))
+                elif self._offers is not None:
+                    answer = await self._offers.take(event.method, event.params)
+                if answer is None:
+                    answer = await self._handle(event.method, event.params)
                 sent = self._caller.send_result(event.id, answer)
         except NobodyAsks:
             return

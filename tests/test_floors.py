@@ -39,6 +39,7 @@ FLOORS: Final[dict[str, int]] = {
     "app": 7,
     "client": 7,
     "client_tasks": 7,
+    "client_offers": 7,
     "results": 7,
     "testing": 7,
     "pytest_plugin": 7,
@@ -49,6 +50,7 @@ FLOORS: Final[dict[str, int]] = {
 }
 
 DEFERRED: Final = {
+    ("client", "client_offers"): "so that only a client that offers tasks loads them",
     ("client", "app"): "so that a client of processes does not load what serves",
     (
         "transports.http.application",

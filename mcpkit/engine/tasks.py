@@ -287,7 +287,7 @@ class Tasks:
             raise InvalidParams(f"The call has more than {self.settings.max_bytes} bytes")
         default = self.settings.ttl if tool.task_ttl is None else tool.task_ttl
         task = Task(
-            id=secrets.token_urlsafe(24),
+            id=secrets.token_hex(24),
             owner=self.owner_of(request),
             call=self.seal(call),
             ttl=self.settings.granted(ttl, default),

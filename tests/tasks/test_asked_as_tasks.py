@@ -9,6 +9,9 @@ import anyio
 import pytest
 
 from mcpkit import AskRefused, AskTimeout, Context, MCPKit, ProtocolError
+from mcpkit.client_offers import OfferedTasks
+from mcpkit.errors import InvalidParams
+from mcpkit.testing import AsyncTestClient
 from tests.asking.conftest import Asked, accept, speak
 from tests.tasks.wire.conftest import CORE
 
@@ -113,3 +116,103 @@ async def test_a_task_that_nobody_waits_for_is_cancelled() -> None:
         with anyio.fail_after(PATIENCE):
             await client.cancelled.wait()
     assert client.asked[-1] == ("cancel", {"taskId": "mine"})
+
+
+# --- a client of ours -----------------------------------------------------------------------------
+
+
+class Thinking:
+    """A user who thinks until told to answer."""
+
+    def __init__(self) -> None:
+        self.asked = anyio.Event()
+        self.decided = anyio.Event()
+        self.answer: Any = accept("Ann")
+
+    async def __call__(self, params: Mapping[str, Any]) -> Any:
+        assert "task" not in params
+        self.asked.set()
+        await self.decided.wait()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+async def test_our_client_takes_its_time() -> None:
+    """TASKL-1, TASKL-4, TASKL-6: the question is answered at once, with a task."""
+    user = Thinking()
+    app = make_app()
+    seen: list[Any] = []
+
+    @app.tool
+    async def declared(ctx: Context) -> str:
+        seen.append(ctx.client.capabilities)
+        return ""
+
+    async with AsyncTestClient(app, revision=CORE, elicitation=user, offer_tasks=True) as client:
+        await client.call_tool("declared")
+        async with anyio.create_task_group() as group:
+            answers: list[str] = []
+
+            async def ask() -> None:
+                answers.append((await client.call_tool("ask")).text)
+
+            group.start_soon(ask)
+            with anyio.fail_after(PATIENCE):
+                await user.asked.wait()
+            user.decided.set()
+        assert answers == ["Ann"]
+    requests: dict[str, Any] = {"elicitation": {"create": {}}}
+    assert seen[0]["tasks"] == {"list": {}, "cancel": {}, "requests": requests}
+
+
+async def test_what_our_client_offers_ends_as_tasks_end() -> None:
+    """TASKL-5, TASKL-10, TASKL-11, TASKL-12."""
+    user = Thinking()
+    async with anyio.create_task_group() as group:
+
+        def start(work: Any) -> Any:
+            scope = anyio.CancelScope()
+
+            async def run() -> None:
+                with scope:
+                    await work
+
+            group.start_soon(run)
+            return scope.cancel
+
+        async def answer(method: str, params: Mapping[str, Any]) -> Any:
+            return await user(params)
+
+        offers = OfferedTasks(start, answer)
+
+        async def take(method: str, **params: Any) -> Any:
+            return await offers.take(method, params)
+
+        async def begun() -> str:
+            made = await take("elicitation/create", message="?", task={"ttl": 5000})
+            assert (made["task"]["status"], made["task"]["ttl"]) == ("working", 5000)
+            return str(made["task"]["taskId"])
+
+        assert await take("elicitation/create", message="?") is None
+        assert await take("roots/list", task={}) is None
+        one, two, three = await begun(), await begun(), await begun()
+        listed = (await take("tasks/list"))["tasks"]
+        assert [each["taskId"] for each in listed] == [one, two, three]
+        assert (await take("tasks/cancel", taskId=one))["status"] == "cancelled"
+        with pytest.raises(InvalidParams, match="cancelled"):
+            await take("tasks/result", taskId=one)
+        with pytest.raises(InvalidParams, match="over already"):
+            await take("tasks/cancel", taskId=one)
+        user.decided.set()
+        with anyio.fail_after(PATIENCE):
+            result = await take("tasks/result", taskId=two)
+        assert result["_meta"] == {"io.modelcontextprotocol/related-task": {"taskId": two}}
+        assert (await take("tasks/get", taskId=two))["status"] == "completed"
+        user.answer = ProtocolError("no", code=-1)
+        four = await begun()
+        with anyio.fail_after(PATIENCE), pytest.raises(ProtocolError, match="no"):
+            await take("tasks/result", taskId=four)
+        for wrong in ("nobody", 5):
+            with pytest.raises(InvalidParams, match="Unknown task"):
+                await take("tasks/get", taskId=wrong)
