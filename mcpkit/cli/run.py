@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -16,6 +19,7 @@ from mcpkit.cli.target import TargetError, load_app, passed_over
 from mcpkit.cli.terminal import fail, note, say
 from mcpkit.support.logs import LEVELS, log_to_stderr
 from mcpkit.support.target import split
+from mcpkit.tasks.settings import STORE
 from mcpkit.transports import TRANSPORTS
 from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
 from mcpkit.transports.stdio.stderr import never_block
@@ -255,9 +259,24 @@ def _supervise(
         end_limit=settings.grace + 2 * MARGIN,
         announce=announce,
     )
-    if reload:
-        return supervisor.renew(Watched(_folder_of(target)))
-    return supervisor.keep(workers)
+    with _shared_tasks(app):
+        if reload:
+            return supervisor.renew(Watched(_folder_of(target)))
+        return supervisor.keep(workers)
+
+
+@contextmanager
+def _shared_tasks(app: MCPKit[Any]) -> Generator[None, None, None]:
+    """Have the processes share their tasks, if the server does not say where those are kept.
+
+    They are in a file that ends with the last of them.
+    """
+    if app.server.settings.tasks.store is not None:
+        yield
+        return
+    with TemporaryDirectory(prefix="mcpkit-tasks-") as folder:
+        os.environ[STORE] = str(Path(folder) / "tasks.db")
+        yield
 
 
 def _folder_of(target: str) -> Path:

@@ -157,6 +157,30 @@ def test_what_cannot_be_repeated_fails(tmp_path: Path) -> None:
         assert all_.begun()["single begun"] == 1
 
 
+def test_workers_share_their_tasks(tmp_path: Path) -> None:
+    """Also if nobody says where they are kept; and what one leaves another goes on with."""
+    env = {"SURVIVING": str(tmp_path / "log"), STORE: "", "TMPDIR": str(tmp_path)}
+    options = ("--http", "--workers", "2")
+    with ExitStack() as stack:
+        all_ = Servers(tmp_path, stack)
+        with plain.serving(str(FILE), *options, cwd=FILE.parents[2], env=env) as server:
+            all_.running.append(server)
+            id = all_.begin("work", name="a", asks=True)
+            for _ in range(20):
+                found = state_of(all_, id)
+            deadline = time.monotonic() + PATIENCE
+            while (found := state_of(all_, id))["status"] != "input_required":
+                assert time.monotonic() < deadline
+            answers = {key: accept("yes") for key in found["inputRequests"]}
+            all_.ask("tasks/update", taskId=id, inputResponses=answers)
+            while (found := state_of(all_, id))["status"] == "working":
+                assert time.monotonic() < deadline
+            assert found["status"] == "completed"
+            server.process.signal(signal.SIGTERM)
+            server.process.exit_code(PATIENCE)
+    assert not list(tmp_path.glob("mcpkit-tasks-*"))
+
+
 def test_an_answer_may_come_to_another_process(tmp_path: Path) -> None:
     """TASKL-9: whoever has put the question goes on."""
     with servers(tmp_path) as all_:
