@@ -951,3 +951,39 @@ def test_without_libcst_the_installation_is_named(tmp_path: Path) -> None:
     ended = mcpkit("migrate", "server.py", cwd=tmp_path, env=env, cold=True)
     assert ended.code == 2
     assert one_line(ended) == 'mcpkit migrate needs LibCST: pip install "mcpkit[migrate]"'
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("task=True", '@mcp.tool(task="optional")'),
+        ("task=False", "@mcp.tool"),
+        ('task=TaskConfig(mode="required")', '@mcp.tool(task="required")'),
+        ('task=TaskConfig(mode="forbidden")', "@mcp.tool"),
+        ("task=TaskConfig()", '@mcp.tool(task="optional")'),
+    ],
+)
+def test_tools_run_as_tasks(theirs: str, ours: str) -> None:
+    head = IMPORT + "from fastmcp.server.tasks import TaskConfig\n" + APP
+    made = rewritten(f"{head}\n@mcp.tool({theirs})\nasync def f() -> str:\n    return 'x'\n")
+    assert "TaskConfig" not in made
+    assert "mcpkit migrate" not in made.split("\n@", 1)[1]
+    assert made.split("\n@", 1)[1].startswith(ours.removeprefix("@"))
+
+
+def test_what_says_more_of_tasks_is_marked() -> None:
+    head = "from fastmcp import FastMCP\nfrom fastmcp.server.tasks import TaskConfig\n"
+    made = rewritten(
+        head
+        + 'mcp = FastMCP("shop", tasks=True)\n\n'
+        + "@mcp.tool(task=TaskConfig(poll_interval=timedelta(seconds=2)))\n"
+        + "async def f() -> str:\n    return 'x'\n\n"
+        + "@mcp.tool(task=SLOW)\nasync def g() -> str:\n    return 'x'\n"
+    )
+    assert 'tasks=True: add task="optional" to each tool that may run as a task' in made
+    assert 'TaskConfig(poll_interval=): write MCPKit(…, tasks={"poll_interval": …})' in made
+    assert 'task=: write task="optional", "required" or "forbidden"' in made
+    assert 'MCPKit("shop")' in made

@@ -552,6 +552,10 @@ class _Rewrite(cst.CSTTransformer):
             if name == "log_level":
                 args.take(name)
                 self._mark("log_level", None, "use mcpkit run --debug, or configure logging")
+            elif name == "tasks" and text_of(args.get(name)) in ("True", "False", "None"):
+                if text_of(args.take(name)) == "True":
+                    say = 'add task="optional" to each tool that may run as a task'
+                    self._mark("tasks=True", None, say)
             elif row is None:
                 continue
             elif row.how == "rename":
@@ -811,6 +815,8 @@ class _Rewrite(cst.CSTTransformer):
             if isinstance(uri, cst.SimpleString) and "*}" in uri.value:
                 changed = re.sub(r"\{(\w+)\*\}", r"{+\1}", uri.value)
                 args.all[0] = args.all[0].with_changes(value=uri.with_changes(value=changed))
+        if kind == "tool":
+            self._task(args)
         for each in args.keywords:
             row = named(f"{kind}(…)", each)
             if row is None:
@@ -827,6 +833,24 @@ class _Rewrite(cst.CSTTransformer):
         if kind == "tool":
             unfold_hints(args)
         return args.call()
+
+    def _task(self, args: Args) -> None:
+        """Write how a tool runs as a task: with a mode in FastMCP, or True and False."""
+        value = args.get("task")
+        mode = {"True": "optional", "False": "forbidden", "None": "forbidden"}.get(text_of(value))
+        if isinstance(value, cst.Call) and text_of(value.func).endswith("TaskConfig"):
+            config = Args(value)
+            mode = string_of(config.get("mode")) or ("" if config.get("mode") else "optional")
+            if set(config.keywords) - {"mode"}:
+                say = 'write MCPKit(…, tasks={"poll_interval": …}), for the whole app'
+                self._mark("TaskConfig(poll_interval=)", None, say)
+        if mode == "forbidden":
+            args.take("task")
+        elif mode:
+            args.replace("task", expression(f'"{mode}"'))
+        elif value is not None:
+            say = 'write task="optional", "required" or "forbidden"'
+            self._mark("task=", None, say)
 
     def _run(self, front: str, args: Args) -> cst.BaseExpression:
         transport = args.get("transport") or (args.positional[0].value if args.positional else None)
