@@ -149,8 +149,8 @@ def read_question_id(id: object) -> tuple[str, str] | None:
     return (parts[1], parts[3]) if len(parts) == 4 and parts[0] == "task" else None
 
 
-def reply(result: Mapping[str, Any]) -> bytes:
-    """Return a result of the client as an answer for the record."""
+def reply(result: Mapping[str, Any] | None) -> bytes:
+    """Return a result of the client as an answer for the record; None for one that is malformed."""
     return to_json({"result": result})
 
 

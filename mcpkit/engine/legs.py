@@ -11,9 +11,11 @@ import anyio
 from pydantic_core import from_json
 
 from mcpkit.asking.by_task import AskByTask
+from mcpkit.asking.rounds import Suspended
 from mcpkit.asking.sealing import SealBroken
 from mcpkit.context import Context, CurrentTask
 from mcpkit.engine.encoding import InputRequired, encode_result
+from mcpkit.engine.methods import Operation
 from mcpkit.engine.run import GIVEN_UP, Failure, Outcome, Run
 from mcpkit.engine.server import log
 from mcpkit.engine.session import operations_of
@@ -28,7 +30,7 @@ from mcpkit.support.text import cut
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.store import StoreAway, TaskStore
-from mcpkit.types import LOG_RANK, Principal
+from mcpkit.types import Principal
 
 if TYPE_CHECKING:
     from mcpkit.asking.asker import Asker
@@ -87,7 +89,7 @@ class Leg:
         self._outcome: Outcome = GIVEN_UP
         self._cancel: Callable[[], object] = _not_begun
         self._lost = False
-        self._unsaid: str | None = None
+        self._message: str | None = None
         self._noting = False
         self._log_threshold: int | None = None
         self._steps = 0
@@ -142,18 +144,13 @@ class Leg:
             await self._fail(InternalError(_CUT_OFF))
             return
         if request.revision.tasks == "wished":
-            self._log_threshold = LOG_RANK[server.settings.log_level]
+            self._log_threshold = 0  # each session knows what its client wants
         given = {key: (mark, result) for key, (mark, result) in call["given"].items()}
         self._steps = len(steps)
         run = self._run = Run(self, server, request)
         run.asker = AskByTask(request, asks, answers, given, steps, self._remember)
         operation = operations_of(server)[request.known.operation]
-        try:
-            work: Awaitable[Any] = operation(server, request.params, Context(run))
-        except Exception as error:
-            self._outcome = run.failed(error)
-        else:
-            await run.finish(work, self._note_outcome)
+        await run.finish(_begun(operation, run), self._note_outcome)
         await self._conclude(run, self._outcome)
 
     def _opened(self, kept: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -170,7 +167,8 @@ class Leg:
         request, leg = run.request, self.number
         if type(outcome) is InputRequired:
             asks = {key: self._tasks.seal(each) for key, each in outcome.asked.items()}
-            await self._change(lambda task, now: record.park(task, leg, asks, now))
+            message = self._message
+            await self._change(lambda task, now: record.park(task, leg, asks, now, message))
             return
         text = b""
         if type(outcome) is not Failure:
@@ -190,7 +188,7 @@ class Leg:
         status: record.Outcome = (
             "failed" if failed and request.revision.tasks == "wished" else "completed"
         )
-        await self._finish(status, b"r" + text, self._unsaid)
+        await self._finish(status, b"r" + text, self._message)
 
     async def _fail(self, error: ProtocolError) -> None:
         message = cut(error.message, _LONGEST_NOTE)
@@ -242,14 +240,13 @@ class Leg:
         kept = await self._persist(store.remember, self.id, self.number, place, sealed)
         if kept is None:
             self.lose()
-            await anyio.sleep_forever()  # until that arrives
-        assert kept is not None
+            # A thread, and a handler that cleans up, is not stopped by that.
+            raise Suspended
         return self._tasks.open(kept)
 
     def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
         """Tell the client something, if it is there, and of a revision that is told. Any thread."""
-        run = self._run
-        if request.revision.tasks != "wished" or (run is not None and run.repeats):
+        if request.revision.tasks != "wished" or self._repeats:
             return
         about = {**params, "_meta": {**params.get("_meta", {}), **related(self.id)}}  # TASKL-8
         if self._tasks.loop.on_loop():
@@ -257,9 +254,15 @@ class Leg:
         else:
             self._tasks.loop.soon(lambda: self._tasks.say(self.id, method, about))
 
+    @property
+    def _repeats(self) -> bool:
+        return self._run is not None and self._run.repeats
+
     def _note(self, message: str) -> None:
         """Note how far the task is, for clients that look at it. From any thread."""
-        self._unsaid = cut(message, _LONGEST_NOTE)
+        if self._repeats:
+            return  # it would go back
+        self._message = cut(message, _LONGEST_NOTE)
         if not self._noting:
             self._noting = True
             self._tasks.loop.soon(self._begin_noting)
@@ -269,12 +272,11 @@ class Leg:
             self._tasks.loop.start(self._write_notes())
 
     async def _write_notes(self) -> None:
-        leg = self.number
+        written: str | None = None
         try:
-            while self._unsaid is not None and not self.ended.is_set() and not self._lost:
-                message, self._unsaid = self._unsaid, None
-                edit = partial(_noted, leg, message)
-                await self._change(edit)
+            while written != self._message and not self.ended.is_set() and not self._lost:
+                written = self._message
+                await self._change(partial(_noted, self.number, written or ""))
                 with anyio.move_on_after(_NOTE_S):
                     await self.ended.wait()
         except Exception:
@@ -328,6 +330,10 @@ def _request_of(call: Mapping[str, Any]) -> Request:
         call["log_level"],
         origin=PastOrigin(principal, call["holder"]),
     )
+
+
+async def _begun(operation: Operation, run: Run) -> Any:
+    return await operation(run.server, run.request.params, Context(run))
 
 
 def _noted(leg: int, message: str, task: Task, now: float) -> Task | None:

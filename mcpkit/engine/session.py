@@ -54,6 +54,7 @@ from mcpkit.types import LOG_LEVELS, LOG_RANK
 __all__ = ["Channel", "Session", "operations_of"]
 
 _INPUT: Final = frozenset({"inputResponses", "requestState"})
+_SAID: Final = frozenset({"notifications/message", "notifications/progress"})
 _OUTLASTING: Final = "notifications/elicitation/complete"
 
 
@@ -558,6 +559,13 @@ class Session:
         return self._subscriptions
 
     def _tell(self, method: str, params: Mapping[str, Any] | None, about: Request | None) -> None:
+        if method in _SAID and params is not None:  # by the handler of a task
+            level = params.get("level")
+            is_wanted = level is None or LOG_RANK[level] >= self._log_rank  # LOG-2
+            channel = self._channel
+            congested = channel.congested if about is None else channel.is_congested(about)
+            if not is_wanted or congested:
+                return
         self._channel.send(self._connection.send_notification(method, params), about)
 
     # --- asking the client ------------------------------------------------------------------------

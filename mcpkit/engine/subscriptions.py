@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic_core import from_json
 
+from mcpkit.asking.sealing import SealBroken
 from mcpkit.context import ListKind
 from mcpkit.engine.loop import Loop
 from mcpkit.engine.methods import check_uri, not_found, uri_of
 from mcpkit.engine.registry import Catalog
-from mcpkit.engine.server import Server
+from mcpkit.engine.server import Server, log
 from mcpkit.engine.task_methods import EXTENSION, declares, detailed, task_members
 from mcpkit.errors import (
     InvalidParams,
@@ -304,7 +305,7 @@ class Subscriptions:
 
     def _follow(self, id: str) -> None:
         tasks = self._server.tasks
-        if tasks is not None:
+        if tasks is not None and not self._ended:
             if id not in self._tasks:
                 tasks.follow(id, self)
             self._tasks[id] = self._tasks.get(id, 0) + 1
@@ -328,7 +329,7 @@ class Subscriptions:
             self._notify("notifications/tasks/status", params, self._waiting.get(task.id))
         for listen in list(self._listens.values()):
             if task.id in listen.tasks:
-                self._loop.start(self._tell_details(task, listen, tasks))
+                self._tell_details(task, listen, tasks)
         if task.is_over:
             self._unfollow(task.id, all_of_them=True)
 
@@ -341,16 +342,29 @@ class Subscriptions:
     async def _tell_of(self, id: str, listen: _Listen, tasks: Tasks) -> None:
         try:
             task = await tasks.get(id, tasks.owner_of(listen.request))
+        except InvalidParams:  # it is nobody's, or not this client's
+            if listen.request in self._listens and id in listen.tasks:
+                listen.tasks -= {id}
+                self._unfollow(id)
         except ProtocolError:
-            return  # it is nobody's, or not this client's
-        await self._tell_details(task, listen, tasks)
+            pass  # it is told of the next change
+        else:
+            self._tell_details(task, listen, tasks)
 
-    async def _tell_details(self, task: Task, listen: _Listen, tasks: Tasks) -> None:
+    def _tell_details(self, task: Task, listen: _Listen, tasks: Tasks) -> None:
         """Tell a stream all that there is to know of a task, if that is its client's."""
         request = listen.request
         if task.owner == tasks.owner_of(request) and request in self._listens:
-            details = from_json(b"{%b}" % detailed(task, request.revision, tasks))
+            try:
+                details = from_json(b"{%b}" % detailed(task, request.revision, tasks))
+            except SealBroken:
+                log.warning("the task %s was made with another secret, or changed", task.id)
+                return
             self._notify("notifications/tasks", {**details, "_meta": listen.tag}, request)
+
+    def task_gone(self, id: str) -> None:
+        """Note that nothing more will be told of a task."""
+        self._tasks.pop(id, None)
 
     def task_said(self, id: str, method: str, params: Mapping[str, Any]) -> None:
         """Pass on what the handler of a task tells."""

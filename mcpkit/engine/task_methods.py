@@ -32,6 +32,7 @@ from mcpkit.engine.entries import Tool
 from mcpkit.engine.server import Server
 from mcpkit.errors import (
     AskRefused,
+    InvalidAnswer,
     InvalidParams,
     InvalidRequest,
     MethodNotFound,
@@ -405,6 +406,8 @@ async def _relay(
             answer = reply(await context.peer.ask(asked))
         except AskRefused as error:
             answer = refusal(error)
+        except InvalidAnswer:
+            answer = reply(None)  # the task asks once more, or gives up
         await tasks.answer(task.id, task.owner, {key: answer})
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -53,6 +53,9 @@ _LOOKS: Final = 10
 
 _LAYOUT: Final = 1
 
+_SEEN: Final = ("status", "message", "open", "updated")
+"""What clients see of a task as long as it is not over."""
+
 
 class Follower(Protocol):
     """Somebody who tells a client about tasks."""
@@ -63,6 +66,10 @@ class Follower(Protocol):
 
     def task_said(self, id: str, method: str, params: Mapping[str, Any]) -> None:
         """The handler of a task has something to tell beside its result."""
+        ...
+
+    def task_gone(self, id: str) -> None:
+        """There is no such task, or its time is over; nothing more is told of it."""
         ...
 
 
@@ -79,6 +86,11 @@ class Watch:
 
     def task_said(self, id: str, method: str, params: Mapping[str, Any]) -> None:
         """Do nothing: the task is as it was."""
+
+    def task_gone(self, id: str) -> None:
+        """End the wait."""
+        del id
+        self._changed.set()
 
     async def wait(self) -> None:
         """Wait until the task may have changed."""
@@ -119,6 +131,8 @@ class Tasks:
         self._stop: list[Callable[[], object]] = []
         self._legs: dict[Leg, None] = {}
         self._followers: dict[str, list[Follower]] = {}
+        self._told: dict[str, Task] = {}
+        """What the followers of each task have been told last."""
         self._poked: anyio.Event | None = None
         self._looking: Callable[[], object] | None = None
         self._is_away = False
@@ -427,7 +441,11 @@ class Tasks:
         if follower in following:
             following.remove(follower)
             if not following:
-                del self._followers[id]
+                self._forget(id)
+
+    def _forget(self, id: str) -> Sequence[Follower]:
+        self._told.pop(id, None)
+        return self._followers.pop(id, ())
 
     @contextmanager
     def watching(self, id: str) -> Generator[Watch, None, None]:
@@ -442,12 +460,17 @@ class Tasks:
     def publish(self, task: Task) -> None:
         """Tell those who follow a task that it has changed, and those who work on it or might."""
         for leg in list(self._legs):
-            if leg.id == task.id and not task.runs(leg.number):
+            # An older state, which came late, says nothing of a leg that has begun since.
+            is_newer = task.is_over or task.leg >= leg.number
+            if leg.id == task.id and is_newer and not task.runs(leg.number):
                 leg.lose()
         if task.due is not None and task.runner is None:
             self._poke()
-        for follower in list(self._followers.get(task.id, ())):
-            follower.task_changed(task)
+        following = self._followers.get(task.id)
+        if following and _is_news(task, self._told.get(task.id)):
+            self._told[task.id] = task
+            for follower in list(following):
+                follower.task_changed(task)
 
     def say(self, id: str, method: str, params: Mapping[str, Any]) -> None:
         """Pass on what the handler of a task tells beside its result."""
@@ -471,13 +494,19 @@ class Tasks:
         await anyio.sleep(0.01)  # changes come in crowds
         self._looking = None
         try:
-            store = await self.store()
-            for id in {*self._followers, *(leg.id for leg in self._legs)}:
-                task = await store.get(id)
-                if task is not None:
-                    self.publish(task)
+            await self._look_at({*self._followers, *(leg.id for leg in self._legs)})
         except StoreAway as error:
             self._note_away(error)
+
+    async def _look_at(self, ids: Collection[str]) -> None:
+        store = await self.store()
+        for id in ids:
+            task = await store.get(id)
+            if task is not None:
+                self.publish(task)
+            else:
+                for follower in self._forget(id):
+                    follower.task_gone(id)
 
     # --- those who work ---------------------------------------------------------------------------
 
@@ -526,6 +555,7 @@ class Tasks:
                 if asked - swept > _SWEEP_S:
                     swept = asked
                     await store.sweep()
+                    await self._look_at([*self._followers])
             except StoreAway as error:
                 self._note_away(error)
                 if asked - reached < lease:
@@ -534,6 +564,24 @@ class Tasks:
             for place, leg in legs.items():
                 if place not in kept:
                     leg.lose()
+
+
+def _is_news(task: Task, told: Task | None) -> bool:
+    """Return True if those who follow a task should be told how it stands with it.
+
+    Not, if they see no difference, or were told of a later state: two answers of a store may come
+    in another order than they were given in.
+    """
+    if told is None:
+        return True
+    if _stage(task) < _stage(told):
+        return False
+    return any(getattr(task, name) != getattr(told, name) for name in _SEEN)
+
+
+def _stage(task: Task) -> tuple[bool, int, bool, int]:
+    """Return how far a task is, whatever the clock says: what only grows."""
+    return task.is_over, task.leg, task.runner is None, -len(task.open)
 
 
 def _store_maker(server: Server) -> Callable[[], TaskStore]:

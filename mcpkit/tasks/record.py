@@ -129,7 +129,9 @@ def keep(task: Task, leg: int, until: float) -> Task | None:
     return replace(task, until=until) if task.runs(leg) else None
 
 
-def park(task: Task, leg: int, asks: Mapping[str, bytes], now: float) -> Task | None:
+def park(
+    task: Task, leg: int, asks: Mapping[str, bytes], now: float, message: str | None = None
+) -> Task | None:
     """End a leg that waits for answers.
 
     Args:
@@ -137,6 +139,7 @@ def park(task: Task, leg: int, asks: Mapping[str, bytes], now: float) -> Task | 
         leg: The leg.
         asks: All questions that it waits for. What a key has asked before, it asks still.
         now: The time.
+        message: What clients are told from now on; None: what they were.
 
     Returns:
         A record that waits for them; if all have been answered meanwhile, one that is due.
@@ -149,6 +152,7 @@ def park(task: Task, leg: int, asks: Mapping[str, bytes], now: float) -> Task | 
         asks={**task.asks, **{key: asks[key] for key in asks if key not in task.asks}},
         open=missing,
         status="input_required" if missing else "working",
+        message=task.message if message is None else message,
         runner=None,
         crashes=0,
         begun=0,

@@ -1,0 +1,357 @@
+"""What comes in between at the worst moment, and handlers that misbehave."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpkit import Context, MCPKit, SyncContext, TaskOptions
+from mcpkit.client import Link
+from mcpkit.engine.tasks import Tasks
+from mcpkit.tasks.memory import MemoryStore
+from mcpkit.tasks.record import Task
+from mcpkit.testing import AsyncTestClient
+from tests.asking.conftest import Asked, accept
+from tests.tasks.test_serving import (
+    PATIENCE,
+    QUICK,
+    answered,
+    connected,
+    start,
+    text_of,
+    until,
+)
+from tests.tasks.wire.conftest import CORE
+
+pytestmark = pytest.mark.anyio
+
+
+def tasks_of(app: MCPKit[Any]) -> Tasks:
+    """What looks after the tasks of an app that is served once."""
+    (found,) = app.server.looked_after
+    return found
+
+
+@asynccontextmanager
+async def listening(client: AsyncTestClient, *ids: str) -> AsyncGenerator[None, None]:
+    """Around what happens while a stream tells of tasks."""
+    wanted = {"notifications": {"taskIds": ids}}
+    agreed = anyio.Event()
+    async with anyio.create_task_group() as group:
+
+        async def listen() -> None:
+            await client.request(
+                "subscriptions/listen", wanted, timeout=60, on_told=lambda *_: agreed.set()
+            )
+
+        group.start_soon(listen)
+        with anyio.fail_after(PATIENCE):
+            await agreed.wait()
+        yield
+        group.cancel_scope.cancel()
+
+
+async def reached(condition: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    with anyio.fail_after(PATIENCE):
+        while not condition():
+            await anyio.sleep(0.005)
+
+
+# --- legs -----------------------------------------------------------------------------------------
+
+
+async def test_an_older_state_does_not_end_a_newer_leg() -> None:
+    """Answers of a store may come in another order than they were given in."""
+    app: MCPKit = MCPKit("late", tasks=QUICK)
+    go_on = anyio.Event()
+
+    @app.tool(task="optional")
+    async def wait() -> str:
+        await go_on.wait()
+        return "done"
+
+    async with connected(app) as client:
+        id = await start(client, "wait")
+        tasks = tasks_of(app)
+        await reached(lambda: tasks._legs)
+        task = await (await tasks.store()).get(id)
+        assert task is not None
+        tasks.publish(replace(task, leg=0, runner=None))
+        go_on.set()
+        assert text_of(await until(client, id, "completed")) == "done"
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_a_step_of_a_cancelled_handler_holds_nothing(in_thread: bool) -> None:
+    """Nobody remembers it any more; whoever cleans up in a step ends all the same."""
+    app: MCPKit = MCPKit("undo", tasks={**QUICK, "max_running": 1})
+    begun, ended = threading.Event(), threading.Event()
+
+    @app.tool(task="optional")
+    async def undo(ctx: Context) -> None:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                try:
+                    await ctx.step("undo", int)
+                finally:
+                    ended.set()
+
+    @app.tool(task="optional")
+    def undo_in_thread(ctx: SyncContext) -> None:
+        begun.set()
+        while not ctx.cancelled:
+            threading.Event().wait(0.002)
+        try:
+            ctx.step("undo", int)
+        finally:
+            ended.set()
+
+    @app.tool(task="optional")
+    async def next_one() -> str:
+        return "next"
+
+    async with connected(app) as client:
+        id = await start(client, "undo_in_thread" if in_thread else "undo")
+        await reached(begun.is_set)
+        await client.request("tasks/cancel", {"taskId": id})
+        await reached(ended.is_set)
+        assert text_of(await until(client, await start(client, "next_one"), "completed")) == "next"
+        assert (await until(client, id, "cancelled"))["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("way", ["asks", "returns"])
+async def test_what_a_thread_does_when_it_is_stopped_is_no_outcome(
+    way: str, tmp_path: Path
+) -> None:
+    """Another process runs it again, as one that was killed."""
+    begun: list[str] = []
+
+    def make_app() -> MCPKit[Any]:
+        app: MCPKit = MCPKit("stopped", tasks={"store": str(tmp_path / "tasks.db"), **QUICK})
+
+        @app.tool(task="optional", resumable=True)
+        def run(ctx: SyncContext) -> str:
+            begun.append("run")
+            if len(begun) > 1:
+                return "done"
+            if way == "returns":
+                while not ctx.cancelled:
+                    threading.Event().wait(0.002)
+                return "half"
+            while not ctx.peer.session.is_closing:  # type: ignore[attr-defined]
+                threading.Event().wait(0.002)
+            ctx.elicit("Where am I?")
+            return "answered"
+
+        return app
+
+    async with connected(make_app()) as client:
+        id = await start(client, "run")
+        await reached(lambda: begun)
+    async with connected(make_app()) as client:
+        assert text_of(await until(client, id, "completed", "failed")) == "done"
+
+
+async def test_how_far_a_task_is_does_not_go_back_when_it_runs_again() -> None:
+    app: MCPKit = MCPKit("far", tasks=QUICK)
+    go_on = anyio.Event()
+
+    @app.tool(task="optional")
+    async def tell(ctx: Context) -> str:
+        assert ctx.task is not None
+        ctx.task.status("begun")
+        ctx.task.status("before the question")
+        await ctx.elicit("Go on?")
+        await go_on.wait()
+        return "told"
+
+    async with connected(app) as client:
+        id = await start(client, "tell")
+        found = await until(client, id, "input_required")
+        assert found["statusMessage"] == "before the question"
+        seen: list[str | None] = []
+        tasks = tasks_of(app)
+        publish = tasks.publish
+
+        def note(task: Task) -> None:
+            seen.append(task.message)
+            publish(task)
+
+        tasks.publish = note  # type: ignore[method-assign]
+        await answered(client, id, None)
+        await until(client, id, "working")
+        await anyio.sleep(0)
+        go_on.set()
+        await until(client, id, "completed")
+        assert set(seen) == {"before the question"}
+
+
+# --- those who follow -----------------------------------------------------------------------------
+
+
+def waiting_app(store: Path | None = None, **options: Any) -> MCPKit[Any]:
+    kept: TaskOptions = QUICK if store is None else {**QUICK, "store": str(store)}
+    app: MCPKit = MCPKit("waiting", tasks=kept, **options)
+
+    @app.tool(task="optional")
+    async def ask(ctx: Context) -> str:
+        return str((await ctx.elicit("And?", str)).data)
+
+    @app.tool(task="optional")
+    async def quick() -> str:
+        return "quick"
+
+    @app.tool(task="optional")
+    async def say(ctx: Context) -> str:
+        for _ in range(2):
+            ctx.debug("details")
+            ctx.warning("attention")
+        return "said"
+
+    return app
+
+
+class Told:
+    """A follower that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Task] = []
+        self.gone: list[str] = []
+
+    def task_changed(self, task: Task) -> None:
+        self.told.append(task)
+
+    def task_said(self, id: str, method: str, params: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+    def task_gone(self, id: str) -> None:
+        self.gone.append(id)
+
+
+async def test_followers_are_told_what_is_new_in_its_order() -> None:
+    app = waiting_app()
+    async with connected(app) as client:
+        id = await start(client, "ask")
+        await until(client, id, "input_required")
+        tasks = tasks_of(app)
+        old = await (await tasks.store()).get(id)
+        assert old is not None
+        follower = Told()
+        tasks.follow(id, follower)
+        tasks.publish(old)
+        tasks.publish(replace(old, until=5.0))
+        await answered(client, id, "so")
+        tasks.publish(old)
+        await until(client, id, "completed")
+        tasks.publish(old)
+        assert [each.status for each in follower.told] == ["input_required", "working", "completed"]
+        tasks.unfollow(id, follower)
+        assert not tasks._followers
+        assert not tasks._told
+
+
+async def test_what_others_do_is_not_told_to_whom_it_does_not_concern(tmp_path: Path) -> None:
+    """Every change of a file is heard; clients are told of those of their tasks."""
+    heard: list[Any] = []
+    app = waiting_app(tmp_path / "tasks.db")
+    async with connected(app, CORE, on_notification=lambda *each: heard.append(each)) as client:
+        id = await start(client, "ask")
+        await reached(lambda: any(each[1].get("status") == "input_required" for each in heard))
+        before = len(heard)
+        async with connected(waiting_app(tmp_path / "tasks.db")) as other:
+            for _ in range(5):
+                await until(other, await start(other, "quick"), "completed")
+                await anyio.sleep(0.03)
+        assert len(heard) == before
+        await client.request("tasks/cancel", {"taskId": id})
+
+
+async def test_nobody_follows_a_task_whose_time_is_over() -> None:
+    now = [1_000_000.0]
+    store = MemoryStore(clock=lambda: now[0])
+    app = waiting_app()
+    app.server.settings = app.server.settings._replace(
+        tasks=app.server.settings.tasks._replace(store=lambda: store)
+    )
+    async with connected(app, CORE) as client:
+        id = await start(client, "ask")
+        tasks = tasks_of(app)
+        assert id in tasks._followers
+        follower = Told()
+        tasks.follow(id, follower)
+        now[0] += 30 * 24 * 3600
+        await store.sweep()
+        await tasks._look_at([*tasks._followers])
+        assert follower.gone == [id]
+        assert not tasks._followers
+
+
+async def test_a_stream_forgets_tasks_that_are_not_its_clients() -> None:
+    app = waiting_app()
+    async with connected(app) as client:
+        id = await start(client, "ask")
+        ids = [id, *(f"nobody's {number}" for number in range(50))]
+        async with listening(client, *ids):
+            tasks = tasks_of(app)
+            await reached(lambda: [*tasks._followers] == [id])
+        await reached(lambda: not tasks._followers)
+
+
+async def test_a_task_that_cannot_be_opened_harms_nobody(tmp_path: Path) -> None:
+    """SEC-8: the secret was changed."""
+    async with connected(waiting_app(tmp_path / "tasks.db", secret="s" * 32)) as client:
+        id = await start(client, "ask")
+        await until(client, id, "input_required")
+    async with connected(waiting_app(tmp_path / "tasks.db", secret="t" * 32)) as client:
+        async with listening(client, id):
+            await until(client, await start(client, "quick"), "completed")
+            await client.request("tasks/cancel", {"taskId": id})
+        await until(client, await start(client, "quick"), "completed")
+
+
+@pytest.mark.parametrize(("level", "count"), [("debug", 4), ("warning", 2), ("error", 0)])
+async def test_a_session_has_its_own_log_level(level: str, count: int) -> None:
+    """LOG-2."""
+    logged: list[Any] = []
+    async with connected(waiting_app(), CORE, on_log=lambda *each: logged.append(each)) as client:
+        await client.request("logging/setLevel", {"level": level})
+        id = await start(client, "say")
+        await client.request("tasks/result", {"taskId": id})
+        assert len(logged) == count
+
+
+class Garbling(Asked):
+    """A client that sends some answers which are no objects."""
+
+    async def _open(self) -> Link:
+        link = await super()._open()
+        send = link.send_text
+
+        async def send_text(text: bytes) -> None:
+            await send(text.replace(b'{"garbled":true}', b"7"))
+
+        link.send_text = send_text  # type: ignore[method-assign]
+        return link
+
+
+async def test_an_answer_that_is_malformed_is_asked_for_again() -> None:
+    app = waiting_app()
+    answers: list[Any] = [{"action": "shrug"}, {"garbled": True}, accept("well")]
+    client = Garbling(app, revision=CORE)
+    client.script(*answers)
+    async with client:
+        call = {"name": "ask", "arguments": {}, "task": {}}
+        id = (await client.request("tools/call", call))["task"]["taskId"]
+        result = await client.request("tasks/result", {"taskId": id})
+        assert result["content"][0]["text"] == "well"
