@@ -167,7 +167,10 @@ class Leg:
         request, leg = run.request, self.number
         if type(outcome) is InputRequired:
             asks = {key: self._tasks.seal(each) for key, each in outcome.asked.items()}
-            message = self._message
+            most, message = self._tasks.settings.max_bytes, self._message
+            if sum(map(len, [*asks.values(), *self._task.asks.values()])) > most:
+                await self._fail(InternalError(f"The questions have more than {most} bytes"))
+                return
             await self._change(lambda task, now: record.park(task, leg, asks, now, message))
             return
         text = b""

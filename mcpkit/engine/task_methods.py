@@ -12,7 +12,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timezone
 from hashlib import sha256
-from math import isfinite
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import anyio
@@ -76,6 +76,7 @@ _PAGE: Final = 100
 """Tasks on a page of a list, unless the server's settings say otherwise."""
 
 _LONGEST_ID: Final = 100
+_LONGEST_TTL_MS: Final = 10**15
 
 Params = Mapping[str, Any]
 Failed: TypeAlias = Callable[[Tool, Context[Any], BaseException], Awaitable[Rendered]]
@@ -177,9 +178,9 @@ def _wished_ttl(wish: object) -> float | None:
     ttl = wish.get("ttl")
     if ttl is None:
         return None
-    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not isfinite(ttl) or ttl < 0:
+    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 <= ttl < inf:
         raise InvalidParams('"task.ttl" must be a number of milliseconds')
-    return ttl / 1000
+    return min(ttl, _LONGEST_TTL_MS) / 1000
 
 
 async def _begin_when_answered(
@@ -243,9 +244,14 @@ def task_members(task: Task, revision: Revision, tasks: Tasks) -> dict[str, Any]
         found["statusMessage"] = task.message
     found["createdAt"] = _time(task.created)
     found["lastUpdatedAt"] = _time(task.updated)
-    found[f"ttl{suffix}"] = None if task.ttl is None else round(task.ttl * 1000)
-    found[f"pollInterval{suffix}"] = round(tasks.settings.poll_interval * 1000)
+    found[f"ttl{suffix}"] = None if task.ttl is None else _milliseconds(task.ttl)
+    found[f"pollInterval{suffix}"] = _milliseconds(tasks.settings.poll_interval)
     return found
+
+
+def _milliseconds(seconds: float) -> int:
+    # Not fewer, since a task must not be forgotten early (TASKX-17), and never none.
+    return ceil(round(seconds * 1000, 3))
 
 
 def detailed(task: Task, revision: Revision, tasks: Tasks) -> bytes:

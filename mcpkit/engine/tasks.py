@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -134,6 +135,7 @@ class Tasks:
         self._told: dict[str, Task] = {}
         """What the followers of each task have been told last."""
         self._poked: anyio.Event | None = None
+        self._worked: anyio.Event | None = None
         self._looking: Callable[[], object] | None = None
         self._is_away = False
         self._is_closed = False
@@ -176,6 +178,8 @@ class Tasks:
             return self._store
         opening = self._opening
         if opening is None:
+            if self.is_closing:
+                raise StoreAway("the server ends")
             # In a task of its own: whoever needs it may be cancelled, and it would be half open.
             opening = self._opening = _Opening()
             self.loop.start(self._open(opening))
@@ -196,8 +200,8 @@ class Tasks:
         else:
             self._store = store
             self._is_away = False
-            self._poked = anyio.Event()
-            self._stop.append(self.loop.start(self._work(store)))
+            self._poked, self._worked = anyio.Event(), anyio.Event()
+            self._stop.append(self.loop.start(self._work(store, self._worked)))
             self._stop.append(self.loop.start(self._keep(store)))
         finally:
             self._opening = None
@@ -213,14 +217,17 @@ class Tasks:
                 await self._opening.done.wait()
         if self._looking is not None:
             self._looking()
-        for stop in self._stop:
-            stop()
+        self._poke()
         for leg in list(self._legs):
             leg.stop()
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(_CLEAN_UP_S):
+                if self._worked is not None:
+                    await self._worked.wait()
                 while self._legs:
                     await next(iter(self._legs)).ended.wait()
+            for stop in self._stop:
+                stop()
             if self._store is not None:
                 try:
                     await self._store.aclose()
@@ -308,8 +315,14 @@ class Tasks:
         )
         most, most_each = self.settings.max_tasks, self.settings.max_tasks_each
         async with self._reached() as store:
+            add = partial(store.add, task, most=most, most_of_owner=most_each)
             try:
-                added = await store.add(task, most=most, most_of_owner=most_each)
+                try:
+                    added = await add()
+                except TooManyTasks:
+                    if not await store.sweep():  # those whose time is over count until then
+                        raise
+                    added = await add()
             except TooManyTasks:
                 raise InternalError("Too many tasks are unfinished; ask again later") from None
         self._poke()
@@ -357,9 +370,10 @@ class Tasks:
         Raises:
             ProtocolError: As `get`.
         """
-        await self.get(id, owner)
-        sealed = {key: self.seal(value) for key, value in answers.items()}
-        if sum(map(len, sealed.values())) > self.settings.max_bytes:
+        task = await self.get(id, owner)
+        sealed = {key: self.seal(answers[key]) for key in task.open if key in answers}
+        size = sum(map(len, [*sealed.values(), *task.answers.values()]))
+        if sealed and size > self.settings.max_bytes:
             raise InvalidParams(f"The answers have more than {self.settings.max_bytes} bytes")
         await self._change_as_client(id, lambda task, now: record.answer(task, sealed, now))
 
@@ -514,24 +528,38 @@ class Tasks:
         if self._poked is not None:
             self._poked.set()
 
-    async def _work(self, store: TaskStore) -> None:
+    async def _work(self, store: TaskStore, worked: anyio.Event) -> None:
         """Begin legs of what is due."""
-        while True:
-            self._poked = anyio.Event()
-            room = self.settings.max_running - len(self._legs)
-            try:
-                due = await store.claim(room, self.settings.lease) if room > 0 else ()
-                self._is_away = False
-            except StoreAway as error:
-                self._note_away(error)
-                await anyio.sleep(_GLANCE_S)
-                continue
-            for task in due:
+        # What nobody else does is due without a word only if a leg has ended without one.
+        longest = _GLANCE_S if store.is_shared else self.settings.lease
+        try:
+            while not self.is_closing:
+                self._poked = anyio.Event()
+                room = self.settings.max_running - len(self._legs)
+                wait = longest
+                try:
+                    due = await store.claim(room, self.settings.lease) if room > 0 else ()
+                    self._is_away = False
+                    await self._begin_legs(store, due)
+                except StoreAway as error:
+                    self._note_away(error)
+                    wait = _GLANCE_S
+                except Exception:  # the next try may go well, and without one nothing goes at all
+                    log.exception("tasks could not be begun")
+                    wait = _GLANCE_S
+                with anyio.move_on_after(wait):
+                    await self._poked.wait()
+        finally:
+            worked.set()
+
+    async def _begin_legs(self, store: TaskStore, due: Sequence[Task]) -> None:
+        for task in due:
+            if self.is_closing:  # meanwhile; nothing of it has been done
+                await store.change(task.id, partial(_given_back, task.leg))
+            else:
                 leg = Leg(self, task)
                 self._legs[leg] = None
                 leg.start()
-            with anyio.move_on_after(_GLANCE_S if store.is_shared else None):
-                await self._poked.wait()
 
     def ended(self, leg: Leg) -> None:
         """Note that a leg has ended, so that there is room for another."""
@@ -556,14 +584,22 @@ class Tasks:
                     swept = asked
                     await store.sweep()
                     await self._look_at([*self._followers])
-            except StoreAway as error:
-                self._note_away(error)
+            except Exception as error:
+                if isinstance(error, StoreAway):
+                    self._note_away(error)
+                else:
+                    log.exception("the time of tasks could not be prolonged")
                 if asked - reached < lease:
                     continue  # they may go on until somebody else begins
                 kept = set[tuple[str, int]]()
             for place, leg in legs.items():
                 if place not in kept:
                     leg.lose()
+
+
+def _given_back(leg: int, task: Task, now: float) -> Task | None:
+    del now
+    return record.give_back(task, leg)
 
 
 def _is_news(task: Task, told: Task | None) -> bool:

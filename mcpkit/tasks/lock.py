@@ -49,6 +49,8 @@ def is_held(path: str) -> bool:
         file = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         return False
+    except OSError:  # it is somebody else's, or too many files are open
+        return True
     try:
         _take(file)
     except OSError:

@@ -7,13 +7,19 @@ from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from heapq import heappop, heappush
+from itertools import islice
+from threading import RLock
+from typing import Any, TypeVar, cast
 
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.store import Change, Heard, Position, TooManyTasks
 
 __all__ = ["MemoryStore", "Shelf"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Shelf:
@@ -28,10 +34,23 @@ class Shelf:
         self.unfinished: Counter[str] = Counter()
         self.heard: dict[str, Heard] = {}
         """By runner."""
+        self.lock = RLock()
+        """Held while anything changes: there may be several event loops, each in its thread."""
+
+
+def _alone(method: F) -> F:
+    """Let nothing else happen on the shelf meanwhile. The method must not wait for anything."""
+
+    @wraps(method)
+    async def call(self: MemoryStore, *args: Any, **kwargs: Any) -> Any:
+        with self._shelf.lock:
+            return await method(self, *args, **kwargs)
+
+    return cast("F", call)
 
 
 class MemoryStore:
-    """Keeps tasks in dicts. Used in one event loop only, where nothing comes in between.
+    """Keeps tasks in dicts.
 
     Args:
         shelf: Where they are; one of its own by default.
@@ -47,12 +66,14 @@ class MemoryStore:
         self._clock = clock
         self._runner = ""
 
+    @_alone
     async def open(self, runner: str, heard: Heard | None = None) -> None:
         """Begin to use the store."""
         self._runner = runner
         if heard is not None:
             self._shelf.heard[runner] = heard
 
+    @_alone
     async def aclose(self) -> None:
         """Give back what runs."""
         self._shelf.heard.pop(self._runner, None)
@@ -60,6 +81,7 @@ class MemoryStore:
             if task.runner == self._runner:
                 self._put(replace(task, runner=None))
 
+    @_alone
     async def add(self, task: Task, *, most: int, most_of_owner: int) -> Task:
         """Keep a new task."""
         if (
@@ -90,11 +112,13 @@ class MemoryStore:
         if not self._shelf.unfinished[owner]:
             del self._shelf.unfinished[owner]
 
+    @_alone
     async def get(self, id: str) -> Task | None:
         """Return a task."""
         task = self._shelf.tasks.get(id)
         return None if task is None or _is_past(task, self._clock()) else task
 
+    @_alone
     async def change(self, id: str, edit: Change) -> Task | None:
         """Change a task."""
         task = await self.get(id)
@@ -105,6 +129,7 @@ class MemoryStore:
             self._put(changed)
         return changed
 
+    @_alone
     async def claim(self, most: int, lease: float) -> Sequence[Task]:
         """Begin a leg of tasks that are due."""
         now = self._clock()
@@ -119,6 +144,7 @@ class MemoryStore:
                 claimed.append(begun)
         return claimed
 
+    @_alone
     async def keep(
         self, legs: Collection[tuple[str, int]], lease: float
     ) -> Collection[tuple[str, int]]:
@@ -133,6 +159,7 @@ class MemoryStore:
                 kept.append((id, leg))
         return kept
 
+    @_alone
     async def remember(self, id: str, leg: int, key: str, value: bytes) -> bytes | None:
         """Remember what a step has come to."""
         task = await self.get(id)
@@ -142,18 +169,21 @@ class MemoryStore:
         self._put(advanced)
         return self._shelf.steps.setdefault(id, {}).setdefault(key, value)
 
+    @_alone
     async def steps(self, id: str) -> Mapping[str, bytes]:
         """Return what steps have come to."""
         return dict(self._shelf.steps.get(id, {}))
 
+    @_alone
     async def list(self, owner: str, after: Position | None, most: int) -> Sequence[Task]:
         """Return tasks of an owner."""
         places = self._shelf.of_owner.get(owner, [])
         start = 0 if after is None else bisect_right(places, after)
         now = self._clock()
-        found = (self._shelf.tasks[id] for _, id in places[start:])
-        return [each for each in found if not _is_past(each, now)][:most]
+        found = (self._shelf.tasks[id] for _, id in islice(places, start, None))
+        return [*islice((each for each in found if not _is_past(each, now)), most)]
 
+    @_alone
     async def sweep(self) -> int:
         """Forget the tasks whose time is over."""
         now = self._clock()

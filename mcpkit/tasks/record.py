@@ -171,10 +171,11 @@ def note(task: Task, leg: int, message: str, now: float) -> Task | None:
 
 
 def give_back(task: Task, leg: int) -> Task | None:
-    """End a leg without an outcome, because its process ends; another may begin at once."""
+    """Take back a leg of which nothing was done, because its process ends."""
     if not task.runs(leg):
         return None
-    return replace(task, runner=None, crashes=max(0, task.crashes - 1))
+    crashes, begun = max(0, task.crashes - 1), max(0, task.begun - 1)
+    return replace(task, runner=None, crashes=crashes, begun=begun)
 
 
 def finish(

@@ -36,6 +36,8 @@ SCHEMES: Final[Mapping[str, tuple[str, str]]] = {
 """Of the URLs of databases that may keep tasks: the module that speaks to each, and its extra."""
 
 _DAY: Final = 24 * 60 * 60.0
+_LEAST_TTL: Final = 1.0
+"""Seconds for which a task is kept if its client wishes for less: it has to be there (TASKL-4)."""
 
 
 class TaskOptions(TypedDict, total=False):
@@ -90,6 +92,7 @@ class TaskSettings(NamedTuple):
         """
         if wish is None:
             return default
+        wish = max(wish, _LEAST_TTL)
         return wish if self.max_ttl is None else min(wish, self.max_ttl)
 
 

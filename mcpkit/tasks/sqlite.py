@@ -108,13 +108,14 @@ class SqliteStore:
         durable: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._path = os.path.abspath(path)
+        # One file has one name, by which this process knows its own locks.
+        self._path = os.path.realpath(path)
         self._durable = durable
         self._clock = clock
         self._runner = ""
-        self._lock: Lock | None = None
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._is_closed = True
         self._heard: Heard | None = None
         self._seen = 0
 
@@ -128,24 +129,28 @@ class SqliteStore:
         """
         self._runner = runner
         self._heard = heard
-        await to_thread.run_sync(self._begin)
+        try:
+            await to_thread.run_sync(self._begin)
+        except anyio.get_cancelled_exc_class():
+            self._jobs.put(None)  # a thread is not cancelled
+            raise
 
     def _begin(self) -> None:
         try:
             # With rights of its own; the files that SQLite puts beside it have the same.
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            self._lock = Lock(self._lock_of(self._runner))
+            lock = Lock(self._lock_of(self._runner))
         except OSError as error:
             raise StoreAway(f"{self._path}: {error.strerror}") from error
         ready: Future[None] = Future()
+        self._is_closed = False
         self._thread = threading.Thread(
-            target=self._serve, args=(ready,), name="mcpkit-tasks", daemon=True
+            target=self._serve, args=(ready, lock), name="mcpkit-tasks", daemon=True
         )
         self._thread.start()
         try:
             ready.result()
         except sqlite3.Error as error:
-            self._lock.release()
             raise StoreAway(f"{self._path}: {error}") from error
 
     def _lock_of(self, runner: str) -> str:
@@ -163,21 +168,36 @@ class SqliteStore:
                 await self._write(give_back)
             finally:
                 self._jobs.put(None)
-                thread, lock = self._thread, self._lock
-                if thread is not None:
-                    await to_thread.run_sync(thread.join)
-                if lock is not None:
-                    lock.release()
+                if self._thread is not None:
+                    await to_thread.run_sync(self._thread.join)
 
     # --- the thread -------------------------------------------------------------------------------
 
-    def _serve(self, ready: Future[None]) -> None:
+    def _serve(self, ready: Future[None], lock: Lock) -> None:
         try:
             connection = self._connect()
         except sqlite3.Error as error:
+            lock.release()
             ready.set_exception(error)
             return
         ready.set_result(None)
+        try:
+            self._work(connection)
+        finally:
+            connection.close()
+            lock.release()
+            self._is_closed = True
+            self._turn_away()
+
+    def _turn_away(self) -> None:
+        """Say of all that is still to be done that it will not be."""
+        with suppress(Empty):
+            while True:
+                job = self._jobs.get_nowait()
+                if job is not None:
+                    job.done.set_exception(sqlite3.ProgrammingError("it is closed"))
+
+    def _work(self, connection: sqlite3.Connection) -> None:
         while (job := self._next_job(connection)) is not None:
             jobs = [job]
             with suppress(Empty):
@@ -187,7 +207,6 @@ class SqliteStore:
             if job is None:
                 break
             self._look(connection)
-        connection.close()
 
     def _next_job(self, connection: sqlite3.Connection) -> _Job | None:
         """Wait for something to do, and look meanwhile for what other processes have changed."""
@@ -240,6 +259,8 @@ class SqliteStore:
         arrived, wake = anyio.Event(), waker()
         done.add_done_callback(lambda _: wake(arrived.set))
         self._jobs.put(_Job(do, writes, done))
+        if self._is_closed:
+            self._turn_away()
         await arrived.wait()
         try:
             return done.result()
@@ -431,8 +452,9 @@ def _do_together(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> None:
             errors.append(refusal)
         connection.execute("COMMIT")
     except sqlite3.Error as error:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        with suppress(sqlite3.Error):
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
         results, errors = [None] * len(jobs), [error] * len(jobs)
     for job, result, failure in zip(jobs, results, errors, strict=True):
         if failure is None:

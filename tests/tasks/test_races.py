@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
+import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,13 @@ import pytest
 from mcpkit import Context, MCPKit, SyncContext, TaskOptions
 from mcpkit.client import Link
 from mcpkit.engine.tasks import Tasks
-from mcpkit.tasks.memory import MemoryStore
+from mcpkit.errors import InternalError, InvalidParams
+from mcpkit.tasks import sqlite
+from mcpkit.tasks.lock import is_held
+from mcpkit.tasks.memory import MemoryStore, Shelf
 from mcpkit.tasks.record import Task
+from mcpkit.tasks.sqlite import SqliteStore
+from mcpkit.tasks.store import StoreAway, TaskStore
 from mcpkit.testing import AsyncTestClient
 from tests.asking.conftest import Asked, accept
 from tests.tasks.test_serving import (
@@ -355,3 +363,239 @@ async def test_an_answer_that_is_malformed_is_asked_for_again() -> None:
         id = (await client.request("tools/call", call))["task"]["taskId"]
         result = await client.request("tasks/result", {"taskId": id})
         assert result["content"][0]["text"] == "well"
+
+
+# --- when it begins and ends ----------------------------------------------------------------------
+
+
+class Slow(MemoryStore):
+    """A store whose answer to a claim is late, or which fails as nobody has foreseen."""
+
+    fails = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_claimed, self.go_on = anyio.Event(), anyio.Event()
+
+    async def claim(self, most: int, lease: float) -> Sequence[Task]:
+        if self.fails:
+            self.fails -= 1
+            raise ValueError("a record that nobody can read")
+        found = await super().claim(most, lease)
+        if found:
+            self.is_claimed.set()
+            await self.go_on.wait()
+        return found
+
+
+async def test_a_task_that_was_only_claimed_is_given_back_as_it_was() -> None:
+    """Its handler has not run, so that any tool may be run by the next process."""
+    store = Slow()
+    app: MCPKit = MCPKit("claimed", tasks={"store": lambda: store, **QUICK})
+    app.tool(task="optional")(_done)
+    async with connected(app) as client:
+        id = await start(client, "_done")
+        with anyio.fail_after(PATIENCE):
+            await store.is_claimed.wait()
+        tasks = tasks_of(app)
+        async with anyio.create_task_group() as group:
+            group.start_soon(tasks.aclose)
+            await reached(lambda: tasks.is_closing)
+            store.go_on.set()
+    task = await store.get(id)
+    assert task is not None
+    assert (task.status, task.runner, task.begun, task.crashes) == ("working", None, 0, 0)
+
+
+async def test_work_goes_on_after_what_nobody_has_foreseen(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Slow()
+    store.go_on.set()
+    store.fails = 1
+    app: MCPKit = MCPKit("unforeseen", tasks={"store": lambda: store, **QUICK})
+    app.tool(task="optional")(_done)
+    async with connected(app) as client:
+        id = await start(client, "_done")
+        assert text_of(await until(client, id, "completed")) == "done"
+    assert "a record that nobody can read" in caplog.text
+
+
+async def _done() -> str:
+    return "done"
+
+
+async def test_nothing_is_opened_once_the_server_ends() -> None:
+    opened: list[Any] = []
+
+    def make() -> TaskStore:
+        opened.append(None)
+        return MemoryStore()
+
+    app: MCPKit = MCPKit("ending", tasks={"store": make, **QUICK})
+    app.tool(task="optional")(_done)
+    async with connected(app):
+        await reached(lambda: opened)
+        tasks = tasks_of(app)
+        tasks._store = None
+        await tasks.aclose()
+        with pytest.raises(StoreAway):
+            await tasks.store()
+    assert len(opened) == 1
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wish", "kept"),
+    [(0, 1000), (0.4, 1000), (1500.5, 1501), pytest.param(10**400, None, id="huge")],
+)
+async def test_strange_wishes_for_a_time(wish: float, kept: int | None) -> None:
+    """TASKL-4, TASKL-10: a task is there when its client hears of it."""
+    app = waiting_app()
+    week = 7 * 24 * 3600 * 1000
+    async with connected(app, CORE) as client:
+        call = {"name": "ask", "arguments": {}, "task": {"ttl": wish}}
+        made = (await client.request("tools/call", call))["task"]
+        assert made["ttl"] == (kept or week)
+        assert (await client.request("tasks/get", {"taskId": made["taskId"]}))["taskId"]
+
+
+async def test_what_is_forgotten_counts_no_more() -> None:
+    now = [1_000_000.0]
+    options: TaskOptions = {
+        **QUICK,
+        "store": lambda: MemoryStore(clock=lambda: now[0]),
+        "max_tasks_each": 2,
+    }
+    app: MCPKit = MCPKit("full", tasks=options)
+
+    @app.tool(task="optional", task_ttl=10)
+    async def ask(ctx: Context) -> str:
+        return str((await ctx.elicit("And?", str)).data)
+
+    async with connected(app) as client:
+        for _ in range(2):
+            await start(client, "ask")
+        with pytest.raises(InternalError, match="Too many tasks"):
+            await start(client, "ask")
+        now[0] += 11
+        await start(client, "ask")
+
+
+async def test_all_answers_and_questions_of_a_task_have_a_size() -> None:
+    """SEC-17: a handler that asks again and again keeps all that it gets."""
+    app: MCPKit = MCPKit("long", tasks={**QUICK, "max_bytes": 3000})
+
+    @app.tool(task="optional")
+    async def ask(count: int, size: int, ctx: Context) -> str:
+        for number in range(count):
+            await ctx.elicit(f"{number}{'?' * size}", str)
+        return "done"
+
+    async with connected(app) as client:
+        id = await start(client, "ask", count=10, size=1)
+        await answered(client, id, "x" * 1400)
+        await answered(client, id, "x" * 1400)
+        with pytest.raises(InvalidParams, match="more than 3000 bytes"):
+            await answered(client, id, "x" * 1400)
+        await client.request("tasks/cancel", {"taskId": id})
+        id = await start(client, "ask", count=10, size=1200)
+        await answered(client, id, "x")
+        await answered(client, id, "x")
+        error = (await until(client, id, "failed"))["error"]
+        assert error["message"] == "The questions have more than 3000 bytes"
+
+
+# --- stores ---------------------------------------------------------------------------------------
+
+
+async def test_what_is_asked_of_a_closed_file_is_refused(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "tasks.db")
+    with anyio.fail_after(PATIENCE):
+        with pytest.raises(StoreAway):
+            await store.get("x")
+        await store.open("runner")
+        async with anyio.create_task_group() as group:
+            group.start_soon(store.aclose)
+            for _ in range(20):
+                with suppress(StoreAway):
+                    await store.get("x")
+        with pytest.raises(StoreAway):
+            await store.get("x")
+    assert not list(tmp_path.glob("*.lock"))
+
+
+async def test_a_file_with_two_names_is_one(tmp_path: Path) -> None:
+    """To a process its own locks look free, so it has to know which are its own."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    one, other = SqliteStore(tmp_path / "real/t.db"), SqliteStore(tmp_path / "link/t.db")
+    with anyio.fail_after(PATIENCE):
+        await one.open("one")
+        await other.open("other")
+        made = Task(id="x", owner="o", call=b"", ttl=None)
+        await one.add(made, most=9, most_of_owner=9)
+        assert len(await one.claim(1, 30.0)) == 1
+        assert not await other.claim(1, 30.0)
+        await other.aclose()
+        await one.aclose()
+
+
+def test_a_lock_that_cannot_be_looked_at_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not to be taken from its process, only because too many files are open here."""
+
+    def refuse(*args: Any) -> int:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("mcpkit.tasks.lock.os.open", refuse)
+        assert is_held(str(tmp_path / "x.lock"))
+    assert not is_held(str(tmp_path / "x.lock"))
+
+
+def test_a_transaction_that_cannot_be_rolled_back_ends_nothing() -> None:
+    """A full disk may refuse that as well."""
+
+    class Broken:
+        in_transaction = True
+
+        def execute(self, statement: str) -> None:
+            raise sqlite3.OperationalError(f"disk I/O error at {statement}")
+
+    done: Future[Any] = Future()
+    job = sqlite._Job(lambda connection: None, True, done)
+    sqlite._do_together(Broken(), [job])  # type: ignore[arg-type]
+    with pytest.raises(sqlite3.OperationalError, match="BEGIN"):
+        done.result(0)
+
+
+def test_event_loops_in_several_threads_share_a_shelf() -> None:
+    shelf = Shelf()
+    claimed: list[str] = []
+
+    async def work(name: str) -> None:
+        store = MemoryStore(shelf)
+        await store.open(name, lambda id: None)
+        for number in range(200):
+            made = Task(id=f"{name} {number}", owner=name, call=b"", ttl=None)
+            await store.add(made, most=10_000, most_of_owner=10_000)
+            claimed.extend(each.id for each in await store.claim(3, 1000.0))
+            await store.list(name, None, 5)
+        await store.aclose()
+
+    threads = [threading.Thread(target=anyio.run, args=(work, str(each))) for each in range(4)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+    finally:
+        sys.setswitchinterval(before)
+    assert len(shelf.tasks) == 800
+    assert all(each.runner is None for each in shelf.tasks.values())
