@@ -137,6 +137,7 @@ class Tasks:
         self._poked: anyio.Event | None = None
         self._worked: anyio.Event | None = None
         self._looking: Callable[[], object] | None = None
+        self._looks_again = False
         self._is_away = False
         self._is_closed = False
         self._polls: dict[str, tuple[float, float]] = {}
@@ -500,17 +501,29 @@ class Tasks:
             return
         self._poke()
         known = {*self._followers, *(leg.id for leg in self._legs)}
-        if self._looking is None and (known if id is None else id in known):
-            self._looking = self.loop.start(self._look())
+        if known if id is None else id in known:
+            self._looks_again = True
+            if self._looking is None:
+                self._looking = self.loop.start(self._look())
 
     async def _look(self) -> None:
         """Look at every task that somebody here waits for, or works on."""
-        await anyio.sleep(0.01)  # changes come in crowds
-        self._looking = None
+        took = 0.0
         try:
-            await self._look_at({*self._followers, *(leg.id for leg in self._legs)})
-        except StoreAway as error:
-            self._note_away(error)
+            while self._looks_again:
+                # Changes come in crowds, and to look at many tasks takes its time.
+                await anyio.sleep(max(0.01, took))
+                self._looks_again = False
+                begun = monotonic()
+                try:
+                    await self._look_at({*self._followers, *(leg.id for leg in self._legs)})
+                except StoreAway as error:
+                    self._note_away(error)
+                took = monotonic() - begun
+        except Exception:
+            log.exception("what others have changed could not be looked at")
+        finally:
+            self._looking = None
 
     async def _look_at(self, ids: Collection[str]) -> None:
         store = await self.store()

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
+from glob import escape, iglob
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -42,6 +43,9 @@ _BUSY_S: Final = 10.0
 
 _GLANCE_S: Final = 0.02
 """Seconds between two looks for what other processes have changed."""
+
+_LOCKED_BY_S: Final = 600.0
+"""Seconds after which a process has surely locked the file that it has made to be locked."""
 
 _MOST_AT_ONCE: Final = 500
 """Changes that are committed together."""
@@ -142,6 +146,7 @@ class SqliteStore:
             lock = Lock(self._lock_of(self._runner))
         except OSError as error:
             raise StoreAway(f"{self._path}: {error.strerror}") from error
+        self._remove_dead_locks()
         ready: Future[None] = Future()
         self._is_closed = False
         self._thread = threading.Thread(
@@ -152,6 +157,14 @@ class SqliteStore:
             ready.result()
         except sqlite3.Error as error:
             raise StoreAway(f"{self._path}: {error}") from error
+
+    def _remove_dead_locks(self) -> None:
+        """Remove the locks of processes that died while they had nothing to do."""
+        for path in iglob(f"{escape(self._path)}-*.lock"):
+            with suppress(OSError):
+                # A younger one may be somebody's who has made it, and not locked it yet.
+                if time.time() - os.stat(path).st_mtime > _LOCKED_BY_S:
+                    is_held(path)
 
     def _lock_of(self, runner: str) -> str:
         return f"{self._path}-{runner}.lock"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 import threading
@@ -285,6 +286,32 @@ async def test_what_others_do_is_not_told_to_whom_it_does_not_concern(tmp_path: 
         await client.request("tasks/cancel", {"taskId": id})
 
 
+async def test_changes_are_looked_at_once_at_a_time() -> None:
+    """However many are heard while a look takes its time."""
+    app = waiting_app()
+    async with connected(app, CORE) as client:
+        await until(client, await start(client, "ask"), "input_required")
+        tasks = tasks_of(app)
+        store = await tasks.store()
+        go_on = anyio.Event()
+        looks: list[str] = []
+
+        async def get(id: str) -> Task | None:
+            looks.append(id)
+            await go_on.wait()
+            return None
+
+        store.get = get  # type: ignore[method-assign]
+        for _ in range(20):
+            tasks._heard(None)
+            await anyio.sleep(0.002)
+        await reached(lambda: looks)
+        assert len(looks) == 1
+        go_on.set()
+        await reached(lambda: tasks._looking is None)
+        del store.get
+
+
 async def test_nobody_follows_a_task_whose_time_is_over() -> None:
     now = [1_000_000.0]
     store = MemoryStore(clock=lambda: now[0])
@@ -525,6 +552,19 @@ async def test_what_is_asked_of_a_closed_file_is_refused(tmp_path: Path) -> None
         with pytest.raises(StoreAway):
             await store.get("x")
     assert not list(tmp_path.glob("*.lock"))
+
+
+async def test_locks_that_the_dead_have_left_are_removed(tmp_path: Path) -> None:
+    left, young = tmp_path / "tasks.db-left.lock", tmp_path / "tasks.db-young.lock"
+    for each in (left, young):
+        each.touch()
+    os.utime(left, (0, 0))
+    with anyio.fail_after(PATIENCE):
+        store = SqliteStore(tmp_path / "tasks.db")
+        await store.open("runner")
+        assert not left.exists()
+        assert young.exists()
+        await store.aclose()
 
 
 async def test_a_file_with_two_names_is_one(tmp_path: Path) -> None:
