@@ -18,6 +18,7 @@ import anyio
 from pydantic_core import to_json, to_jsonable_python
 
 from mcpkit.context import Context
+from mcpkit.engine.dispatch import GLANCE_S, LeaseDispatcher
 from mcpkit.engine.legs import Leg, PastOrigin
 from mcpkit.engine.loop import Loop
 from mcpkit.engine.server import Server, log
@@ -37,13 +38,6 @@ if TYPE_CHECKING:
     from mcpkit.tasks.settings import TaskSettings
 
 __all__ = ["AppTasks", "Follower", "Tasks", "Watch", "serving_tasks"]
-
-_GLANCE_S: Final = 1.0
-"""Seconds between two looks for what other processes have left, or changed without a word."""
-
-_SWEEP_S: Final = 60.0
-_CLEAN_UP_S: Final = 2.0
-"""Seconds that legs have to end when the process does."""
 
 _AWAY: Final = "The tasks of this server cannot be reached at the moment; ask again later"
 _BURST: Final = 100
@@ -95,7 +89,7 @@ class Watch:
 
     async def wait(self) -> None:
         """Wait until the task may have changed."""
-        with anyio.move_on_after(_GLANCE_S):
+        with anyio.move_on_after(GLANCE_S):
             await self._changed.wait()
         self._changed = anyio.Event()
 
@@ -130,12 +124,10 @@ class Tasks:
         self._store: TaskStore | None = None
         self._opening: _Opening | None = None
         self._stop: list[Callable[[], object]] = []
-        self._legs: dict[Leg, None] = {}
         self._followers: dict[str, list[Follower]] = {}
         self._told: dict[str, Task] = {}
         """What the followers of each task have been told last."""
-        self._poked: anyio.Event | None = None
-        self._worked: anyio.Event | None = None
+        self._dispatcher: LeaseDispatcher | None = None
         self._looking: Callable[[], object] | None = None
         self._looks_again = False
         self._is_away = False
@@ -162,7 +154,7 @@ class Tasks:
             try:
                 await self.store()
             except StoreAway:
-                await anyio.sleep(_GLANCE_S)
+                await anyio.sleep(GLANCE_S)
             except Exception:
                 log.exception("tasks cannot be kept")
                 return
@@ -201,9 +193,11 @@ class Tasks:
         else:
             self._store = store
             self._is_away = False
-            self._poked, self._worked = anyio.Event(), anyio.Event()
-            self._stop.append(self.loop.start(self._work(store, self._worked)))
-            self._stop.append(self.loop.start(self._keep(store)))
+            dispatcher = self._dispatcher = LeaseDispatcher(
+                store, self.settings, self._note_reached, self._look_at_followed
+            )
+            self._stop.append(self.loop.start(dispatcher.serve(self._make_leg)))
+            self._stop.append(self.loop.start(dispatcher.keep()))
         finally:
             self._opening = None
             opening.done.set()
@@ -218,15 +212,9 @@ class Tasks:
                 await self._opening.done.wait()
         if self._looking is not None:
             self._looking()
-        self._poke()
-        for leg in list(self._legs):
-            leg.stop()
         with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(_CLEAN_UP_S):
-                if self._worked is not None:
-                    await self._worked.wait()
-                while self._legs:
-                    await next(iter(self._legs)).ended.wait()
+            if self._dispatcher is not None:
+                await self._dispatcher.aclose()
             for stop in self._stop:
                 stop()
             if self._store is not None:
@@ -234,6 +222,12 @@ class Tasks:
                     await self._store.aclose()
                 except StoreAway as error:
                     self._note_away(error)
+
+    def _note_reached(self, error: StoreAway | None) -> None:
+        if error is None:
+            self._is_away = False
+        else:
+            self._note_away(error)
 
     def _note_away(self, error: StoreAway) -> None:
         if not self._is_away:
@@ -326,7 +320,8 @@ class Tasks:
                     added = await add()
             except TooManyTasks:
                 raise InternalError("Too many tasks are unfinished; ask again later") from None
-        self._poke()
+        if self._dispatcher is not None:
+            self._dispatcher.due(added.id)
         return added
 
     async def get(self, id: str, owner: str, *, polled: bool = False) -> Task:
@@ -474,13 +469,10 @@ class Tasks:
 
     def publish(self, task: Task) -> None:
         """Tell those who follow a task that it has changed, and those who work on it or might."""
-        for leg in list(self._legs):
-            # An older state, which came late, says nothing of a leg that has begun since.
-            is_newer = task.is_over or task.leg >= leg.number
-            if leg.id == task.id and is_newer and not task.runs(leg.number):
-                leg.lose()
-        if task.due is not None and task.runner is None:
-            self._poke()
+        if self._dispatcher is not None:
+            self._dispatcher.stop(task)
+            if task.due is not None and task.runner is None:
+                self._dispatcher.due(task.id)
         following = self._followers.get(task.id)
         if following and _is_news(task, self._told.get(task.id)):
             self._told[task.id] = task
@@ -499,12 +491,17 @@ class Tasks:
     def _look_soon(self, id: str | None) -> None:
         if self.is_closing:
             return
-        self._poke()
-        known = {*self._followers, *(leg.id for leg in self._legs)}
+        if self._dispatcher is not None:
+            self._dispatcher.due(id or "")
+        known = self._known()
         if known if id is None else id in known:
             self._looks_again = True
             if self._looking is None:
                 self._looking = self.loop.start(self._look())
+
+    def _known(self) -> Collection[str]:
+        """Return the tasks that somebody here waits for, or works on."""
+        return {*self._followers, *(self._dispatcher.ids if self._dispatcher is not None else ())}
 
     async def _look(self) -> None:
         """Look at every task that somebody here waits for, or works on."""
@@ -516,7 +513,7 @@ class Tasks:
                 self._looks_again = False
                 begun = monotonic()
                 try:
-                    await self._look_at({*self._followers, *(leg.id for leg in self._legs)})
+                    await self._look_at(self._known())
                 except StoreAway as error:
                     self._note_away(error)
                 took = monotonic() - begun
@@ -537,82 +534,16 @@ class Tasks:
 
     # --- those who work ---------------------------------------------------------------------------
 
-    def _poke(self) -> None:
-        if self._poked is not None:
-            self._poked.set()
-
-    async def _work(self, store: TaskStore, worked: anyio.Event) -> None:
-        """Begin legs of what is due."""
-        # What nobody else does is due without a word only if a leg has ended without one.
-        longest = _GLANCE_S if store.is_shared else self.settings.lease
-        try:
-            while not self.is_closing:
-                self._poked = anyio.Event()
-                room = self.settings.max_running - len(self._legs)
-                wait = longest
-                try:
-                    due = await store.claim(room, self.settings.lease) if room > 0 else ()
-                    self._is_away = False
-                    await self._begin_legs(store, due)
-                except StoreAway as error:
-                    self._note_away(error)
-                    wait = _GLANCE_S
-                except Exception:  # the next try may go well, and without one nothing goes at all
-                    log.exception("tasks could not be begun")
-                    wait = _GLANCE_S
-                with anyio.move_on_after(wait):
-                    await self._poked.wait()
-        finally:
-            worked.set()
-
-    async def _begin_legs(self, store: TaskStore, due: Sequence[Task]) -> None:
-        for task in due:
-            if self.is_closing:  # meanwhile; nothing of it has been done
-                await store.change(task.id, partial(_given_back, task.leg))
-            else:
-                leg = Leg(self, task)
-                self._legs[leg] = None
-                leg.start()
+    def _make_leg(self, task: Task) -> Leg:
+        return Leg(self, task)
 
     def ended(self, leg: Leg) -> None:
-        """Note that a leg has ended, so that there is room for another."""
-        was_full = len(self._legs) >= self.settings.max_running
-        self._legs.pop(leg, None)
-        if was_full:
-            self._poke()
+        """Note that a leg has ended."""
+        if self._dispatcher is not None:
+            self._dispatcher.ended(leg)
 
-    async def _keep(self, store: TaskStore) -> None:
-        """Let the legs go on that run, and forget tasks whose time is over."""
-        lease = self.settings.lease
-        swept = reached = monotonic()
-        while True:
-            await anyio.sleep(lease / 3)
-            # Those that are claimed while the store is asked are not among these.
-            legs = {(leg.id, leg.number): leg for leg in self._legs}
-            asked = monotonic()
-            try:
-                kept = set(await store.keep([*legs], lease)) if legs else set[tuple[str, int]]()
-                reached = asked
-                if asked - swept > _SWEEP_S:
-                    swept = asked
-                    await store.sweep()
-                    await self._look_at([*self._followers])
-            except Exception as error:
-                if isinstance(error, StoreAway):
-                    self._note_away(error)
-                else:
-                    log.exception("the time of tasks could not be prolonged")
-                if asked - reached < lease:
-                    continue  # they may go on until somebody else begins
-                kept = set[tuple[str, int]]()
-            for place, leg in legs.items():
-                if place not in kept:
-                    leg.lose()
-
-
-def _given_back(leg: int, task: Task, now: float) -> Task | None:
-    del now
-    return record.give_back(task, leg)
+    async def _look_at_followed(self) -> None:
+        await self._look_at([*self._followers])
 
 
 def _is_news(task: Task, told: Task | None) -> bool:

@@ -90,7 +90,7 @@ async def test_an_older_state_does_not_end_a_newer_leg() -> None:
     async with connected(app) as client:
         id = await start(client, "wait")
         tasks = tasks_of(app)
-        await reached(lambda: tasks._legs)
+        await reached(lambda: tasks._known())
         task = await (await tasks.store()).get(id)
         assert task is not None
         tasks.publish(replace(task, leg=0, runner=None))
