@@ -18,7 +18,6 @@ Pub/Sub, and may be missed while a connection is away; the records are the truth
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +26,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import anyio
 
+from mcpkit.support.logs import get_logger
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.remote import Connections, Line, need_asyncio
@@ -54,7 +54,7 @@ except ModuleNotFoundError as error:
 
 __all__ = ["RedisStore"]
 
-_log: Final = logging.getLogger("mcpkit")
+_log: Final = get_logger("mcpkit")
 
 _VERSION: Final = 1
 """Of the keys."""

@@ -11,7 +11,6 @@ is handed over again, so all of it has to come to the same if it is done twice.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -20,11 +19,12 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import anyio
 
+from mcpkit.support.logs import get_logger
 from mcpkit.tasks.store import StoreAway
 
 __all__ = ["PATIENCE_S", "Connections", "Line", "need_asyncio"]
 
-_log: Final = logging.getLogger("mcpkit")
+_log: Final = get_logger("mcpkit")
 
 C = TypeVar("C")
 W = TypeVar("W")
