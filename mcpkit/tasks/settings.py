@@ -53,7 +53,8 @@ class TaskOptions(TypedDict, total=False):
         max_tasks: Tasks that may be unfinished altogether; 10,000.
         max_tasks_each: Tasks of one principal that may be unfinished; 1,000. Without authentication
             all are of the same one.
-        max_bytes: Bytes of the arguments, of a result and of a step's result; 4 MiB.
+        max_bytes: Bytes of the arguments, of a result, of a step's result, of all questions that a
+            task asks and of all answers that it gets; 4 MiB each.
         max_running: Tasks that one process works on at once; 100.
         lease: Seconds after which a task is taken from a process that says nothing any more; 30.
             That a process has died is mostly known much sooner.
