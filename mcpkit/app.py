@@ -31,6 +31,7 @@ from mcpkit.transports import load
 from mcpkit.types import UNSET, CacheScope, Icon, Implementation, LogLevel
 
 if TYPE_CHECKING:
+    from mcpkit.auth.verifier import Auth
     from mcpkit.engine.tasks import AppTasks
     from mcpkit.web import HttpOptions
 
@@ -73,6 +74,9 @@ class MCPKit(Generic[StateT]):
             2026-07-28).
         http: The options for serving over HTTP, wherever no others are given: a dict of
             `HttpOptions`.
+        auth: Whoever knows the bearer tokens of requests over HTTP: `mcpkit.auth.JWT`,
+            ``Introspection``, ``Keys``, a function of the token, or several of them. On stdio it
+            means nothing.
         tasks: Where tasks are kept, or a dict of `TaskOptions`: the path of a file of SQLite, which
             several processes of one machine may share and which outlives them, or a URL of a
             database. ``MCPKIT_TASKS`` if None; without that, in this process, with which they end.
@@ -81,8 +85,9 @@ class MCPKit(Generic[StateT]):
             says about itself counts more.
 
     Raises:
-        ValueError: ``page_size`` is less than 1, a secret is too short, or an option of ``tasks``
-            makes no sense.
+        ValueError: ``page_size`` is less than 1, a secret is too short, an option of ``tasks``
+            makes no sense, or ``auth`` is given twice.
+        TypeError: ``auth`` is no verifier.
         RegistrationError: ``errors`` has something that is no class of exceptions.
     """
 
@@ -108,6 +113,7 @@ class MCPKit(Generic[StateT]):
         state_lifetime: float = 3600,
         ask_timeout: float = 600,
         http: HttpOptions | None = None,
+        auth: Auth | None = None,
         tasks: TaskOptions | Store | None = None,
         errors: Errors = (),
     ) -> None:
@@ -116,7 +122,7 @@ class MCPKit(Generic[StateT]):
         if lifespan is not None:
             _check_lifespan(lifespan)
         self._lifespan = lifespan
-        self._http: HttpOptions = http or {}
+        self._http: HttpOptions = _with_auth(http or {}, auth)
         self._lifespans: Any = None
         self._application: Any = None
         self.routes: list[Any] = []
@@ -659,6 +665,28 @@ class MCPKit(Generic[StateT]):
         """
         return load("http").make_route(self._make(path, None, options), path)
 
+    def metadata_route(self, path: str, /, **options: Unpack[HttpOptions]) -> Any:
+        """Return a Starlette route with the OAuth metadata of this app, for the root of a host.
+
+        An app that is mounted serves its metadata below its mount, where its challenges point to.
+        Clients that look for it without a challenge look at the root, which a mounted app cannot
+        reach. `attach`, and a server of its own, need no such route.
+
+        Args:
+            path: Of the endpoint, from the root: ``/notes/mcp`` for an app mounted at ``/notes``.
+            options: As for `asgi`; what matters are ``auth`` and ``public_url``.
+
+        Raises:
+            ValueError: There is no ``auth``, or none that names an authorization server.
+        """
+        from mcpkit.web import HttpSettings
+
+        merged: HttpOptions = {**self._http, **options}
+        settings = HttpSettings(**merged)
+        if settings.auth is None:
+            raise ValueError("metadata_route(…) is for apps with auth=")
+        return load("http").make_metadata_route(settings, self._server, path)
+
     def attach(self, host: Any, path: str, /, **options: Unpack[HttpOptions]) -> None:
         """Serve this app at a path of a Starlette or FastAPI application.
 
@@ -671,8 +699,8 @@ class MCPKit(Generic[StateT]):
 
         Raises:
             TypeError: The host has no routes to add to, or is a FastAPI with ``dependencies=``,
-                which would not run for the app, and there is no ``principal=`` that stands for
-                them.
+                which would not run for the app, and there is neither ``principal=`` nor
+                ``auth=`` that stands for them.
         """
         load("http").attach(self._make(path, None, options), host, path)
 
@@ -682,7 +710,12 @@ class MCPKit(Generic[StateT]):
             self._lifespans = http.Lifespans(self.running)
         merged: HttpOptions = {**self._http, **options}
         return http.make_application(
-            self._lifespans, self.routes, merged, loopback=loopback, prefix=prefix
+            self._lifespans,
+            self.routes,
+            merged,
+            loopback=loopback,
+            prefix=prefix,
+            server=self._server,
         )
 
 
@@ -721,6 +754,24 @@ def _no_manager(lifespan: Any) -> str:
         f"{location(made)}: {function_name(made)}() gives no async context manager; make it an "
         f"async def that yields once, under @contextlib.asynccontextmanager"
     )
+
+
+def _with_auth(http: HttpOptions, auth: Auth | None) -> HttpOptions:
+    """Return the options of HTTP with that of the app.
+
+    Raises:
+        ValueError: It is given twice, or beside ``principal``.
+        TypeError: It is no verifier.
+    """
+    if auth is None:
+        return http
+    if http.get("auth") is not None:
+        raise ValueError("auth= is given twice: to the app, and among its options of http=")
+    if http.get("principal") is not None:
+        raise ValueError("auth= and principal= both say who sends a request; leave one of them out")
+    from mcpkit.auth.verifier import resource_server  # few apps have one
+
+    return {**http, "auth": resource_server(auth)}
 
 
 def _is_app(source: object) -> TypeGuard[MCPKit[Any]]:
