@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from mcpkit.auth.claims import principal_of
 from mcpkit.auth.fetch import PerLoop, Unreachable, check_address, fetch_json
-from mcpkit.auth.verifier import Verifier, VerifierAway, scopes_of
+from mcpkit.auth.verifier import Verifier, VerifierAway
 from mcpkit.support.logs import get_logger
+from mcpkit.support.scopes import scopes_of
 from mcpkit.types import Principal
 
 __all__ = ["Introspection"]

@@ -8,8 +8,9 @@ from typing import Any, Final
 from mcpkit.auth.claims import principal_of
 from mcpkit.auth.fetch import check_address
 from mcpkit.auth.jwks import KeySet
-from mcpkit.auth.verifier import Verifier, scopes_of
+from mcpkit.auth.verifier import Verifier
 from mcpkit.support.logs import get_logger
+from mcpkit.support.scopes import scopes_of
 from mcpkit.types import Principal
 
 __all__ = ["JWT"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from mcpkit.auth.fetch import check_address
 from mcpkit.errors import MCPKitError
+from mcpkit.support.scopes import scopes_of
 from mcpkit.types import Principal
 
 __all__ = [
@@ -19,13 +19,7 @@ __all__ = [
     "VerifierAway",
     "Verify",
     "resource_server",
-    "scopes_of",
 ]
-
-_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-"""A scope, as RFC 6749 has it (section 3.3)."""
-
-_OFFLINE: Final = "offline_access"
 
 
 class VerifierAway(MCPKitError):
@@ -176,22 +170,3 @@ def _verifier(given: Any) -> Verifier:
         f"auth= takes verifiers (JWT, Introspection, Keys) and functions of a token, "
         f"not {'the class ' if is_class else ''}{named}{instead}"
     )
-
-
-def scopes_of(scopes: Any, option: str) -> tuple[str, ...]:
-    """Return the scopes that an option names, each once.
-
-    Raises:
-        ValueError: It is a text, or one of them cannot be a scope (RFC 6749, 3.3). What is none
-            could not stand in a header either (SEC-18).
-    """
-    if isinstance(scopes, str):
-        raise ValueError(f"{option} must be a list, such as {scopes.split()!r}")
-    found: tuple[Any, ...] = tuple(dict.fromkeys(scopes))
-    for each in found:
-        if not isinstance(each, str) or _SCOPE.fullmatch(each) is None:
-            raise ValueError(
-                f"{option}: {each!r} is no scope, which is printable ASCII without blanks, quotes "
-                f"and backslashes"
-            )
-    return tuple(each for each in found if each != _OFFLINE)  # AUTH-11

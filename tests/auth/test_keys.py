@@ -133,8 +133,9 @@ async def test_settings_that_make_no_sense_are_refused(options: Any, error: Any,
 
 async def test_nobody_is_asked_to_stay_offline() -> None:
     """AUTH-11."""
-    of = ResourceServer(Keys({}), required_scopes=["a", "offline_access"])
-    assert of.required_scopes == ("a",)
+    for option in ("required_scopes", "scopes_supported"):
+        with pytest.raises(ValueError, match="offline_access"):
+            ResourceServer(Keys({}), **{option: ["a", "offline_access"]})  # type: ignore[arg-type]
 
 
 async def test_an_issuers_tokens_are_for_this_server_only() -> None:

@@ -12,7 +12,9 @@ from urllib.parse import quote, urlsplit
 from mcpkit.auth.fetch import check_address
 from mcpkit.auth.verifier import VerifierAway, resource_server
 from mcpkit.engine.server import log
+from mcpkit.errors import Forbidden
 from mcpkit.protocol.messages import encode
+from mcpkit.support.scopes import is_scope
 from mcpkit.transports.http.http_error import HttpError, Pairs, retry_after
 from mcpkit.types import Principal
 from mcpkit.web import HttpRequest, HttpSettings, Scope
@@ -20,7 +22,7 @@ from mcpkit.web import HttpRequest, HttpSettings, Scope
 if TYPE_CHECKING:
     from mcpkit.engine.server import Server
 
-__all__ = ["WELL_KNOWN", "Authorization", "canonical_url"]
+__all__ = ["WELL_KNOWN", "Authorization", "canonical_url", "forbidden_challenge"]
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 """Where the metadata of a protected resource is found (RFC 9728, 3)."""
@@ -128,7 +130,10 @@ class Authorization:
 
     def _check_required(self, http: HttpRequest, principal: Principal) -> None:
         needed = self.resource_server.required_scopes
-        if needed and not principal.scopes.issuperset(needed):
+        held = principal.scopes
+        if self._server is not None:
+            held = self._server.settings.scopes.held(held)
+        if needed and not held.issuperset(needed):
             raise HttpError(
                 403,
                 f"This server needs the scopes {' '.join(needed)}",
@@ -284,7 +289,8 @@ class Authorization:
         }
         scopes = of.scopes_supported
         if scopes is None:
-            scopes = of.required_scopes
+            needed = () if server is None else server.registry.scopes
+            scopes = tuple(dict.fromkeys((*of.required_scopes, *needed)))
         if scopes:
             document["scopes_supported"] = scopes
         if server is not None:
@@ -292,6 +298,28 @@ class Authorization:
         if of.documentation is not None:
             document["resource_documentation"] = of.documentation
         return document
+
+
+def forbidden_challenge(
+    authorization: Authorization | None, http: HttpRequest, error: Forbidden
+) -> Pairs:
+    """Return the challenge of a request that may not do what it asks for (AUTH-6).
+
+    Args:
+        authorization: Of the endpoint, if it takes tokens; otherwise the host finds out who asks.
+        http: The request.
+        error: That says what is lacking. There is no challenge if nothing that a token may have is.
+    """
+    known = error.status == 403
+    if known and not error.scopes:
+        return []
+    scopes = [each for each in error.scopes if is_scope(each)]
+    if authorization is not None:
+        return authorization.challenge(http, "insufficient_scope" if known else None, scopes)
+    parts = ['error="insufficient_scope"'] if known else []
+    if scopes:
+        parts.append(f'scope="{" ".join(scopes)}"')
+    return [(b"www-authenticate", f"Bearer {', '.join(parts)}".rstrip().encode("ascii"))]
 
 
 def canonical_url(url: str) -> str:
