@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         ToolError,
         UrlElicitationRequired,
     )
-    from mcpkit.functions.markers import Complete, Depends, Header
+    from mcpkit.functions.markers import Claim, Complete, Depends, Env, Header
     from mcpkit.tasks.settings import TaskOptions
     from mcpkit.types import (
         Annotations,
@@ -82,6 +82,7 @@ __all__ = [
     "BlobResourceContents",
     "CallNext",
     "Choices",
+    "Claim",
     "Client",
     "Complete",
     "ConnectionClosed",
@@ -94,6 +95,7 @@ __all__ = [
     "Elicitation",
     "ElicitationError",
     "EmbeddedResource",
+    "Env",
     "File",
     "Header",
     "HttpOptions",
@@ -173,7 +175,7 @@ _HOMES = {
         "UrlElicitationRequired",
     ],
     "mcpkit.web": ["HttpOptions", "HttpRequest"],
-    "mcpkit.functions.markers": ["Complete", "Depends", "Header"],
+    "mcpkit.functions.markers": ["Claim", "Complete", "Depends", "Env", "Header"],
     "mcpkit.types": [
         "Annotations",
         "AssistantMessage",

@@ -21,9 +21,10 @@ from mcpkit.engine.from_functions import (
     ToolOptions,
     errors_of,
 )
+from mcpkit.engine.permissions import Hierarchy, needed_scopes
 from mcpkit.engine.registry import Registry
 from mcpkit.engine.server import Middleware, Server, Settings
-from mcpkit.errors import RegistrationError
+from mcpkit.errors import MissingEnvironment, RegistrationError
 from mcpkit.functions.signature import function_name, is_async, location, underlying
 from mcpkit.support.wrong_names import (
     caller,
@@ -38,6 +39,7 @@ from mcpkit.transports import load
 from mcpkit.types import UNSET, CacheScope, Icon, Implementation, LogLevel
 
 if TYPE_CHECKING:
+    from mcpkit.auth.verifier import Auth
     from mcpkit.engine.tasks import AppTasks
     from mcpkit.web import HttpOptions
 
@@ -80,6 +82,10 @@ class MCPKit(Generic[StateT]):
             2026-07-28).
         http: The options for serving over HTTP, wherever no others are given: a dict of
             `HttpOptions`.
+        auth: Whoever knows the bearer tokens of requests over HTTP: `mcpkit.auth.JWT`,
+            ``Introspection``, ``Keys``, a function of the token, or several of them. On stdio it
+            means nothing.
+        scopes: The scopes that imply others: ``{"files": ["files:read", "files:write"]}``.
         tasks: Where tasks are kept, or a dict of `TaskOptions`: the path of a file of SQLite, which
             several processes of one machine may share and which outlives them, or a URL of a
             database. ``MCPKIT_TASKS`` if None; without that, in this process, with which they end.
@@ -88,8 +94,9 @@ class MCPKit(Generic[StateT]):
             says about itself counts more.
 
     Raises:
-        ValueError: ``page_size`` is less than 1, a secret is too short, or an option of ``tasks``
-            makes no sense.
+        ValueError: ``page_size`` is less than 1, a secret is too short, an option of ``tasks``
+            makes no sense, or ``auth`` is given twice.
+        TypeError: ``auth`` is no verifier.
         RegistrationError: ``errors`` has something that is no class of exceptions.
     """
 
@@ -115,6 +122,8 @@ class MCPKit(Generic[StateT]):
         state_lifetime: float = 3600,
         ask_timeout: float = 600,
         http: HttpOptions | None = None,
+        auth: Auth | None = None,
+        scopes: Mapping[str, Sequence[str]] | None = None,
         tasks: TaskOptions | Store | None = None,
         errors: Errors = (),
     ) -> None:
@@ -123,7 +132,7 @@ class MCPKit(Generic[StateT]):
         if lifespan is not None:
             _check_lifespan(lifespan)
         self._lifespan = lifespan
-        self._http: HttpOptions = http or {}
+        self._http: HttpOptions = _with_auth(http or {}, auth)
         self._lifespans: Any = None
         self._application: Any = None
         self.routes: list[Any] = []
@@ -151,6 +160,7 @@ class MCPKit(Generic[StateT]):
                 ask_timeout=ask_timeout,
                 errors=errors_of(errors, f"MCPKit({name!r})"),
                 tasks=settings_of(tasks, os.environ),
+                scopes=Hierarchy(scopes or {}),
             ),
         )
         self._defaults = Defaults(self._server.converters, self._server.settings.errors)
@@ -341,6 +351,9 @@ class MCPKit(Generic[StateT]):
                 - task_ttl: Seconds for which its tasks are kept; the app's by default.
                 - errors: The exceptions whose text the model reads, as that of a `ToolError`: a
                   class, several, or ``"all"``; ``()`` hides all. The app's by default.
+                - scopes: That whoever calls it over HTTP needs; others do not see it.
+                - allow: A function, async or not, of the `Principal` and the arguments: whether
+                  they may call it so.
 
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
@@ -369,6 +382,8 @@ class MCPKit(Generic[StateT]):
                   control characters, because many a handler makes a path of them.
                 - inline: Run a plain ``def`` on the event loop, not in a thread.
                 - errors: The exceptions whose text is shown, as that of a `ResourceError`.
+                - scopes, allow: Who may read it, as for tools; `allow` gets the variables of the
+                  URI.
 
         Raises:
             RegistrationError: The function and the URI do not fit together, or the URI is taken.
@@ -381,7 +396,8 @@ class MCPKit(Generic[StateT]):
 
         Args:
             fn: A function, method, partial, or any callable with a signature.
-            options: name, title, description, icons, meta, tags, inline and errors, as for tools.
+            options: name, title, description, icons, meta, tags, inline, errors, scopes and allow,
+                as for tools.
 
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
@@ -414,7 +430,12 @@ class MCPKit(Generic[StateT]):
         self._server.registry.remove("prompts", name)
 
     def include(
-        self, source: object, *, prefix: str | None = None, errors: Errors | None = None
+        self,
+        source: object,
+        *,
+        prefix: str | None = None,
+        errors: Errors | None = None,
+        scopes: Sequence[str] = (),
     ) -> None:
         """Offer the marked functions of a module, an object or a class, or what another app offers.
 
@@ -430,13 +451,15 @@ class MCPKit(Generic[StateT]):
             prefix: Put in front of names, ``prefix_name``, and of URIs, ``scheme://prefix/rest``.
             errors: The exceptions whose text is shown, where a mark does not say; the app's if
                 None.
+            scopes: That all of it needs, beside what each part needs by itself.
 
         Raises:
             RegistrationError: Nothing is marked, something marked cannot be served, a name is
                 taken, or the app has what would be lost.
         """
+        needed = needed_scopes(scopes, "include()")
         if _is_app(source):
-            self._include_app(source, prefix, errors)
+            self._include_app(source, prefix, errors, needed)
             return
         found = from_functions.marked_in(source)
         if not found:
@@ -458,14 +481,23 @@ class MCPKit(Generic[StateT]):
                 item: Any = from_functions.make_resource(uri, fn, **shared)
             else:
                 item = make[kind](fn, **shared)
+            item.scopes = tuple(dict.fromkeys((*needed, *item.scopes)))
             self._server.registry.add(item)
 
-    def _include_app(self, source: MCPKit[Any], prefix: str | None, errors: Errors | None) -> None:
+    def _include_app(
+        self,
+        source: MCPKit[Any],
+        prefix: str | None,
+        errors: Errors | None,
+        scopes: tuple[str, ...],
+    ) -> None:
         at = f"include({source.name})"
         lost = {
             "a lifespan": source._lifespan is not None,
             "middleware": bool(source.server.middleware),
             "routes": bool(source.routes),
+            "auth=": source._http.get("auth") is not None,
+            "scopes= that imply others": bool(source.server.settings.scopes),
         }
         for what, there in lost.items():
             if there:
@@ -476,7 +508,12 @@ class MCPKit(Generic[StateT]):
             raise RegistrationError(
                 f"{at}: it offers files, whose URIs get no prefix; leave prefix= out"
             )
-        self._server.registry.include(source.server.registry, prefix)
+        if scopes and source.server.registry.providers:
+            raise RegistrationError(
+                f"{at}: it offers files, which say themselves who may read them: "
+                f"files(…, scopes=…); leave scopes= out"
+            )
+        self._server.registry.include(source.server.registry, prefix, scopes)
 
     @overload
     def converter(self, kind: type[T], convert: Callable[[T], Any], /) -> None: ...
@@ -527,6 +564,7 @@ class MCPKit(Generic[StateT]):
         pattern: str = "**/*",
         hidden: bool = False,
         mime_type: str | None = None,
+        scopes: Sequence[str] = (),
     ) -> None:
         """Offer a file, or the files of a directory, as resources.
 
@@ -540,6 +578,7 @@ class MCPKit(Generic[StateT]):
             pattern: The files of a directory that are offered, as a glob relative to it.
             hidden: True to offer names that begin with a dot, too.
             mime_type: Guessed from each name if None.
+            scopes: That whoever reads them over HTTP needs.
 
         Raises:
             RegistrationError: There is no such file or directory, or the URI is taken.
@@ -547,12 +586,17 @@ class MCPKit(Generic[StateT]):
         from mcpkit.engine.files import Directory, file_resource
 
         registry = self._server.registry
+        needed = needed_scopes(scopes, "files()")
         if os.path.isdir(path):
-            directory = Directory(path, uri, pattern=pattern, hidden=hidden, mime_type=mime_type)
+            directory = Directory(
+                path, uri, pattern=pattern, hidden=hidden, mime_type=mime_type, scopes=needed
+            )
             registry.add(directory.template())
             registry.add_provider(directory)
         else:
-            registry.add(file_resource(path, uri, mime_type=mime_type))
+            file = file_resource(path, uri, mime_type=mime_type)
+            file.scopes = needed
+            registry.add(file)
 
     # --- changes ----------------------------------------------------------------------------------
 
@@ -599,6 +643,23 @@ class MCPKit(Generic[StateT]):
         async with manager as state:
             yield server.with_state(state)
 
+    def check_environment(self) -> None:
+        """Check that the environment has every variable that parameters with `Env` need.
+
+        `run`, `serve` and the start of an ASGI application do it by themselves.
+
+        Raises:
+            MissingEnvironment: Some are missing or empty; the message names them all.
+        """
+        needed = self._server.registry.environment
+        missing = [name for name in needed if not os.environ.get(name)]
+        if missing:
+            raise MissingEnvironment(missing)
+
+    def _serving(self) -> AbstractAsyncContextManager[Server]:
+        self.check_environment()
+        return self.running()
+
     def run(self, transport: str = "stdio", **options: Any) -> None:
         """Serve until the client leaves or the process is told to stop.
 
@@ -613,7 +674,9 @@ class MCPKit(Generic[StateT]):
         Raises:
             ValueError: There is no such transport.
             TypeError: The transport has no such option.
+            MissingEnvironment: The environment lacks what parameters with `Env` need.
         """
+        self.check_environment()
         serve = load(transport).run
         _check_options("run(…)", serve, options)
         serve(self, **options)
@@ -634,6 +697,7 @@ class MCPKit(Generic[StateT]):
             OSError: The address is taken or not ours; the message says which.
             RuntimeError: The app could not be begun; the log says why.
         """
+        self.check_environment()
         serve = load(transport).serve_here
         _check_options("serve(…)", serve, options)
         await serve(self, **options)
@@ -672,6 +736,28 @@ class MCPKit(Generic[StateT]):
         """
         return load("http").make_route(self._make(path, None, options), path)
 
+    def metadata_route(self, path: str, /, **options: Unpack[HttpOptions]) -> Any:
+        """Return a Starlette route with the OAuth metadata of this app, for the root of a host.
+
+        An app that is mounted serves its metadata below its mount, where its challenges point to.
+        Clients that look for it without a challenge look at the root, which a mounted app cannot
+        reach. `attach`, and a server of its own, need no such route.
+
+        Args:
+            path: Of the endpoint, from the root: ``/notes/mcp`` for an app mounted at ``/notes``.
+            options: As for `asgi`; what matters are ``auth`` and ``public_url``.
+
+        Raises:
+            ValueError: There is no ``auth``, or none that names an authorization server.
+        """
+        from mcpkit.web import HttpSettings
+
+        merged: HttpOptions = {**self._http, **options}
+        settings = HttpSettings(**merged)
+        if settings.auth is None:
+            raise ValueError("metadata_route(…) is for apps with auth=")
+        return load("http").make_metadata_route(settings, self._server, path)
+
     def attach(self, host: Any, path: str, /, **options: Unpack[HttpOptions]) -> None:
         """Serve this app at a path of a Starlette or FastAPI application.
 
@@ -684,18 +770,23 @@ class MCPKit(Generic[StateT]):
 
         Raises:
             TypeError: The host has no routes to add to, or is a FastAPI with ``dependencies=``,
-                which would not run for the app, and there is no ``principal=`` that stands for
-                them.
+                which would not run for the app, and there is neither ``principal=`` nor
+                ``auth=`` that stands for them.
         """
         load("http").attach(self._make(path, None, options), host, path)
 
     def _make(self, prefix: str | None, loopback: bool | None, options: HttpOptions) -> Any:
         http = load("http")
         if self._lifespans is None:
-            self._lifespans = http.Lifespans(self.running)
+            self._lifespans = http.Lifespans(self._serving)
         merged: HttpOptions = {**self._http, **options}
         return http.make_application(
-            self._lifespans, self.routes, merged, loopback=loopback, prefix=prefix
+            self._lifespans,
+            self.routes,
+            merged,
+            loopback=loopback,
+            prefix=prefix,
+            server=self._server,
         )
 
 
@@ -734,6 +825,24 @@ def _no_manager(lifespan: Any) -> str:
         f"{location(made)}: {function_name(made)}() gives no async context manager; make it an "
         f"async def that yields once, under @contextlib.asynccontextmanager"
     )
+
+
+def _with_auth(http: HttpOptions, auth: Auth | None) -> HttpOptions:
+    """Return the options of HTTP with that of the app.
+
+    Raises:
+        ValueError: It is given twice, or beside ``principal``.
+        TypeError: It is no verifier.
+    """
+    if auth is None:
+        return http
+    if http.get("auth") is not None:
+        raise ValueError("auth= is given twice: to the app, and among its options of http=")
+    if http.get("principal") is not None:
+        raise ValueError("auth= and principal= both say who sends a request; leave one of them out")
+    from mcpkit.auth.verifier import resource_server  # few apps have one
+
+    return {**http, "auth": resource_server(auth)}
 
 
 def _is_app(source: object) -> TypeGuard[MCPKit[Any]]:

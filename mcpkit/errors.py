@@ -2,6 +2,7 @@
 
     MCPKitError
     ├── RegistrationError              a function cannot be registered as it is written
+    ├── MissingEnvironment             variables of the environment are missing
     ├── PublicError                    its message is meant for the other side
     │   ├── InvalidArguments           arguments do not fit a signature
     │   ├── ToolError                  a tool failed in a way the model should read about
@@ -22,7 +23,8 @@
     │   ├── HeaderMismatch             -32020
     │   ├── MissingClientCapability    -32021
     │   ├── UnsupportedProtocolVersion -32022
-    │   └── UrlElicitationRequired     -32042 (2025-11-25)
+    │   ├── UrlElicitationRequired     -32042 (2025-11-25)
+    │   └── Forbidden                  -32600, and over HTTP the status 403 or 401
     ├── TaskCancelled                  a task that somebody waits for has been cancelled
     ├── AccessDenied                   whoever sent a request over HTTP may not, 401 or 403
     └── ConnectionClosed               the other side is gone
@@ -33,7 +35,7 @@ reference, the server's log has the traceback under the same reference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
 from mcpkit.support.text import cut
@@ -45,6 +47,7 @@ __all__ = [
     "AskTimeout",
     "ConnectionClosed",
     "ElicitationError",
+    "Forbidden",
     "HeaderMismatch",
     "InternalError",
     "InvalidAnswer",
@@ -54,6 +57,7 @@ __all__ = [
     "MCPKitError",
     "MethodNotFound",
     "MissingClientCapability",
+    "MissingEnvironment",
     "ParseError",
     "PromptError",
     "ProtocolError",
@@ -74,6 +78,21 @@ class MCPKitError(Exception):
 
 class RegistrationError(MCPKitError, TypeError):
     """A function, template or option cannot be registered as written; the message has the fix."""
+
+
+class MissingEnvironment(MCPKitError):
+    """Variables of the environment are missing that parameters with `Env` need.
+
+    Args:
+        names: Of the variables.
+        why: What is wrong with them.
+    """
+
+    def __init__(self, names: Sequence[str], why: str = "") -> None:
+        is_many = len(names) > 1
+        why = why or ("are not set" if is_many else "is not set")
+        super().__init__(f"{', '.join(names)} {why} in the environment")
+        self.names = tuple(names)
 
 
 class PublicError(MCPKitError):
@@ -315,8 +334,33 @@ class AccessDenied(MCPKitError):
         if status not in (401, 403):
             raise ValueError(f"AccessDenied has the status 401 or 403, not {status}")
         super().__init__(message)
-        self.status = status
+        self.status: Literal[401, 403] = status
         self.challenge = challenge or ("Bearer" if status == 401 else "")
+
+
+class Forbidden(ProtocolError):
+    """Whoever asks may not do what they ask for; over HTTP the status is 403.
+
+    mcpkit raises it for entries with ``scopes=`` and ``allow=``; handlers may raise it too.
+
+    Args:
+        message: For whoever asks.
+        scopes: That their token lacks, or all that are needed; the challenge names them.
+        status: 401 if nobody knows who they are.
+    """
+
+    CODE = -32600
+
+    def __init__(
+        self,
+        message: str = "Not allowed",
+        *,
+        scopes: Sequence[str] = (),
+        status: Literal[401, 403] = 403,
+    ) -> None:
+        super().__init__(message)
+        self.scopes = tuple(scopes)
+        self.status: Literal[401, 403] = status
 
 
 class ConnectionClosed(MCPKitError):

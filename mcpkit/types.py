@@ -529,12 +529,17 @@ class Principal:
         scopes: The permissions that they have been given.
         expires_at: When their authentication ends, in seconds since the epoch; None: never.
         claims: Facts about them beside these. They are not shown by ``repr``: some are secrets.
+        issuer: Whoever vouches for them: the issuer of their token.
+        client_id: The OAuth client that acts for them.
     """
 
     id: str
     scopes: frozenset[str] = frozenset()
     expires_at: float | None = None
     claims: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, hash=False)
+    _: KW_ONLY
+    issuer: str | None = None
+    client_id: str | None = None
 
     def __str__(self) -> str:
         return self.id

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
 
 from mcpkit.types import Principal
+
+if TYPE_CHECKING:
+    from mcpkit.auth.verifier import Auth
 
 __all__ = [
     "FindPrincipal",
@@ -152,6 +155,8 @@ class HttpOptions(TypedDict, total=False):
     allowed_origins: Sequence[str]
     allowed_hosts: Sequence[str]
     principal: FindPrincipal | None
+    auth: Auth | None
+    public_url: str | None
     max_body: int
     max_values: int
     body_timeout: float
@@ -223,6 +228,11 @@ class HttpSettings(NamedTuple):
             None; it may be async, and refuses by raising `mcpkit.errors.AccessDenied`. By default
             the user whom the host's authentication has put into ``scope["user"]``. One whose
             authentication has ended is refused with 401.
+        auth: Whoever knows the bearer tokens of requests: `mcpkit.auth.JWT`, ``Introspection``,
+            ``Keys``, a function, or several of them. A request without a valid token is refused
+            with 401. Not together with `principal`.
+        public_url: The URL of the endpoint as clients know it, such as
+            ``https://example.com/mcp``. By default it is what each request says.
         max_body: The longest body that is read; 413 beyond.
         max_values: The JSON values that a message may have, members of arrays and objects included;
             413 beyond. Nobody else is served while they are parsed and validated.
@@ -268,6 +278,8 @@ class HttpSettings(NamedTuple):
     allowed_origins: Sequence[str] = ()
     allowed_hosts: Sequence[str] = ()
     principal: FindPrincipal | None = None
+    auth: Auth | None = None
+    public_url: str | None = None
     max_body: int = 8 * 1024 * 1024
     max_values: int = 50_000
     body_timeout: float = 30
@@ -300,6 +312,10 @@ class HttpSettings(NamedTuple):
             value = getattr(self, name)
             if isinstance(value, str):
                 raise ValueError(f"{name} must be a list, such as [{value!r}]")
+        if self.auth is not None and self.principal is not None:
+            raise ValueError(
+                "auth= and principal= both say who sends a request; leave one of them out"
+            )
         if not self.path.startswith("/"):
             raise ValueError(f"path must begin with a slash, as in {'/' + self.path!r}")
         for name in (*_AT_LEAST_ONE, *_ABOVE_ZERO, *_NOT_NEGATIVE):

@@ -1,8 +1,8 @@
 """Every rule that binds a server is cited by a test.
 
-The rules are those of the protocol digest, sections 2 to 4, 6, 8 and 11, whose strength is MUST or
-MUST NOT; those of era selection, HTTP and security are here whatever their strength. A test cites a
-rule in its docstring or in the id of a parameter.
+The rules are those of the protocol digest, sections 2 to 4, 6, 8, 10 and 11, whose strength is MUST
+or MUST NOT; those of era selection, HTTP, authorization and security are here whatever their
+strength. A test cites a rule in its docstring or in the id of a parameter.
 """
 
 from __future__ import annotations
@@ -166,6 +166,23 @@ BINDING: Final[dict[str, str]] = {
     "SEC-1": "the origin of every request is checked",
     "SEC-2": "a server listens on loopback, unless told otherwise",
     "SEC-3": "and then answers to loopback names only",
+    "CACHE-4": "what one may see is kept for nobody else",
+    "AUTH-1": "no request without a valid token",
+    "AUTH-2": "there is metadata, which names an authorization server",
+    "AUTH-3": "and a challenge says where",
+    "AUTH-4": "or its address follows from that of the endpoint",
+    "AUTH-5": "a challenge names the scopes that are needed",
+    "AUTH-6": "and so does one for a token that has too few",
+    "AUTH-7": "scopes may imply others",
+    "AUTH-8": "tokens for others are refused",
+    "AUTH-10": "tokens in queries as well",
+    "AUTH-11": "nobody is asked to stay offline",
+    "AUTH-12": "malformed credentials are 400",
+    "AUTH-13": "the URL of a server is written in one way",
+    "AUTH-14": "metadata is for everybody",
+    "AUTH-16": "all that makes a token valid is checked",
+    "AUTH-17": "what is kept belongs to issuer and subject",
+    "SEC-4": "clients are authenticated",
     "SEC-5": "a session id is no authentication",
     "SEC-6": "it is unguessable, and of no use to others",
     "SEC-7": "nothing of a session reaches another",
@@ -176,6 +193,7 @@ BINDING: Final[dict[str, str]] = {
     "SEC-13": "no values in what is said of headers",
     "SEC-14": "headers and body agree",
     "SEC-15": "nothing is decided by what a client says of itself",
+    "SEC-16": "what is secret travels over HTTPS",
     "SEC-17": "everything has a limit",
     "SEC-18": "no line breaks in headers",
     "PROG-6": "a task of 2026-07-28 reports no progress and logs nothing",
@@ -219,12 +237,11 @@ ELSEWHERE: Final[dict[str, str]] = {
     "VER-4": "binds what keeps state across requests: questions to the client and tasks",
     "TOOL-17": "arguments are validated by the types of the signature; no JSON Schema is followed",
     "TOOL-19": "as above: no schema, and so no dialect, is ever evaluated",
-    "CACHE-4": "a rule about what authorization relies on",
     "CACHE-6": "binds the client",
     "LOG-7": "binds the author of a server; mcpkit logs nothing to clients by itself",
-    "SEC-4": "who a client is, the host of an endpoint finds out",
     "SEC-12": "no schema that comes from outside is ever evaluated",
-    "SEC-16": "binds authorization servers",
+    "AUTH-9": "binds the author of a server, who has other tokens for other servers",
+    "AUTH-15": "binds those who act for others as clients with a fixed id",
     "SEC-19": "binds the client",
     "SEC-20": "binds whoever chooses a transport",
 }

@@ -17,6 +17,7 @@ from mcpkit.asking.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit.cli.reloading.relayed import follow_relay
 from mcpkit.cli.target import TargetError, load_app, passed_over
 from mcpkit.cli.terminal import fail, note, say
+from mcpkit.errors import MissingEnvironment
 from mcpkit.support.logs import LEVELS, log_to_stderr
 from mcpkit.support.target import split
 from mcpkit.tasks.settings import STORE
@@ -181,6 +182,7 @@ def run(
     if transport == "stdio" and os.isatty(take_over().reader):
         say(f"{app.name} waits for a client on standard input; Ctrl-C ends it.", err=True)
     try:
+        app.check_environment()
         if workers > 1 or reload:
             if transport == "sse":
                 options["sse"] = True
@@ -188,7 +190,7 @@ def run(
                 _supervise(app, target, flags, options, workers, reload, debug, log_level)
             )
         app.run(transport, **options)
-    except OSError as error:
+    except (OSError, MissingEnvironment) as error:
         fail(str(error))
     except (ValueError, TypeError) as error:
         if debug:

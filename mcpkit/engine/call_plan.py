@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_origin
 
 from mcpkit.asking.declared import DeclaredParameter
 from mcpkit.context import Context, SyncContext
+from mcpkit.engine.given import Given
 from mcpkit.engine.threads import ThreadCall, is_interrupt
 from mcpkit.errors import ConnectionClosed, RegistrationError
 from mcpkit.functions.markers import Depends
@@ -76,9 +77,10 @@ class _Source(NamedTuple):
     """Where a parameter of a handler or dependency comes from."""
 
     name: str
-    kind: Literal["context", "sync_context", "dependency", "argument"]
+    kind: Literal["context", "sync_context", "dependency", "argument", "given"]
     step: int = -1
     default: Any = UNSET
+    given: Given | None = None
 
 
 class _Step(NamedTuple):
@@ -110,6 +112,7 @@ class CallPlan:
         "_injected",
         "_signature",
         "_steps",
+        "environment",
         "fn",
         "inline",
         "is_async",
@@ -126,6 +129,8 @@ class CallPlan:
         self._asked: tuple[DeclaredParameter, ...] = ()
         self._steps: tuple[_Step, ...] = ()
         self.uses_context = False
+        self.environment: tuple[str, ...] = ()
+        """The variables of the environment that it cannot be called without."""
         if len(signature.arguments) < len(signature.parameters):
             self._inject(signature)
 
@@ -139,10 +144,12 @@ class CallPlan:
             if each.source == "ask"
         )
         self._steps = tuple(resolver.steps)
+        sources = (*self._injected, *(s for step in self._steps for s in step.sources))
         self.uses_context = bool(self._asked) or any(
-            source.kind in ("context", "sync_context")
-            for source in (*self._injected, *(s for step in self._steps for s in step.sources))
+            source.kind in ("context", "sync_context") for source in sources
         )
+        needed = [each.given.needs for each in sources if each.given is not None]
+        self.environment = tuple(dict.fromkeys(filter(None, needed)))
 
     def run(self, values: Values, context: Context[Any]) -> Awaitable[Any]:
         """Call the function.
@@ -159,8 +166,7 @@ class CallPlan:
         if self._steps:
             return self._run_with_dependencies(values, context)
         for source in self._injected:
-            kind = source.kind
-            values[source.name] = SyncContext(context) if kind == "sync_context" else context
+            values[source.name] = _injected_value(source, context)
         if self.is_async:
             awaitable: Awaitable[Any] = self.fn(**values)
             return awaitable
@@ -248,7 +254,7 @@ class CallPlan:
                 if value is not UNSET:
                     gathered[source.name] = value
             else:
-                gathered[source.name] = _injected_context(source, context)
+                gathered[source.name] = _injected_value(source, context)
         return gathered
 
     @staticmethod
@@ -265,7 +271,9 @@ class CallPlan:
         return await result if inspect.isawaitable(result) else result
 
 
-def _injected_context(source: _Source, context: Context[Any]) -> Any:
+def _injected_value(source: _Source, context: Context[Any]) -> Any:
+    if source.given is not None:
+        return source.given.value(context)
     return SyncContext(context) if source.kind == "sync_context" else context
 
 
@@ -352,12 +360,15 @@ class _Resolver:
         return tuple(
             self.source(each)
             for each in signature.parameters
-            if each.source in ("context", "depends")
+            if each.source in ("context", "depends", "given")
         )
 
     def source(self, parameter: Parameter) -> _Source:
         if parameter.source == "context":
             return _Source(parameter.name, _context_kind(parameter.annotation))
+        if parameter.given is not None:
+            given = Given(parameter, self._where)
+            return _Source(parameter.name, "given", given=given)
         assert parameter.depends is not None
         return _Source(parameter.name, "dependency", self._step(parameter.depends))
 

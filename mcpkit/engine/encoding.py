@@ -146,7 +146,8 @@ def _tool(value: Rendered, revision: Revision) -> _Encoded:
 
 
 def _page(value: Page, revision: Revision) -> _Encoded:
-    return value.members(revision), None, None, None, _COMPLETE
+    scope: CacheScope | None = "private" if value.is_private else None
+    return value.members(revision), None, None, scope, _COMPLETE
 
 
 def _resource(value: ResourceResult, revision: Revision) -> _Encoded:

@@ -80,6 +80,9 @@ class Entry(ABC):
         uses_context: True if using it may log, report progress, or ask the client.
         function: The Python function behind it, if there is one; for tools that inspect code.
         errors: The exceptions whose text is shown to the other side, as that of `PublicError` is.
+        scopes: That whoever uses it over HTTP needs.
+        allow: Says whether whoever uses it over HTTP may do so with their arguments.
+        environment: The variables of the environment that it cannot be used without.
     """
 
     name: str
@@ -91,6 +94,9 @@ class Entry(ABC):
     uses_context: bool = True
     function: Callable[..., Any] | None = None
     errors: tuple[type[Exception], ...] = ()
+    scopes: tuple[str, ...] = ()
+    allow: Callable[..., Any] | None = None
+    environment: tuple[str, ...] = ()
     tells_how: bool = field(default=True, init=False)
     """False once the log has said how the text of its exceptions could be shown."""
 

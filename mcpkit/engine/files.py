@@ -75,6 +75,7 @@ class Directory:
         pattern: Which files, as a glob relative to it.
         hidden: Whether names that begin with a dot are offered too.
         mime_type: Of every file; guessed from each name if None.
+        scopes: That whoever reads them needs.
     """
 
     def __init__(
@@ -85,7 +86,9 @@ class Directory:
         pattern: str = "**/*",
         hidden: bool = False,
         mime_type: str | None = None,
+        scopes: tuple[str, ...] = (),
     ) -> None:
+        self._scopes = scopes
         self._folder = Folder(path)
         self._name = self._folder.path.name
         self._longest = _LONGEST_PATH - len(os.fsencode(self._folder.path)) - 1
@@ -175,6 +178,7 @@ class Directory:
             size=place.size,
             plan=self._plan,
             uses_context=False,
+            scopes=self._scopes,
         )
 
     def template(self) -> FunctionTemplate:
@@ -187,6 +191,7 @@ class Directory:
             plan=self._plan,
             accepts=Arguments(self._signature),
             uses_context=False,
+            scopes=self._scopes,
             unchecked=frozenset({"path"}),  # this directory has checks of its own
         )
 

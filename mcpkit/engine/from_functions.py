@@ -36,6 +36,7 @@ from mcpkit.engine.entries import (
     Tool,
     prefixed_uri,
 )
+from mcpkit.engine.permissions import Allow, check_allowed, needed_scopes
 from mcpkit.errors import InvalidArguments, RegistrationError, ResourceNotFound
 from mcpkit.functions.arguments import Arguments
 from mcpkit.functions.converters import (
@@ -118,11 +119,16 @@ class FunctionTool(Tool):
             OutputMismatch: The returned value does not fit the return annotation.
         """
         values = self.accepts.validate(arguments)
+        if self.allow is not None:
+            await check_allowed(self, values, context)
         return self.output.render(await self.plan.run(values, context))
 
     async def prepare(self, arguments: dict[str, Any], context: Context[Any]) -> None:
         """Validate the arguments, and ask what the parameters declare."""
-        await self.plan.ask_first(self.accepts.validate(arguments), context)
+        values = self.accepts.validate(arguments)
+        if self.allow is not None:
+            await check_allowed(self, values, context)
+        await self.plan.ask_first(values, context)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,6 +143,8 @@ class FunctionResource(Resource):
     ) -> ResourceResult:
         """Call the function."""
         del variables
+        if self.allow is not None:
+            await check_allowed(self, {}, context)
         return _resource_result(await self.plan.run({}, context), uri, self)
 
 
@@ -169,6 +177,8 @@ class FunctionTemplate(ResourceTemplate):
             values = self.accepts.validate(variables)
         except InvalidArguments as error:
             raise ResourceNotFound(uri, f"Resource not found: {cut(uri)} ({error})") from error
+        if self.allow is not None:
+            await check_allowed(self, values, context)
         return _resource_result(await self.plan.run(values, context), uri, self)
 
     @property
@@ -216,6 +226,8 @@ class FunctionPrompt(Prompt):
     async def get(self, arguments: dict[str, str], context: Context[Any]) -> PromptResult:
         """Call the function with the arguments, which arrive as strings (PROMPT-3)."""
         values = self.accepts.validate(arguments)
+        if self.allow is not None:
+            await check_allowed(self, values, context)
         value = await self.plan.run(values, context)
         if isinstance(value, PromptResult):
             return replace(value, messages=self._messages(value.messages))
@@ -349,6 +361,8 @@ class CommonOptions(TypedDict):
     tags: NotRequired[Iterable[str]]
     inline: NotRequired[bool]
     errors: NotRequired[Errors | None]
+    scopes: NotRequired[Iterable[str] | None]
+    allow: NotRequired[Allow | None]
 
 
 class ToolHints(TypedDict, total=False):
@@ -455,7 +469,33 @@ def _common(
         "icons": options.get("icons"),
         "meta": options.get("meta"),
         "tags": frozenset(options.get("tags", ())),
+        "scopes": needed_scopes(options.get("scopes"), signature.place),
+        "allow": _predicate(options.get("allow"), signature),
+        "environment": plan.environment,
     }
+
+
+def _predicate(allow: object, signature: Signature) -> Allow | None:
+    """Return the function that says who may use an entry.
+
+    Raises:
+        RegistrationError: It is no function of a principal and arguments.
+    """
+    if allow is None:
+        return None
+    if callable(allow):
+        try:
+            inspect.signature(allow).bind(None, {})
+        except TypeError:
+            pass
+        except ValueError:  # no signature that Python could show
+            return cast("Allow", allow)
+        else:
+            return cast("Allow", allow)
+    raise RegistrationError(
+        f"{signature.place}: allow= is a function of a principal and the arguments, such as "
+        f"lambda principal, arguments: True"
+    )
 
 
 def _hints(options: ToolOptions, signature: Signature) -> ToolAnnotations | None:

@@ -320,8 +320,12 @@ def _request_of(call: Mapping[str, Any]) -> Request:
     found = call["principal"]
     principal = None
     if found is not None:
-        id, scopes, expires_at, claims = found
-        principal = Principal(id, frozenset(scopes), expires_at, claims)
+        # Tasks that were begun by an earlier version do not say the last two.
+        id, scopes, expires_at, claims, *more = found
+        issuer, client_id = more or (None, None)
+        principal = Principal(
+            id, frozenset(scopes), expires_at, claims, issuer=issuer, client_id=client_id
+        )
     return Request(
         call["id"],
         "tools/call",

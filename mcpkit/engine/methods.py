@@ -378,7 +378,10 @@ async def read(server: Server, uri: str, context: Context[Any]) -> ResourceResul
     return ResourceResult(
         result.contents,
         ttl=entry.ttl if result.ttl is None else result.ttl,
-        cache_scope=result.cache_scope or entry.cache_scope,
+        # CACHE-4: whoever may not read must not find it kept by another.
+        cache_scope="private"
+        if entry.scopes or entry.allow
+        else result.cache_scope or entry.cache_scope,
         meta=result.meta,
     )
 

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from mcpkit.context import Context, ListKind
 from mcpkit.engine.entries import (
@@ -44,16 +44,23 @@ class Page:
         listing: Which list.
         entries: On this page.
         next_cursor: Where the next page begins; None on the last.
+        is_private: True if others may see other entries.
     """
 
-    __slots__ = ("_encoded", "entries", "listing", "next_cursor")
+    __slots__ = ("_encoded", "entries", "is_private", "listing", "next_cursor")
 
     def __init__(
-        self, listing: Listing, entries: Sequence[Entry], next_cursor: str | None = None
+        self,
+        listing: Listing,
+        entries: Sequence[Entry],
+        next_cursor: str | None = None,
+        *,
+        is_private: bool = False,
     ) -> None:
         self.listing = listing
         self.entries = entries
         self.next_cursor = next_cursor
+        self.is_private = is_private
         self._encoded: dict[str, bytes] = {}
 
     def members(self, revision: Revision) -> bytes:
@@ -151,14 +158,18 @@ class _Inclusion(NamedTuple):
     Args:
         into: The other registry.
         prefix: Put in front of their names, and in their URIs.
+        scopes: That each of them needs, beside its own.
     """
 
     into: Registry
     prefix: str | None
+    scopes: tuple[str, ...] = ()
 
     def add(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
         """Offer an entry there; it has a place of its own in the order."""
-        self.into.add(item.prefixed(self.prefix) if self.prefix else copy(item))
+        made = item.prefixed(self.prefix) if self.prefix else copy(item)
+        made.scopes = tuple(dict.fromkeys((*self.scopes, *made.scopes)))
+        self.into.add(made)
 
     def remove(self, kind: ListKind, key: str) -> None:
         """Offer an entry there no more, unless somebody has removed it already."""
@@ -192,6 +203,8 @@ class Registry:
         self._pages: dict[tuple[int, Listing, int, int | None], Page] = {}
         self.advertised: frozenset[Capability] = frozenset()
         """The capabilities that the entries give the server."""
+        self.restricted = False
+        """True if some entries need scopes."""
         self._changing = threading.RLock()
 
     # --- changing ---------------------------------------------------------------------------------
@@ -214,6 +227,7 @@ class Registry:
             item.number = self._version
             setattr(self, _TABLES[listing], {**table, item.key: item})
             self.advertised |= _advertised_by([item])
+            self.restricted = self.restricted or bool(item.scopes)
             self._forget()
         self.on_change(_KINDS[listing])
 
@@ -228,17 +242,20 @@ class Registry:
                 inclusion.remove(_KINDS[_listing_of(item)], item.key)
             raise
 
-    def include(self, other: Registry, prefix: str | None = None) -> None:
+    def include(
+        self, other: Registry, prefix: str | None = None, scopes: tuple[str, ...] = ()
+    ) -> None:
         """Offer the entries of another registry too: those it has, and those it will have.
 
         Args:
             other: The registry.
             prefix: Put in front of names, ``prefix_name``, and of URIs, ``scheme://prefix/rest``.
+            scopes: That each of them needs here, beside its own.
 
         Raises:
             RegistrationError: A name or URI is taken, or this one is included in the other one.
         """
-        other._include_in(_Inclusion(self, prefix))
+        other._include_in(_Inclusion(self, prefix, scopes))
 
     def _include_in(self, inclusion: _Inclusion) -> None:
         if inclusion.leads_to(self):
@@ -285,6 +302,7 @@ class Registry:
                     setattr(self, _TABLES[listing], rest)
                     entries = [each for one in _LISTINGS for each in self.table(one).values()]
                     self.advertised = _advertised_by(entries, self.providers)
+                    self.restricted = any(each.scopes for each in entries)
                     self._forget()
                     break
             else:
@@ -299,6 +317,23 @@ class Registry:
         self._pages.clear()
 
     # --- what there is ----------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """A number that is another one after each change."""
+        return self._version
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes that the registered entries need, each once."""
+        every = [each for one in _LISTINGS for each in self.table(one).values()]
+        return tuple(dict.fromkeys(scope for each in every for scope in each.scopes))
+
+    @property
+    def environment(self) -> tuple[str, ...]:
+        """The variables of the environment that the registered entries need, each once."""
+        every = [each for one in _LISTINGS for each in self.table(one).values()]
+        return tuple(dict.fromkeys(name for each in every for name in each.environment))
 
     def table(self, listing: Listing) -> Mapping[str, Any]:
         """Return the registered entries of a list by their keys."""
@@ -380,21 +415,40 @@ class Registry:
         return Page(listing, found, None if last is None else _write_cursor(listing, last))
 
 
+Refusal: TypeAlias = Callable[[Entry], "Exception | None"]
+"""Returns the error for whoever asks for an entry that they may not use; None if they may."""
+
+
+def _may_use_all(entry: Entry) -> Exception | None:
+    del entry
+    return None
+
+
 class _Visible(Mapping[str, EntryT]):
     """The visible entries of a table."""
 
-    def __init__(self, table: Mapping[str, EntryT], shows: Callable[[Entry], bool]) -> None:
+    def __init__(
+        self, table: Mapping[str, EntryT], shows: Callable[[Entry], bool], refusal: Refusal
+    ) -> None:
         self._table = table
         self._shows = shows
+        self._refusal = refusal
 
     def __getitem__(self, key: str) -> EntryT:
         entry = self._table[key]
         if not self._shows(entry):
             raise KeyError(key)
+        error = self._refusal(entry)
+        if error is not None:
+            raise error
         return entry
 
     def __iter__(self) -> Iterator[str]:
-        return (key for key, entry in self._table.items() if self._shows(entry))
+        return (
+            key
+            for key, entry in self._table.items()
+            if self._shows(entry) and self._refusal(entry) is None
+        )
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -403,21 +457,57 @@ class _Visible(Mapping[str, EntryT]):
 class View:
     """The entries of a registry that one request may see.
 
+    An entry that is not shown does not exist for the request. One that may not be used is not
+    listed either, but whoever asks for it is told what they lack.
+
     Args:
         registry: Has them all.
         shows: True for an entry that the request may see.
+        refusal: For entries that it may not use; None: it may use all that it sees.
     """
 
-    def __init__(self, registry: Registry, shows: Callable[[Entry], bool]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        shows: Callable[[Entry], bool] | None = None,
+        refusal: Refusal | None = None,
+    ) -> None:
         self._registry = registry
-        self._shows = shows
-        self.tools: Mapping[str, Tool] = _Visible(registry.tools, shows)
-        self.prompts: Mapping[str, Prompt] = _Visible(registry.prompts, shows)
-        self.templates: Mapping[str, ResourceTemplate] = _Visible(registry.templates, shows)
+        self._shows_all = shows is None
+        self._exists = shows = shows or _shows_all
+        self._is_private = refusal is not None
+        self._refusal = refusal = refusal or _may_use_all
+        self._pages: dict[tuple[Listing, int, int | None], Page] = {}
+        self.tools: Mapping[str, Tool] = _Visible(registry.tools, shows, refusal)
+        self.prompts: Mapping[str, Prompt] = _Visible(registry.prompts, shows, refusal)
+        self.templates: Mapping[str, ResourceTemplate] = _Visible(
+            registry.templates, shows, refusal
+        )
+
+    def _shows(self, entry: Entry) -> bool:
+        return self._exists(entry) and self._refusal(entry) is None
+
+    def _usable(self, entry: Entry) -> bool:
+        """Return False if an entry does not exist for the request.
+
+        Raises:
+            Exception: It does, but may not be used.
+        """
+        if not self._exists(entry):
+            return False
+        error = self._refusal(entry)
+        if error is not None:
+            raise error
+        return True
 
     @property
     def advertised(self) -> frozenset[Capability]:
-        """The capabilities that the visible entries give the server."""
+        """The capabilities that the visible entries give the server.
+
+        Those of entries that may not be used are among them: who is told what they lack may get it.
+        """
+        if self._shows_all:
+            return self._registry.advertised
         entries = [each for listing in _LISTINGS for each in self._visible(listing)]
         return _advertised_by(entries, self._registry.providers)
 
@@ -429,8 +519,10 @@ class View:
         registry = self._registry
         resource = registry.resources.get(uri)
         if resource is not None:
-            return (resource, {}) if self._shows(resource) else None
-        return _find({}, self.templates.values(), uri)
+            return (resource, {}) if self._usable(resource) else None
+        # The first that fits says who may read, not the first that somebody may.
+        found = _find({}, filter(self._exists, registry.templates.values()), uri)
+        return found if found is not None and self._usable(found[0]) else None
 
     def provided(self, listing: Listing, key: str, context: Context[Any]) -> Awaitable[Any] | None:
         """Return the look-up of an entry among those of providers; None if there are none."""
@@ -441,7 +533,7 @@ class View:
 
     async def _seen_later(self, found: Awaitable[Any]) -> Any:
         entry = await found
-        return entry if entry is not None and self._shows(entry) else None
+        return entry if entry is not None and self._usable(entry) else None
 
     def page(
         self, listing: Listing, cursor: str | None, size: int | None, context: Context[Any]
@@ -449,10 +541,24 @@ class View:
         """Return a page of the visible entries; see `Catalog.page`."""
         registry = self._registry
         if any(listing in each.listings for each in registry.providers):
-            return registry._provided_page(listing, cursor, size, context, self._shows)
+            provided = registry._provided_page(listing, cursor, size, context, self._shows)
+            return _private(provided) if self._is_private else provided
         visible: list[Entry] = self._visible(listing)
         start = 0 if cursor is None else _start_of(listing, visible, cursor)
-        return _page_of(listing, visible, start, size)
+        key = (listing, start, size)
+        found = self._pages.get(key)
+        if found is None:
+            found = _page_of(listing, visible, start, size)
+            found.is_private = self._is_private
+            if len(self._pages) < _MOST_PAGES:
+                self._pages[key] = found
+        return found
+
+
+async def _private(page: Awaitable[Page]) -> Page:
+    found = await page
+    found.is_private = True
+    return found
 
 
 def _kinds_of(provider: Provider) -> set[ListKind]:

@@ -6,13 +6,14 @@ import copy
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from mcpkit.asking.by_result import StepMemory
 from mcpkit.asking.sealing import Sealer
 from mcpkit.context import CallNext, Context
 from mcpkit.engine.changes import Changes
 from mcpkit.engine.entries import Entry
+from mcpkit.engine.permissions import Hierarchy, refusal_of
 from mcpkit.engine.registry import Catalog, Registry, View
 from mcpkit.functions.converters import Converters
 from mcpkit.protocol import wire
@@ -31,6 +32,9 @@ __all__ = ["Middleware", "Server", "Settings", "log"]
 
 log = get_logger("mcpkit")
 
+
+_MOST_SEEN: Final = 256
+"""Sets of scopes whose views are kept."""
 
 Middleware: TypeAlias = Callable[[Context[Any], CallNext], Awaitable[Any]]
 """Given the context of a request and the way to go on, returns the value to answer with."""
@@ -54,6 +58,7 @@ class Settings(NamedTuple):
         ask_timeout: Seconds that a handler waits for an answer of the client.
         errors: The exceptions whose text is shown, where an entry does not say.
         tasks: How tasks are kept.
+        scopes: The scopes that imply others.
     """
 
     page_size: int | None = None
@@ -68,6 +73,7 @@ class Settings(NamedTuple):
     ask_timeout: float = 600
     errors: tuple[type[Exception], ...] = ()
     tasks: TaskSettings = TaskSettings()
+    scopes: Hierarchy = Hierarchy({})
 
 
 @dataclass(slots=True)
@@ -85,6 +91,8 @@ class Server:
         middleware: Around every operation, the first outermost; see `mcpkit.engine.middleware`.
         converters: For values that are no JSON.
         shows: Tells which entries a request may see; None: all.
+        stands_for: The scopes of whoever asks without HTTP, to see what they would; None: scopes
+            mean nothing to them.
         overrides: What stands for functions that dependencies come from, in tests.
         shelf: What keeps tasks in this process, once there is a first one.
         tasks: What looks after tasks, while the server is served.
@@ -102,6 +110,7 @@ class Server:
     middleware: tuple[Middleware, ...] = ()
     converters: Converters = field(default_factory=Converters)
     shows: Callable[[Request, Entry], bool] | None = None
+    stands_for: frozenset[str] | None = None
     overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
         default_factory=dict[Callable[..., Any], Callable[..., Any]]
     )
@@ -113,6 +122,11 @@ class Server:
 
     catalog: Catalog = field(init=False)
     """The entries as they are seen: all of the registry, or a view of it."""
+
+    _seen: dict[tuple[frozenset[str], bool], tuple[int, Server]] = field(
+        default_factory=dict[tuple[frozenset[str], bool], "tuple[int, Server]"], init=False
+    )
+    """The server as those see it who have some scopes, and the state of the registry then."""
 
     operations: Mapping[str, Any] | None = field(default=None, init=False)
     """The operations with the middleware around them, once a session has composed them."""
@@ -134,27 +148,55 @@ class Server:
 
     def seen_by(self, request: Request) -> Server:
         """Return the same server, with the entries that a request may see."""
-        if self.shows is None:
+        held = self._held_by(request)
+        is_known = request.principal is not None or request.origin is None
+        if self.shows is not None:
+            made = self._copy()
+            shows = partial(self.shows, request)
+            made.catalog = View(self.registry, shows, _refusal(held, is_known))
+            return made
+        if held is None:
             return self
+        version = self.registry.version
+        found = self._seen.get((held, is_known))
+        if found is None or found[0] != version:
+            made = self._copy()
+            made.catalog = View(self.registry, None, _refusal(held, is_known))
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen.clear()
+            found = self._seen[held, is_known] = version, made
+        return found[1]
+
+    def _held_by(self, request: Request) -> frozenset[str] | None:
+        """Return the scopes that a request may use; None if they mean nothing to it."""
+        if not self.registry.restricted:
+            return None
+        if request.origin is None:
+            held = self.stands_for
+            return None if held is None else self.settings.scopes.held(held)
+        principal = request.principal
+        return self.settings.scopes.held(frozenset() if principal is None else principal.scopes)
+
+    def _copy(self) -> Server:
         made = copy.copy(self)
-        made.catalog = View(self.registry, partial(self.shows, request))
+        made._seen = {}
         return made
 
     def with_state(self, state: Any) -> Server:
         """Return the same server with the value that a lifespan has yielded."""
-        made = copy.copy(self)
+        made = self._copy()
         made.state = state
         return made
 
     def with_tasks(self, tasks: Tasks) -> Server:
         """Return the same server with what looks after its tasks."""
-        made = copy.copy(self)
+        made = self._copy()
         made.tasks = tasks
         return made
 
     def with_overrides(self, overrides: Mapping[Callable[..., Any], Callable[..., Any]]) -> Server:
         """Return the same server with other functions in the place of some dependencies'."""
-        made = copy.copy(self)
+        made = self._copy()
         made.overrides = overrides
         return made
 
@@ -165,3 +207,11 @@ class Server:
             info = wire.implementation_to_wire(self.info, revision)
             found = self.info_texts[revision.version] = encode({SERVER_INFO_KEY: info})[1:-1]
         return found
+
+
+def _refusal(
+    held: frozenset[str] | None, is_known: bool
+) -> Callable[[Entry], Exception | None] | None:
+    if held is None:
+        return None
+    return partial(refusal_of, held=held, is_known=is_known)

@@ -430,7 +430,7 @@ class Session:
     def _begin(self, request: Request) -> None:
         known = request.known
         server = self.server
-        if server.shows is not None:
+        if server.shows is not None or server.registry.restricted:
             server = server.seen_by(request)
         run = Run(self, server, request)
         try:

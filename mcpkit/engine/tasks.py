@@ -295,6 +295,8 @@ class Tasks:
                     sorted(principal.scopes),
                     principal.expires_at,
                     to_jsonable_python(principal.claims, fallback=str),
+                    principal.issuer,
+                    principal.client_id,
                 ],
                 "given": given,
             }

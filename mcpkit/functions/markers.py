@@ -9,7 +9,35 @@ if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
-__all__ = ["Complete", "DeclaredAsk", "Depends", "Header"]
+__all__ = ["Claim", "Complete", "DeclaredAsk", "Depends", "Env", "Header"]
+
+
+class Claim(NamedTuple):
+    """A parameter that is filled from the token: ``tenant: Annotated[str, Claim("tenant")]``.
+
+    It is a claim of the principal of the request (``ctx.principal.claims``), and never an argument:
+    no client can send it. A request whose principal has no such claim is refused, unless the
+    parameter has a default; so is one that does not come over HTTP.
+
+    Args:
+        name: Of the claim.
+    """
+
+    name: str
+
+
+class Env(NamedTuple):
+    """A parameter that is filled from the environment: ``key: Annotated[str, Env("API_KEY")]``.
+
+    It is read when the function is called. A variable that is missing or empty ends the server
+    before it begins to serve, unless the parameter has a default. Its value appears in no schema,
+    list, log or error.
+
+    Args:
+        name: Of the variable.
+    """
+
+    name: str
 
 
 class Depends(NamedTuple):

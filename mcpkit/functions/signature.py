@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from mcpkit.errors import RegistrationError
 from mcpkit.functions.docstrings import Docs, Part, parse_docstring
 from mcpkit.functions.hints import ANNOTATED, UNIONS, resolve_hints, unalias
-from mcpkit.functions.markers import Complete, DeclaredAsk, Depends, Header
+from mcpkit.functions.markers import Claim, Complete, DeclaredAsk, Depends, Env, Header
 from mcpkit.support.wrong_names import library_of
 from mcpkit.types import UNSET
 
@@ -31,7 +31,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-Source: TypeAlias = Literal["argument", "context", "depends", "ask"]
+Source: TypeAlias = Literal["argument", "context", "depends", "ask", "given"]
 
 
 class Parameter(NamedTuple):
@@ -47,6 +47,7 @@ class Parameter(NamedTuple):
         depends: The dependency, if that is the source.
         complete: Where suggestions come from, if the author says so.
         ask: What the client is asked to fill it, if that is the source.
+        given: The claim or the variable of the environment, if that is the source.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Parameter(NamedTuple):
     depends: Depends | None = None
     complete: Complete | None = None
     ask: DeclaredAsk | None = None
+    given: Claim | Env | None = None
 
     @property
     def required(self) -> bool:
@@ -274,7 +276,7 @@ def _parameter(
         _refuse_raw(raw, hints, at, contexts)
     annotation = hints.get(name, Any)
     description = docs.parameters.get(name)
-    depends = ask = complete = None
+    depends = ask = complete = given = None
     if type(annotation) is type:
         is_context = issubclass(annotation, contexts)
     else:
@@ -286,8 +288,9 @@ def _parameter(
         if marks:
             depends, ask = _first(marks, Depends), _first(marks, DeclaredAsk)
             complete = _first(marks, Complete)
+            given = _first(marks, Claim) or _first(marks, Env)
         description = _told_in(annotation) or description
-        if marks and (is_context or depends or ask) and _first(marks, Header) is not None:
+        if marks and (is_context or depends or ask or given) and _first(marks, Header) is not None:
             raise RegistrationError(
                 f"{at}: {name} is not sent by the client, so no header can repeat it; "
                 f"remove Header(...)"
@@ -298,6 +301,8 @@ def _parameter(
         return Parameter(name, annotation, default, description, "depends", depends=depends)
     if ask is not None:
         return Parameter(name, annotation, default, description, "ask", ask=ask)
+    if given is not None:
+        return Parameter(name, annotation, default, description, "given", given=given)
     if annotation is not Any:
         _refuse_foreign(annotation, name, at)
     if name[0] == "_":
@@ -367,7 +372,7 @@ def _refuse_foreign(annotation: Any, name: str, at: str) -> None:
 
 _METHODS: Final = frozenset({"cls", "self"})
 _RESERVED: Final = _METHODS | {"ctx"}
-_MARKS: Final = (Depends, Complete, DeclaredAsk, Header)
+_MARKS: Final = (Depends, Complete, DeclaredAsk, Header, Claim, Env)
 
 
 def _is_context(annotation: object, contexts: tuple[type, ...]) -> bool:

@@ -294,3 +294,24 @@ def test_an_unknown_level_is_refused_with_those_there_are(folder: Path) -> None:
     done = run(folder, "server.py", "--log-level", "loud")
     assert done.returncode == 2
     assert "unknown log level 'loud'; known: debug, info, warning, error, critical" in done.stderr
+
+
+@pytest.mark.parametrize("flags", [[], ["--http", "--port", "0"]], ids=["stdio", "http"])
+def test_what_the_environment_lacks_is_named_before_anything_is_served(
+    folder: Path, flags: list[str]
+) -> None:
+    (folder / "keys.py").write_text(
+        "from typing import Annotated\n"
+        "from mcpkit import Env, MCPKit\n"
+        "app = MCPKit('keys')\n"
+        "@app.tool\n"
+        "def one(key: Annotated[str, Env('TEST_ONE')]) -> str:\n"
+        "    return key\n"
+        "@app.tool\n"
+        "def two(key: Annotated[str, Env('TEST_TWO')]) -> str:\n"
+        "    return key\n"
+    )
+    done = run(folder, "keys.py", *flags)
+    assert done.returncode == 2
+    assert "TEST_ONE, TEST_TWO are not set in the environment" in done.stderr
+    assert done.stdout == ""

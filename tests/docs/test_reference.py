@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 import mcpkit
+import mcpkit.auth
 import mcpkit.testing
 from tests.docs.pages import DOCS
 
@@ -19,6 +20,7 @@ SHOWN: Final = [
 def test_every_public_name_is_in_the_reference() -> None:
     wanted = {f"mcpkit.{name}" for name in mcpkit.__all__}
     wanted |= {f"mcpkit.testing.{name}" for name in mcpkit.testing.__all__}
+    wanted |= {f"mcpkit.auth.{name}" for name in mcpkit.auth.__all__}
     assert wanted <= set(SHOWN)
 
 

@@ -5,20 +5,29 @@ The README of this folder says what is in which file.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
 from mcpkit.transports import Served
-from mcpkit.transports.http.application import Application, attach, make_route
+from mcpkit.transports.http.application import (
+    Application,
+    attach,
+    make_metadata_route,
+    make_route,
+)
 from mcpkit.transports.http.lifespans import Lifespans
 from mcpkit.web import HttpOptions, HttpSettings
+
+if TYPE_CHECKING:
+    from mcpkit.engine.server import Server
 
 __all__ = [
     "Application",
     "Lifespans",
     "attach",
     "make_application",
+    "make_metadata_route",
     "make_route",
     "run",
     "serve_here",
@@ -32,6 +41,7 @@ def make_application(
     *,
     loopback: bool | None = None,
     prefix: str | None = None,
+    server: Server | None = None,
 ) -> Application:
     """Return an app as an ASGI application.
 
@@ -41,6 +51,7 @@ def make_application(
         options: The options of the endpoint.
         loopback: True if the server listens on loopback addresses only; None if that is not known.
         prefix: The path that a host has put it at; None if it stands alone.
+        server: The app's name and entries.
     """
     unknown = options.keys() - set(HttpSettings._fields)
     if unknown:
@@ -53,7 +64,7 @@ def make_application(
         raise ValueError(f"path must be like /mcp, without query or escapes, not {path!r}")
     settings = HttpSettings(**options)
     settings.check()
-    return Application(lifespans, settings, routes, loopback=loopback, prefix=prefix)
+    return Application(lifespans, settings, routes, loopback=loopback, prefix=prefix, server=server)
 
 
 def run(

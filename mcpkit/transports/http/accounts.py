@@ -9,9 +9,12 @@ streams, open questions and abandoned calls never take the place of calls.
 from __future__ import annotations
 
 import ipaddress
+import time
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
+from mcpkit.engine.loop import Loop
 from mcpkit.errors import InternalError
 from mcpkit.protocol.messages import Id
 from mcpkit.support.budget import Budget, Exhausted, Hold, Holder
@@ -38,6 +41,9 @@ MOST_WATCHED: Final = 64 * 1024 * 1024
 
 _NETWORK: Final = 64
 """Bits of an IPv6 address that name the network of a client (RFC 6177)."""
+
+_FAR: Final = 30 * 24 * 3600.0
+"""Seconds after which a stream ends in any case that ends with an authentication."""
 
 _LONGEST_ADDRESS: Final = 64
 """Characters of an address; a server that believes a proxy's headers may pass on anything."""
@@ -86,6 +92,8 @@ class Occupant:
     """The number of places that it takes: one for each request of a batch."""
     _holder: Holder | None = None
     _holds: tuple[Hold, ...] = ()
+    _expiry: Callable[[], object] | None = None
+    """Takes back what happens when the authentication of whoever has caused it ends."""
 
     def __init__(self, http: HttpRequest) -> None:
         self.http = http
@@ -101,6 +109,19 @@ class Occupant:
         for each in self._holds:
             each.release()
         self._holds = ()
+
+    def on_expiry(self, loop: Loop, end: Callable[[], object]) -> None:
+        """End what stays open when the authentication of its client ends (AUTH-17)."""
+        principal = self.http.principal
+        if principal is not None and principal.expires_at is not None:
+            left = principal.expires_at - time.time()
+            self._expiry = loop.later(min(max(left, 0), _FAR), end)
+
+    def stop_expiry(self) -> None:
+        """Wait for the end of the authentication no more."""
+        if self._expiry is not None:
+            self._expiry()
+            self._expiry = None
 
     @property
     def holder(self) -> Holder:

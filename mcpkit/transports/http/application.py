@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from mcpkit.engine.server import log
 from mcpkit.transports.http.access import spelled
+from mcpkit.transports.http.authorization import WELL_KNOWN, Authorization
 from mcpkit.transports.http.endpoint import Endpoint
 from mcpkit.transports.http.http_error import HttpError, send_error
 from mcpkit.transports.http.lifespans import Lifespan, Lifespans
@@ -20,7 +21,9 @@ from mcpkit.web import HttpSettings, Scope
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
-__all__ = ["Application", "attach", "make_route", "route_path"]
+    from mcpkit.engine.server import Server
+
+__all__ = ["Application", "attach", "make_metadata_route", "make_route", "route_path"]
 
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -66,6 +69,7 @@ class Application:
         loopback: True if the server listens on loopback addresses only; None if that is not known.
         prefix: The path that a host has put it at: the endpoint is exactly there, and not at
             ``settings.path``.
+        server: The app's name and entries, for the metadata of a protected resource.
     """
 
     def __init__(
@@ -76,13 +80,19 @@ class Application:
         *,
         loopback: bool | None = None,
         prefix: str | None = None,
+        server: Server | None = None,
     ) -> None:
         self.lifespans = lifespans
         self.settings = settings
-        self._endpoint = Endpoint(lifespans, settings, loopback=loopback)
+        base = (settings.path if prefix is None else prefix).rstrip("/")
+        self._authorization: Authorization | None = None
+        if settings.auth is not None:
+            self._authorization = Authorization(settings, base, server)
+        self._endpoint = Endpoint(
+            lifespans, settings, loopback=loopback, authorization=self._authorization
+        )
         self._routes = routes
         self._router: Asgi | None = None
-        base = (settings.path if prefix is None else prefix).rstrip("/")
         self._base = base
         answer = self._answer = _with_cors(self._endpoint, settings)
         self._places: dict[str, Asgi] = {base: answer, f"{base}/": answer}
@@ -96,6 +106,9 @@ class Application:
         health = "/health" if settings.health is True else settings.health
         if health:
             self._places[(prefix or "").rstrip("/") + health] = _healthy
+        if self._authorization is not None:
+            for each in self._authorization.metadata_paths:
+                self._places[each] = self._authorization.serve_metadata
         self._mounted = None if prefix is not None else self._places[base]
 
     @property
@@ -105,10 +118,20 @@ class Application:
             return {}
         return {_spelled_path(self._base or "/"): self._endpoint.begin}
 
-    @property
-    def paths(self) -> Iterable[str]:
-        """The paths that are answered, beside the custom routes."""
-        return self._places
+    def place_of(self, scope: Scope, path: str) -> Asgi | None:
+        """Return what answers at a path, beside the custom routes.
+
+        Args:
+            scope: Of the request.
+            path: Below the prefix that the app is mounted at.
+        """
+        place = self._places.get(path)
+        known = self._authorization
+        if place is None and known is not None and path.startswith(WELL_KNOWN):
+            # A proxy may pass on the URL that follows from the one that clients know.
+            root = scope.get("root_path", "")
+            return known.serve_metadata if known.is_metadata_path(path, root) else None
+        return place
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, or the lifespan events of the process."""
@@ -120,7 +143,7 @@ class Application:
             path = route_path(scope)
             raw: bytes = scope.get("raw_path") or b""
             plain = b"%" not in raw or _is_spelled_plainly(raw, path)
-            place = self._places.get(path) if plain else None
+            place = self.place_of(scope, path) if plain else None
             if place is None and path in ("", "/") and scope.get("root_path"):
                 place = self._mounted  # Mount("/x", app): there, and not only at /x/mcp
             if place is not None:
@@ -224,7 +247,7 @@ def make_route(application: Application, path: str) -> BaseRoute:
 
         def matches(self, scope: Scope) -> tuple[Match, Scope]:
             """Return a full match if a request is for this route."""
-            if scope["type"] == "http" and route_path(scope) in application.paths:
+            if scope["type"] == "http" and application.place_of(scope, route_path(scope)):
                 return Match.FULL, {"endpoint": application}
             return Match.NONE, {}
 
@@ -243,6 +266,33 @@ def make_route(application: Application, path: str) -> BaseRoute:
     return Exactly()
 
 
+def make_metadata_route(settings: HttpSettings, server: Server, path: str) -> BaseRoute:
+    """Return a Starlette route with the metadata of an endpoint that is mounted elsewhere.
+
+    Args:
+        settings: Of the endpoint; its ``auth`` is given.
+        server: The app's name and entries.
+        path: Of the endpoint, from the root of the host.
+
+    Raises:
+        ValueError: There is no authorization server that the metadata could name.
+    """
+    from starlette.routing import Route
+
+    authorization = Authorization(settings, path, server)
+    if not authorization.has_metadata:
+        raise ValueError(f"{authorization.resource_server!r} names no authorization server")
+
+    class Metadata:
+        """The metadata, as an ASGI application."""
+
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            await authorization.serve_metadata(scope, receive, send)
+
+    endpoint: Any = Metadata()
+    return Route(WELL_KNOWN + path.rstrip("/"), endpoint)
+
+
 def attach(application: Application, host: Any, path: str) -> None:
     """Add a route to a Starlette or FastAPI application, in front of all that is there.
 
@@ -257,7 +307,8 @@ def attach(application: Application, host: Any, path: str) -> None:
             f"{type(host).__name__} has no router to attach to; "
             f"add app.route({path!r}) to its routes, or mount the app itself"
         )
-    if getattr(router, "dependencies", None) and application.settings.principal is None:
+    checks = application.settings.principal or application.settings.auth
+    if getattr(router, "dependencies", None) and checks is None:
         raise TypeError(
             f"the dependencies of this {type(host).__name__} run for its own path operations only, "
             f"and not for an attached app: pass principal=..., a function that checks what they "

@@ -13,6 +13,7 @@ from mcpkit.support.budget import Hold
 from mcpkit.support.text import cut
 from mcpkit.transports.http.access import Guard, Later, RateLimit, identify, principal_of
 from mcpkit.transports.http.accounts import holder_of, owner_of
+from mcpkit.transports.http.authorization import Authorization
 from mcpkit.transports.http.bodies import LARGE_BODY, parse_body
 from mcpkit.transports.http.era import era_of
 from mcpkit.transports.http.exchange import Exchange
@@ -40,17 +41,26 @@ class Endpoint:
         lifespans: The lifespans of the app.
         settings: The settings of this endpoint.
         loopback: True if the server listens on loopback addresses only; None if that is not known.
+        authorization: Of those who send requests, if the server takes tokens.
     """
 
     def __init__(
-        self, lifespans: Lifespans, settings: HttpSettings, *, loopback: bool | None = None
+        self,
+        lifespans: Lifespans,
+        settings: HttpSettings,
+        *,
+        loopback: bool | None = None,
+        authorization: Authorization | None = None,
     ) -> None:
         self.settings = settings
+        self._authorization = authorization
         self._lifespans = lifespans
         self._guard = Guard(settings, loopback)
         self._find_principal = settings.principal or principal_of
+        if authorization is not None:
+            self._find_principal = authorization.find
         self._rate = None if settings.rate_limit is None else RateLimit(settings.rate_limit)
-        self._identifies = settings.principal is not None or self._rate is not None
+        self._identifies = self._find_principal is not principal_of or self._rate is not None
         """True if principals or rates are of interest even where the scope names no user."""
         self._waits = iscoroutinefunction(settings.principal)
         """True if it may take a while to find out who asks."""
@@ -68,7 +78,7 @@ class Endpoint:
             raise HttpError(500, "The server could not begin; its log says why") from None
         state = self._state
         if state is None or state.lifespan is not lifespan:
-            state = self._state = EndpointState(lifespan, self.settings)
+            state = self._state = EndpointState(lifespan, self.settings, self._authorization)
         return state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -125,7 +135,8 @@ class Endpoint:
             if later is not None:
                 # It may need a task of its own, as clients of databases do.
                 later.close()
-                self._waits = True
+                # A token is found out about once, and then known.
+                self._waits = self._authorization is None
                 return None
             check_media(http.raw)
             if len(body) > self.settings.max_body:
@@ -177,11 +188,17 @@ class EndpointState:
     Args:
         lifespan: The lifespan of the app.
         settings: The settings of the endpoint.
+        authorization: As for `Endpoint`.
     """
 
-    def __init__(self, lifespan: Lifespan, settings: HttpSettings) -> None:
+    def __init__(
+        self,
+        lifespan: Lifespan,
+        settings: HttpSettings,
+        authorization: Authorization | None = None,
+    ) -> None:
         self.lifespan = lifespan
-        self.flight = InFlight(lifespan, settings)
+        self.flight = InFlight(lifespan, settings, authorization)
         self.modern = ModernRequests(self.flight)
         self.legacy = LegacySessions(self.flight, LocalStore(settings))
         self._max_body = settings.max_body

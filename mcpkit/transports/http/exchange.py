@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anyio
 
 from mcpkit.engine.session import Channel, Session
-from mcpkit.errors import InternalError, ProtocolError
+from mcpkit.errors import Forbidden, InternalError, ProtocolError
 from mcpkit.protocol.connection import Dropped, Origin, Refused, Request
 from mcpkit.protocol.messages import error_text
 from mcpkit.support.budget import Exhausted, Hold, Holder
 from mcpkit.transports.http.accounts import Occupant, Watched
+from mcpkit.transports.http.authorization import forbidden_challenge
 from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.streams import Receive, Send, Stream, StreamResponse, write
 from mcpkit.types import UNSET, Principal
@@ -54,6 +55,8 @@ def error_status(error: ProtocolError, *, modern: bool, served: bool) -> int:
         modern: True if the request belongs to a revision without handshake.
         served: True if a handler had begun; otherwise the request was refused.
     """
+    if isinstance(error, Forbidden):
+        return error.status
     if modern:
         return _MODERN_STATUS.get(error.code, 200 if served else 400)
     return 400 if error.code in _BROKEN and not served else 200
@@ -237,6 +240,12 @@ class Exchange(Occupant):
             self.body = text
             self.error = error
             self.status = status if text is not None else 202
+            if isinstance(error, Forbidden):
+                if text is not None and text.startswith(b"["):
+                    self.status = 200  # others in the batch are allowed
+                else:
+                    challenge = forbidden_challenge(self.flight.authorization, self.http, error)
+                    self.headers = (*self.headers, *challenge)
         if self._stop_deadline is not None:
             self._stop_deadline()
         if self._wake is not None:

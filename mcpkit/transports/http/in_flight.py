@@ -10,6 +10,7 @@ from mcpkit.errors import AskError
 from mcpkit.protocol.messages import Id
 from mcpkit.support.budget import Holder
 from mcpkit.transports.http.accounts import Accounts, Occupant
+from mcpkit.transports.http.authorization import Authorization
 from mcpkit.transports.http.bodies import Bodies
 from mcpkit.transports.http.exchange import Exchange
 from mcpkit.transports.http.http_error import HttpError, retry_after
@@ -35,11 +36,18 @@ class InFlight:
     Args:
         lifespan: The lifespan of the app.
         settings: The settings of the endpoint.
+        authorization: Of those who send requests, if the server takes tokens.
     """
 
-    def __init__(self, lifespan: Lifespan, settings: HttpSettings) -> None:
+    def __init__(
+        self,
+        lifespan: Lifespan,
+        settings: HttpSettings,
+        authorization: Authorization | None = None,
+    ) -> None:
         self.lifespan = lifespan
         self.settings = settings
+        self.authorization = authorization
         self.server = lifespan.server
         self.loop = lifespan.loop
         self.accounts = Accounts(settings)
@@ -96,11 +104,14 @@ class InFlight:
         )
         place = self.streams[response] = Occupant(http)
         place.occupy(self.accounts.streams)
+        place.on_expiry(self.loop, response.let_go)
         return response
 
     def close_response(self, response: StreamResponse) -> None:
         """Forget a response that no client holds open any more."""
-        self.streams.pop(response).occupy(None)
+        place = self.streams.pop(response)
+        place.occupy(None)
+        place.stop_expiry()
 
     def add(self, exchange: Exchange) -> None:
         """Count an exchange for as long as it goes on."""

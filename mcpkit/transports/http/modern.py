@@ -75,4 +75,10 @@ class ModernRequests:
         """Count a stream of changes for as long as its client listens."""
         self._flight.check_streams(exchange.http, readable_id(message))
         exchange.lasts = True
-        exchange.on_close = exchange.session.detach
+        exchange.on_expiry(self._flight.loop, lambda: exchange.session.end_listens(announce=False))
+        exchange.on_close = lambda: _leave(exchange)
+
+
+def _leave(exchange: Exchange) -> None:
+    exchange.stop_expiry()
+    exchange.session.detach()

@@ -425,8 +425,9 @@ class Host:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.applied += 1
-        path: str = scope["path"]
-        await self._sites[int(path.split("/")[1])](scope, receive, send)
+        parts: list[str] = scope["path"].split("/")
+        number = parts[3 if parts[1] == ".well-known" else 1]
+        await self._sites[int(number)](scope, receive, send)
 
     def close_all(self) -> None:
         """Leave nothing open."""

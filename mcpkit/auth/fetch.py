@@ -1,0 +1,152 @@
+"""Requests to authorization servers, with bounds on addresses, times and sizes."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import urlsplit
+
+from mcpkit.types import is_object
+
+__all__ = ["PerLoop", "Unreachable", "check_address", "fetch_json"]
+
+T = TypeVar("T")
+
+_PATIENCE: Final = 5.0
+"""Seconds for a whole request."""
+
+_LARGEST: Final = 1024 * 1024
+_NEEDS: Final = (
+    'Fetching from an authorization server needs the auth extra: pip install "mcpkit[auth]"'
+)
+
+
+class Unreachable(Exception):
+    """An authorization server has not answered, or not with JSON."""
+
+
+class PerLoop(Generic[T]):
+    """A value for each event loop, for what may not be shared by several.
+
+    Args:
+        make: Makes the value of a loop.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._variable: Any = None
+
+    def get(self) -> T:
+        """Return the value of the loop that runs."""
+        if self._variable is None:
+            from anyio.lowlevel import RunVar  # importing an app should not load an event loop
+
+            self._variable = RunVar(f"mcpkit {id(self)}")
+        try:
+            found: T = self._variable.get()
+        except LookupError:
+            found = self._make()
+            self._variable.set(found)
+        return found
+
+
+def check_address(url: object, option: str) -> None:
+    """Refuse a URL that answers and secrets may not travel to (SEC-16).
+
+    Args:
+        url: Absolute; https, or http on a loopback address.
+        option: For messages.
+
+    Raises:
+        ValueError: It is something else, or has what cannot stand in a header (SEC-18).
+    """
+    if not isinstance(url, str) or not url.isascii() or not url.isprintable():
+        raise ValueError(f"{option}: {url!r} is no URL")
+    if not set(url).isdisjoint(' "\\<>{}|^`') or "#" in url:
+        raise ValueError(f"{option}: {url!r} is no URL without a fragment")
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+        _ = parts.port
+    except ValueError:
+        raise ValueError(f"{option}: {url!r} is no URL") from None
+    if not host or parts.scheme not in ("https", "http") or "@" in parts.netloc:
+        raise ValueError(f"{option}: {url!r} is no URL, which looks like https://example.com/path")
+    if parts.scheme == "http" and not _is_loopback(host):
+        raise ValueError(f"{option}: {url!r} is not safe on its way; use https")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+_context: Any = None
+
+
+async def fetch_json(
+    url: str,
+    *,
+    form: Mapping[str, str] | None = None,
+    credentials: tuple[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return the JSON object at a URL. Redirects are not followed.
+
+    Args:
+        url: As `check_address` allows it.
+        form: Sent with POST; None: GET.
+        credentials: A client id and its secret, sent as RFC 6749 has it (section 2.3.1).
+
+    Raises:
+        Unreachable: There is none; the message says why, without what was sent.
+        ImportError: The HTTP client is not installed.
+    """
+    global _context
+    import anyio
+
+    try:
+        import httpx2
+    except ModuleNotFoundError:
+        raise ImportError(_NEEDS) from None
+    from pydantic_core import from_json
+
+    is_safe = url.startswith("https")
+    if _context is None and is_safe:
+        _context = httpx2.create_ssl_context()  # which takes longer than a request
+    context: Any = _context if is_safe else False  # which nothing is verified with
+    auth: Any = None
+    if credentials is not None:
+        from urllib.parse import quote
+
+        auth = httpx2.BasicAuth(*(quote(each, safe="") for each in credentials))
+    body = bytearray()
+    method = "GET" if form is None else "POST"
+    headers = {"Accept": "application/json"}
+    try:
+        with anyio.fail_after(_PATIENCE):
+            client: httpx2.AsyncClient = httpx2.AsyncClient(verify=context, timeout=_PATIENCE)
+            async with client:
+                asked = client.stream(method, url, data=form, auth=auth, headers=headers)
+                async with asked as response:
+                    if response.status_code != 200:
+                        raise Unreachable(f"{url} answers {response.status_code}")
+                    async for part in response.aiter_bytes():
+                        body += part
+                        if len(body) > _LARGEST:
+                            raise Unreachable(f"{url} answers with more than {_LARGEST} bytes")
+    except TimeoutError:
+        raise Unreachable(f"{url} has not answered within {_PATIENCE:g} seconds") from None
+    except httpx2.HTTPError as error:
+        raise Unreachable(f"{url} cannot be reached: {type(error).__name__}") from None
+    try:
+        found: Any = from_json(bytes(body), allow_inf_nan=False)
+    except ValueError:
+        raise Unreachable(f"{url} answers with what is no JSON") from None
+    if not is_object(found):
+        raise Unreachable(f"{url} answers with what is no JSON object")
+    return found

@@ -1,0 +1,190 @@
+"""Signed tokens: JSON Web Tokens of one issuer (RFC 7519, RFC 8725, RFC 9068)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from mcpkit.auth.claims import principal_of
+from mcpkit.auth.fetch import check_address
+from mcpkit.auth.jwks import KeySet
+from mcpkit.auth.verifier import Verifier
+from mcpkit.support.logs import get_logger
+from mcpkit.support.scopes import scopes_of
+from mcpkit.types import Principal
+
+__all__ = ["JWT"]
+
+log = get_logger("mcpkit.auth")
+
+_KINDS: Final[Mapping[str, str]] = {
+    "RS256": "RSA",
+    "RS384": "RSA",
+    "RS512": "RSA",
+    "PS256": "RSA",
+    "PS384": "RSA",
+    "PS512": "RSA",
+    "ES256": "EC",
+    "ES384": "EC",
+    "ES512": "EC",
+    "EdDSA": "OKP",
+    "HS256": "oct",
+    "HS384": "oct",
+    "HS512": "oct",
+}
+"""Algorithms of signatures, and the kind of key that each needs: no key is used for another."""
+
+_MOST_KEYS: Final = 8
+"""Keys that a token is tried with that does not say which."""
+
+_NEEDS: Final = 'JWT(…) needs the auth extra: pip install "mcpkit[auth]"'
+
+
+class JWT(Verifier):
+    """Signed tokens of one issuer, such as an identity provider.
+
+    The signature, the issuer, the audience and the times of a token are checked. The keys are
+    fetched from the issuer, and again when it signs with a new one. Needs
+    ``pip install "mcpkit[auth]"``.
+
+    Args:
+        issuer: The claim ``iss`` of its tokens, exactly.
+        audience: The claim ``aud``, or several of which one has to be there; ``public_url`` of the
+            endpoint by default (RFC 8707).
+        jwks_url: The address of the issuer's keys; its metadata says by default. It is https, or
+            on a loopback address.
+        keys: The keys themselves, where nothing is to be fetched: JSON Web Keys, or a set of them.
+        algorithms: Those that the issuer signs with. Those with a shared secret (``HS256``) need
+            ``keys``.
+        leeway: Seconds by which clocks may differ.
+        required_scopes: The scopes that every token needs.
+        cache_time: Seconds for which a token that was verified is known, unless it expires before.
+
+    Raises:
+        ImportError: The extra is not installed.
+        ValueError: An option makes no sense; the message names it.
+    """
+
+    def __init__(
+        self,
+        *,
+        issuer: str,
+        audience: str | Sequence[str] | None = None,
+        jwks_url: str | None = None,
+        keys: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        algorithms: Sequence[str] = ("RS256", "ES256", "EdDSA"),
+        leeway: float = 30,
+        required_scopes: Iterable[str] = (),
+        cache_time: float = 300,
+    ) -> None:
+        _library()
+        check_address(issuer, "issuer")
+        if jwks_url is not None:
+            check_address(jwks_url, "jwks_url")
+            if keys is not None:
+                raise ValueError("JWT(…) takes jwks_url= or keys=, not both")
+        if isinstance(algorithms, str) or not algorithms or not set(algorithms) <= _KINDS.keys():
+            raise ValueError(f"algorithms must be some of {', '.join(_KINDS)}, not {algorithms!r}")
+        if keys is None and any(_KINDS[each] == "oct" for each in algorithms):
+            raise ValueError("algorithms with a shared secret, such as HS256, need keys=")
+        if not 0 <= leeway <= 600:
+            raise ValueError("leeway must be from 0 to 600 seconds")
+        self._issuer = issuer
+        self._audience = (audience,) if isinstance(audience, str) else tuple(audience or ())
+        self._algorithms = frozenset(algorithms)
+        self._leeway = leeway
+        self._keys = KeySet(issuer, jwks_url, None if keys is None else _several(keys))
+        self.authorization_servers = (issuer,)
+        self.required_scopes = scopes_of(required_scopes, "required_scopes")
+        self.cache_time = cache_time
+        self.needs_resource = not self._audience
+
+    def __repr__(self) -> str:
+        return f"<JWT: {self._issuer}>"
+
+    async def verify(self, token: str, resource: str | None) -> Principal | None:
+        """Return whoever a token belongs to, if this issuer has signed it for this server."""
+        jwt = _library()
+        try:
+            header: dict[str, Any] = jwt.get_unverified_header(token)
+            if "crit" in header:
+                return None  # an extension that has to be understood (RFC 7515, 4.1.11)
+            algorithm: Any = header.get("alg")
+            if algorithm not in self._algorithms:
+                _note("its algorithm is not allowed")
+                return None
+            # Nothing of this is believed yet; it only spares others requests for keys.
+            unverified: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
+            if unverified.get("iss") != self._issuer:
+                _note("another issuer")
+                return None
+            found = await self._keys.find(header.get("kid"))
+            fitting = [each for each in found if _fits(each, algorithm)]
+            for each in fitting[:_MOST_KEYS]:
+                claims = self._decode(jwt, token, each, algorithm, resource)
+                if claims is not None:
+                    expires_at = float(claims["exp"]) + self._leeway
+                    return principal_of(claims, self._issuer, expires_at)
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
+            _note(type(error).__name__)
+            return None
+        _note("no key fits")
+        return None
+
+    def _decode(
+        self, jwt: Any, token: str, key: Mapping[str, Any], algorithm: str, resource: str | None
+    ) -> dict[str, Any] | None:
+        """Return the claims of a token; None if another key may have signed it.
+
+        Raises:
+            PyJWTError: It is not valid, whoever has signed it.
+        """
+        audience = self._audience or (resource,)
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                jwt.PyJWK(dict(key), algorithm),
+                algorithms=[algorithm],
+                audience=[each for each in audience if each],
+                issuer=self._issuer,
+                leeway=self._leeway,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
+        except (jwt.InvalidSignatureError, jwt.InvalidKeyError, jwt.PyJWKError):
+            return None
+        return claims
+
+
+def _fits(key: Mapping[str, Any], algorithm: str) -> bool:
+    """Return True if a key is made for an algorithm, and for signatures (RFC 8725, 3.1)."""
+    return (
+        key.get("kty") == _KINDS[algorithm]
+        and key.get("alg", algorithm) == algorithm
+        and key.get("use", "sig") == "sig"
+    )
+
+
+def _several(keys: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    found: Any = keys
+    if isinstance(keys, Mapping):
+        found = keys.get("keys", [keys])
+    several: list[Any] = list(found)
+    if not several or not all(isinstance(each, Mapping) and "kty" in each for each in several):
+        raise ValueError("keys must be JSON Web Keys: dicts with a member kty")
+    return several
+
+
+def _note(why: str) -> None:
+    """Note why a token is not valid: never the token, nor what is in it (SEC-13)."""
+    log.debug("a token is not valid: %s", why)
+
+
+def _library() -> Any:
+    try:
+        import jwt
+        from jwt.algorithms import has_crypto
+    except ModuleNotFoundError:
+        raise ImportError(_NEEDS) from None
+    if not has_crypto:  # there is nothing but shared secrets then
+        raise ImportError(_NEEDS)
+    return jwt

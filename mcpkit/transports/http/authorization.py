@@ -1,0 +1,337 @@
+"""The endpoint as a resource server of OAuth: tokens, challenges, and its metadata."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlsplit
+
+from mcpkit.auth.fetch import check_address
+from mcpkit.auth.verifier import VerifierAway, resource_server
+from mcpkit.engine.server import log
+from mcpkit.errors import Forbidden
+from mcpkit.protocol.messages import encode
+from mcpkit.support.scopes import is_scope
+from mcpkit.transports.http.http_error import HttpError, Pairs, retry_after
+from mcpkit.types import Principal
+from mcpkit.web import HttpRequest, HttpSettings, Scope
+
+if TYPE_CHECKING:
+    from mcpkit.engine.server import Server
+
+__all__ = ["WELL_KNOWN", "Authorization", "canonical_url", "forbidden_challenge"]
+
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+"""Where the metadata of a protected resource is found (RFC 9728, 3)."""
+
+_BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9\-._~+/]+=*)")
+"""Credentials of RFC 6750 (section 2.1)."""
+
+_IS_BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr](?:[ \t,]|$)")
+_LONGEST: Final = 16 * 1024
+"""Bytes of the header with a token."""
+
+_AUTHORITY: Final = re.compile(r"(?:\[[0-9a-f:.]+\]|[a-z0-9_][a-z0-9_.-]*)(?::[0-9]{1,5})?")
+_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)*")
+"""A path that may stand in a quoted string of a header (SEC-18)."""
+
+_AGE: Final = 3600
+"""Seconds for which the metadata may be kept."""
+
+
+class Authorization:
+    """Finds out who sends requests, and tells clients how to get a token.
+
+    Args:
+        settings: Of the endpoint; its ``auth`` is given.
+        path: Of the endpoint, below whatever the app is mounted at.
+        server: Its name and entries.
+
+    Raises:
+        TypeError: ``auth`` is no verifier.
+        ValueError: ``public_url`` is malformed, or missing where a verifier needs it.
+    """
+
+    def __init__(self, settings: HttpSettings, path: str, server: Server | None = None) -> None:
+        self.resource_server = resource_server(settings.auth)
+        self.resource = None
+        if settings.public_url is not None:
+            self.resource = canonical_url(settings.public_url)
+        for each in self.resource_server.verifiers:
+            if each.needs_resource and self.resource is None:
+                raise ValueError(
+                    f"{each!r}: tokens are for one server only, and nothing says for which; pass "
+                    f"audience=…, or public_url=… with the URL of the endpoint"
+                )
+        self._path = path.rstrip("/")
+        self._server = server
+        self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+
+    # --- who asks ---------------------------------------------------------------------------------
+
+    def find(self, http: HttpRequest) -> Principal | Coroutine[Any, Any, Principal]:
+        """Return whoever sent a request: at once, if the token is known.
+
+        Raises:
+            HttpError: There is no token, or one that is none.
+        """
+        raw = http.raw.get(b"authorization")
+        query: bytes = http.scope.get("query_string") or b""
+        if query and any(each.startswith(b"access_token=") for each in query.split(b"&")):
+            # AUTH-10: it stands in the logs of every proxy by now.
+            raise self._malformed(http, "Tokens do not belong into URLs")
+        if raw is None:
+            raise self._unknown(http)
+        found = _BEARER.fullmatch(raw) if len(raw) <= _LONGEST else None
+        if found is None:
+            if _IS_BEARER.match(raw) is None:
+                raise self._unknown(http)  # credentials of a kind that means nothing here
+            raise self._malformed(http, "The header Authorization is malformed")
+        token = found[1]
+        from hashlib import sha256
+
+        key = sha256(token).digest()  # the token itself is kept nowhere
+        known = self._known.get(key)
+        if known is not None:
+            principal, until = known
+            if until > time.time():
+                self._known.move_to_end(key)
+                return principal
+            self._known.pop(key, None)
+        return self._verify(http, key, token.decode("ascii"))
+
+    async def _verify(self, http: HttpRequest, key: bytes, token: str) -> Principal:
+        away: VerifierAway | None = None
+        for each in self.resource_server.verifiers:
+            try:
+                principal = await each.verify(token, self.resource)
+            except VerifierAway as error:
+                away = error
+                continue
+            now = time.time()
+            if principal is None or (
+                principal.expires_at is not None and principal.expires_at <= now
+            ):
+                continue
+            self._check_required(http, principal)
+            until = now + each.cache_time
+            if principal.expires_at is not None:
+                until = min(until, principal.expires_at)
+            self._known[key] = principal, until
+            while len(self._known) > self.resource_server.cache_size:
+                self._known.popitem(last=False)
+            return principal
+        if away is not None:
+            raise HttpError(503, str(away), headers=retry_after(5))
+        raise self._refused(http)
+
+    def _check_required(self, http: HttpRequest, principal: Principal) -> None:
+        needed = self.resource_server.required_scopes
+        held = principal.scopes
+        if self._server is not None:
+            held = self._server.settings.scopes.held(held)
+        if needed and not held.issuperset(needed):
+            raise HttpError(
+                403,
+                f"This server needs the scopes {' '.join(needed)}",
+                headers=self.insufficient(http, ()),
+            )
+
+    # --- challenges -------------------------------------------------------------------------------
+
+    def _unknown(self, http: HttpRequest) -> HttpError:
+        # RFC 6750, 3.1: without a token there is no error, as there was no attempt.
+        return HttpError(401, "A bearer token is needed", headers=self.challenge(http))
+
+    def _refused(self, http: HttpRequest) -> HttpError:
+        return HttpError(
+            401, "The token is not valid", headers=self.challenge(http, "invalid_token")
+        )
+
+    def _malformed(self, http: HttpRequest, why: str) -> HttpError:
+        return HttpError(400, why, headers=self.challenge(http, "invalid_request"))
+
+    def insufficient(self, http: HttpRequest, scopes: Iterable[str]) -> Pairs:
+        """Return the challenge of a request that needs more than its token allows (AUTH-6)."""
+        return self.challenge(http, "insufficient_scope", scopes)
+
+    def challenge(
+        self, http: HttpRequest, error: str | None = None, scopes: Iterable[str] = ()
+    ) -> Pairs:
+        """Return the header that says how to get a token (RFC 6750, 3; RFC 9728, 5.1).
+
+        Nothing that a client has sent stands in it but the name of the host, and that only if it is
+        one (SEC-18).
+
+        Args:
+            http: The request.
+            error: A code of RFC 6750 (section 3.1); None if no token was sent.
+            scopes: That are needed, beside those that every request needs.
+        """
+        parts: list[str] = []
+        if error is not None:
+            parts.append(f'error="{error}"')
+        needed = dict.fromkeys([*self.resource_server.required_scopes, *scopes])
+        if needed:
+            parts.append(f'scope="{" ".join(needed)}"')  # AUTH-5
+        url = self._metadata_url(http.scope)
+        if url is not None:
+            parts.append(f'resource_metadata="{url}"')  # AUTH-3
+        text = f"Bearer {', '.join(parts)}" if parts else "Bearer"
+        return [(b"www-authenticate", text.encode("ascii"))]
+
+    # --- metadata ---------------------------------------------------------------------------------
+
+    @property
+    def has_metadata(self) -> bool:
+        """True if there is anybody to get a token from (AUTH-2)."""
+        return bool(self.resource_server.authorization_servers)
+
+    def _metadata_url(self, scope: Scope) -> str | None:
+        """Return the URL of the metadata; None if there is none, or the request names no host.
+
+        It is below the path that the app is mounted at: a host or a proxy that brings requests for
+        the endpoint here brings those here too, and perhaps no others.
+        """
+        if not self.has_metadata:
+            return None
+        given = self.resource_server.metadata_url
+        if given is not None:
+            return given
+        found = self._url(scope)
+        if found is None:
+            return None
+        origin, path = found
+        prefix = path[: len(path) - len(self._path)] if path.endswith(self._path) else ""
+        return f"{origin}{prefix}{WELL_KNOWN}{path[len(prefix) :]}"
+
+    def _url(self, scope: Scope) -> tuple[str, str] | None:
+        """Return the origin and the path of the endpoint, as clients know them."""
+        if self.resource is not None:
+            parts = urlsplit(self.resource)
+            return f"{parts.scheme}://{parts.netloc}", parts.path
+        host = next((value for name, value in scope["headers"] if name == b"host"), b"")
+        name = host.decode("latin-1").lower()
+        path = quote(scope.get("root_path", "").rstrip("/")) + self._path
+        if _AUTHORITY.fullmatch(name) is None or _PATH.fullmatch(path) is None:
+            return None
+        scheme = "https" if scope.get("scheme") == "https" else "http"
+        return f"{scheme}://{name}", path
+
+    def is_metadata_path(self, path: str, root: str) -> bool:
+        """Return True if the metadata is at a path.
+
+        Args:
+            path: Below the path that the app is mounted at; it begins with `WELL_KNOWN`.
+            root: That path.
+        """
+        if not self.has_metadata:
+            return False
+        rest = path[len(WELL_KNOWN) :].rstrip("/")
+        own = {"", self._path, root.rstrip("/") + self._path}
+        if self.resource is not None:
+            own.add(urlsplit(self.resource).path)
+        return rest in own
+
+    @property
+    def metadata_paths(self) -> tuple[str, ...]:
+        """The paths of the metadata, for the router of a host that the app is attached to."""
+        if not self.has_metadata:
+            return ()
+        return tuple(dict.fromkeys((WELL_KNOWN + self._path, WELL_KNOWN)))
+
+    async def serve_metadata(self, scope: Scope, receive: Any, send: Any) -> None:
+        """Answer with the metadata: to everybody, without a token, to pages as well (AUTH-14)."""
+        del receive
+        method = scope["method"]
+        headers: Pairs = [(b"access-control-allow-origin", b"*")]
+        status, body = 200, b""
+        if method == "OPTIONS":
+            status = 204
+            headers += [
+                (b"access-control-allow-methods", b"GET"),
+                (b"access-control-allow-headers", b"*"),
+                (b"access-control-max-age", b"%d" % _AGE),
+            ]
+        elif method not in ("GET", "HEAD"):
+            status = 405
+            headers.append((b"allow", b"GET"))
+        else:
+            document = self.metadata(scope)
+            if document is None:
+                status = 400
+            else:
+                body = encode(document)
+                # Whoever says another host in a request must not decide what others read.
+                kept = b"public, max-age=%d" % _AGE if self.resource else b"no-store"
+                headers += [(b"content-type", b"application/json"), (b"cache-control", kept)]
+        headers.append((b"content-length", b"%d" % len(body)))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        if method == "HEAD":
+            body = b""
+        await send({"type": "http.response.body", "body": body})
+
+    def metadata(self, scope: Scope) -> dict[str, Any] | None:
+        """Return the metadata (RFC 9728, 2); None if the request names no host."""
+        found = self._url(scope)
+        if found is None:
+            log.debug("the metadata was asked for without a host")
+            return None
+        of = self.resource_server
+        server = self._server
+        document: dict[str, Any] = {
+            "resource": self.resource or "".join(found),
+            "authorization_servers": of.authorization_servers,
+            "bearer_methods_supported": ["header"],
+        }
+        scopes = of.scopes_supported
+        if scopes is None:
+            needed = () if server is None else server.registry.scopes
+            scopes = tuple(dict.fromkeys((*of.required_scopes, *needed)))
+        if scopes:
+            document["scopes_supported"] = scopes
+        if server is not None:
+            document["resource_name"] = server.info.title or server.info.name
+        if of.documentation is not None:
+            document["resource_documentation"] = of.documentation
+        return document
+
+
+def forbidden_challenge(
+    authorization: Authorization | None, http: HttpRequest, error: Forbidden
+) -> Pairs:
+    """Return the challenge of a request that may not do what it asks for (AUTH-6).
+
+    Args:
+        authorization: Of the endpoint, if it takes tokens; otherwise the host finds out who asks.
+        http: The request.
+        error: That says what is lacking. There is no challenge if nothing that a token may have is.
+    """
+    known = error.status == 403
+    if known and not error.scopes:
+        return []
+    scopes = [each for each in error.scopes if is_scope(each)]
+    if authorization is not None:
+        return authorization.challenge(http, "insufficient_scope" if known else None, scopes)
+    parts = ['error="insufficient_scope"'] if known else []
+    if scopes:
+        parts.append(f'scope="{" ".join(scopes)}"')
+    return [(b"www-authenticate", f"Bearer {', '.join(parts)}".rstrip().encode("ascii"))]
+
+
+def canonical_url(url: str) -> str:
+    """Return a URL as all parties have to write it (AUTH-13, RFC 8707).
+
+    Scheme and host are in lower case, and there is no slash at its end.
+
+    Raises:
+        ValueError: It is none, has a query or a fragment, or is not safe.
+    """
+    check_address(url, "public_url")
+    parts = urlsplit(url)
+    if "?" in url:
+        raise ValueError(f"public_url: {url!r} has a query; it is the URL of the endpoint alone")
+    return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"

@@ -1,0 +1,88 @@
+"""Tokens that an authorization server is asked about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpkit import Principal
+from mcpkit.auth import Introspection, VerifierAway
+from tests.auth.issuer import RESOURCE, Issuer
+
+pytestmark = pytest.mark.anyio
+
+
+def verifier(issuer: Issuer, **options: Any) -> Introspection:
+    given = {"issuer": issuer.url, **options}
+    return Introspection(f"{issuer.url}/introspect", "notes", "s/ecret", **given)
+
+
+async def test_the_answer_names_a_principal(issuer: Issuer) -> None:
+    """AUTH-8, AUTH-17."""
+    issuer.answers["opaque"] = issuer.claims(active=True)
+    found = await verifier(issuer).verify("opaque", RESOURCE)
+    assert found is not None
+    assert (found.id, found.client_id) == (f"{issuer.url}|ann", "editor")
+    assert found.scopes == {"notes:read", "notes:write"}
+    [(path, form)] = issuer.asked
+    assert (path, form["token"]) == ("/introspect", "opaque")
+    assert issuer.credentials == ["notes:s%2Fecret"]  # RFC 6749, 2.3.1
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"active": False},
+        {"active": "true"},
+        {"active": None},
+        {"exp": 1},
+        {"exp": "never"},
+        {"nbf": 4_000_000_000},
+        {"iss": "https://other.example.com"},
+        {"aud": None},
+        {"aud": "https://other.example.com"},
+        {"aud": [7]},
+        {"sub": None},
+    ],
+    ids=str,
+)
+async def test_what_is_not_active_and_for_us_is_refused(issuer: Issuer, claims: Any) -> None:
+    """AUTH-1, AUTH-8."""
+    issuer.answers["opaque"] = issuer.claims(**{"active": True, **claims})
+    assert await verifier(issuer).verify("opaque", RESOURCE) is None
+
+
+async def test_an_authorization_server_of_one_resource_need_not_name_it(issuer: Issuer) -> None:
+    issuer.answers["opaque"] = issuer.claims(active=True, aud=None)
+    assert await verifier(issuer, audience="*").verify("opaque", None) is not None
+
+
+async def test_a_server_that_does_not_answer_makes_no_token_bad(issuer: Issuer) -> None:
+    issuer.away = True
+    with pytest.raises(VerifierAway):
+        await verifier(issuer).verify("opaque", RESOURCE)
+
+
+async def test_many_with_the_same_token_ask_once(issuer: Issuer) -> None:
+    issuer.answers["opaque"] = issuer.claims(active=True)
+    issuer.delay = 0.02
+    one = verifier(issuer)
+    seen: list[Principal | None] = []
+
+    async def ask() -> None:
+        seen.append(await one.verify("opaque", RESOURCE))
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            for _ in range(10):
+                group.start_soon(ask)
+    assert None not in seen
+    assert issuer.times("/introspect") == 1
+
+
+async def test_the_address_is_safe() -> None:
+    """SEC-16."""
+    with pytest.raises(ValueError, match="use https"):
+        Introspection("http://a.example.com", "a", "b", issuer="https://a.example.com")

@@ -1,0 +1,342 @@
+"""Signed tokens: which are taken, which are not, and where their keys come from."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import time
+from base64 import urlsafe_b64encode
+from typing import Any
+
+import anyio
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from mcpkit import Principal
+from mcpkit.auth import JWT, VerifierAway
+from mcpkit.auth import jwks as jwks_module
+from tests.auth.issuer import RESOURCE, Issuer, Key
+
+pytestmark = pytest.mark.anyio
+
+ALGORITHMS = ("ES256", "RS256", "EdDSA")
+
+
+def verifier(issuer: Issuer, **options: Any) -> JWT:
+    if not {"keys", "jwks_url"} & options.keys():
+        options["keys"] = issuer.keys
+    return JWT(issuer=issuer.url, **{"leeway": 0, **options})
+
+
+async def found(issuer: Issuer, token: str, **options: Any) -> Principal | None:
+    return await verifier(issuer, **options).verify(token, RESOURCE)
+
+
+def part(value: Any) -> str:
+    raw = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+# --- what is taken --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+async def test_a_token_of_the_issuer_names_a_principal(issuer: Issuer, algorithm: str) -> None:
+    """AUTH-8, AUTH-17."""
+    key = Key("two", algorithm)
+    issuer.keys.append(key.public)
+    end = int(time.time()) + 50
+    principal = await found(issuer, issuer.token(key, exp=end, tenant="acme"))
+    assert principal is not None
+    assert principal.id == f"{issuer.url}|ann"
+    assert (principal.issuer, principal.client_id) == (issuer.url, "editor")
+    assert principal.scopes == {"notes:read", "notes:write"}
+    assert principal.expires_at == end
+    assert principal.claims["tenant"] == "acme"
+
+
+@pytest.mark.parametrize(
+    ("claims", "scopes"),
+    [
+        ({"scope": "a b"}, {"a", "b"}),
+        ({"scope": None, "scp": ["a", "b", 7]}, {"a", "b"}),
+        ({"scope": None, "scp": "a"}, {"a"}),
+        ({"scope": None}, set[str]()),
+        ({"scope": {"a": 1}}, set[str]()),
+    ],
+)
+async def test_scopes_are_read_as_issuers_write_them(
+    issuer: Issuer, claims: Any, scopes: set[str]
+) -> None:
+    principal = await found(issuer, issuer.token(**claims))
+    assert principal is not None
+    assert principal.scopes == scopes
+
+
+async def test_subjects_of_two_issuers_are_two_principals(issuer: Issuer) -> None:
+    """AUTH-17."""
+    other = Issuer("https://other.example.com")
+    other.keys = [other.key.public]
+    one, two = await found(issuer, issuer.token()), await found(other, other.token())
+    assert one is not None
+    assert two is not None
+    assert one.id != two.id
+
+
+async def test_one_of_several_audiences_is_enough(issuer: Issuer) -> None:
+    """AUTH-8."""
+    token = issuer.token(aud=["https://other.example.com", "notes"])
+    assert await found(issuer, token) is None
+    assert await found(issuer, token, audience=["files", "notes"]) is not None
+
+
+async def test_clocks_may_differ_by_the_leeway(issuer: Issuer) -> None:
+    """AUTH-16."""
+    now = time.time()
+    late, early = issuer.token(exp=int(now) - 5), issuer.token(nbf=int(now) + 5)
+    for token in (late, early):
+        assert await found(issuer, token) is None
+        assert await found(issuer, token, leeway=30) is not None
+
+
+# --- what is not ----------------------------------------------------------------------------------
+
+NOW = int(time.time())
+WRONG: dict[str, dict[str, Any]] = {
+    "expired": {"exp": NOW - 60},
+    "for ever": {"exp": None},
+    "an end that is none": {"exp": "tomorrow"},
+    "infinite": {"exp": float("inf")},
+    "not yet valid": {"nbf": NOW + 3600},
+    "issued in the future": {"iat": NOW + 3600},
+    "for another server": {"aud": "https://other.example.com/mcp"},
+    "for a server whose URL begins alike": {"aud": RESOURCE + "2"},
+    "for nobody": {"aud": None},
+    "for an empty list": {"aud": []},
+    "of another issuer": {"iss": "https://other.example.com"},
+    "of nobody": {"iss": None},
+    "about nobody": {"sub": None},
+    "about the empty text": {"sub": ""},
+    "about a number": {"sub": 7},
+    "about somebody with a very long name": {"sub": "a" * 5000},
+}
+
+
+@pytest.mark.parametrize("claims", WRONG.values(), ids=WRONG.keys())
+async def test_a_token_whose_claims_are_wrong_is_refused(
+    issuer: Issuer, claims: dict[str, Any]
+) -> None:
+    """AUTH-1, AUTH-8, AUTH-16."""
+    key = issuer.key
+    head = part({"alg": key.algorithm, "kid": key.kid})
+    body = f"{head}.{part(issuer.claims(**claims))}".encode()
+    kind = jwt.get_algorithm_by_name(key.algorithm)
+    token = f"{body.decode()}.{part(kind.sign(body, key.private))}"
+    assert await found(issuer, token) is None
+
+
+def forged(issuer: Issuer) -> dict[str, str]:
+    """Tokens that the issuer has not signed, but somebody who knows its public key."""
+    key, claims = issuer.key, part(issuer.claims())
+    rsa = Key("rsa", "RS256")
+    issuer.keys.append(rsa.public)
+    pem = rsa.private.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    stranger = Key("stranger")
+    good = issuer.token()
+    head, body, signature = good.split(".")
+
+    def hashed(secret: bytes, **header: Any) -> str:
+        text = f"{part({'alg': 'HS256', **header})}.{claims}"
+        return f"{text}.{part(hmac.new(secret, text.encode(), hashlib.sha256).digest())}"
+
+    return {
+        "no algorithm": f"{part({'alg': 'none', 'kid': key.kid})}.{claims}.",
+        "no algorithm, in capitals": f"{part({'alg': 'nOnE', 'kid': key.kid})}.{claims}.",
+        "no algorithm at all": f"{part({'kid': key.kid})}.{claims}.{signature}",
+        "an algorithm that is a list": f"{part({'alg': ['ES256']})}.{claims}.{signature}",
+        "the public key as a secret": hashed(pem, kid="rsa"),
+        "the public key as a secret, as JSON": hashed(json.dumps(rsa.public).encode(), kid="rsa"),
+        "an empty secret": hashed(b"", kid="rsa"),
+        "another algorithm of the same key": issuer.token(rsa, {"alg": "PS256"}),
+        "signed by a stranger": issuer.token(stranger, {"kid": key.kid}),
+        "a key in the header": issuer.token(stranger, {"jwk": stranger.public}),
+        "an address of keys": issuer.token(stranger, {"jku": f"{issuer.url}/evil"}),
+        "another address of keys": issuer.token(stranger, {"x5u": f"{issuer.url}/evil"}),
+        "other claims": f"{head}.{part(issuer.claims(sub='bob'))}.{signature}",
+        "another signature": f"{head}.{body}.{part(b'0' * 64)}",
+        "without signature": f"{head}.{body}.",
+        "what has to be understood": issuer.token(headers={"crit": ["exp"], "exp": 1}),
+        "kid: a path": issuer.token(stranger, {"kid": "../../../../dev/null"}),
+        "kid: SQL": issuer.token(stranger, {"kid": "x' UNION SELECT 'secret' --"}),
+        "kid: very long": issuer.token(stranger, {"kid": "k" * 5000}),
+        "one part": "abc",
+        "no JSON": "a.b.c",
+        "much of nothing": "." * 5000,
+        "deep": f"{part(b'[' * 5000)}.{claims}.{signature}",
+    }
+
+
+@pytest.mark.parametrize("way", forged(Issuer("https://a.example.com")).keys())
+async def test_a_forged_token_is_refused(issuer: Issuer, way: str) -> None:
+    """AUTH-16: and nothing is fetched from where it says."""
+    token = forged(issuer)[way]
+    assert await found(issuer, issuer.token()) is not None
+    assert await found(issuer, token) is None
+    assert await found(issuer, token, jwks_url=issuer.jwks_url) is None
+    assert issuer.times("/evil") == 0
+
+
+async def test_the_id_of_a_key_that_is_no_text_is_refused(issuer: Issuer) -> None:
+    head = part({"alg": "ES256", "kid": ["one"]})
+    _, body, signature = issuer.token().split(".")
+    assert await found(issuer, f"{head}.{body}.{signature}") is None
+
+
+async def test_a_shared_secret_is_used_for_nothing_else(issuer: Issuer) -> None:
+    secret = {"kty": "oct", "k": part(b"s" * 32), "kid": "one"}
+    token = jwt.encode(issuer.claims(), b"s" * 32, "HS256", headers={"kid": "one"})
+    assert await found(issuer, token, keys=[secret], algorithms=["HS256"]) is not None
+    assert await found(issuer, token, keys=[secret]) is None
+    both = ["HS256", "ES256"]
+    assert await found(issuer, token, keys=[issuer.key.public], algorithms=both) is None
+
+
+async def test_a_key_for_encryption_verifies_nothing(issuer: Issuer) -> None:
+    keys = [{**issuer.key.public, "use": "enc"}]
+    assert await found(issuer, issuer.token(), keys=keys) is None
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+async def test_keys_are_fetched_once(issuer: Issuer) -> None:
+    one = verifier(issuer, jwks_url=issuer.jwks_url)
+    for _ in range(3):
+        assert await one.verify(issuer.token(), RESOURCE) is not None
+    assert issuer.times("/keys") == 1
+
+
+async def test_the_metadata_of_the_issuer_says_where_they_are(issuer: Issuer) -> None:
+    one = JWT(issuer=issuer.url)
+    assert await one.verify(issuer.token(), RESOURCE) is not None
+    assert [path for path, _ in issuer.asked] == [
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/openid-configuration",
+        "/keys",
+    ]
+
+
+async def test_many_who_come_at_once_fetch_them_once(issuer: Issuer) -> None:
+    issuer.delay = 0.02
+    one = verifier(issuer, jwks_url=issuer.jwks_url)
+    seen: list[Principal | None] = []
+
+    async def ask() -> None:
+        seen.append(await one.verify(issuer.token(), RESOURCE))
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            for _ in range(20):
+                group.start_soon(ask)
+    assert None not in seen
+    assert issuer.times("/keys") == 1
+
+
+async def test_a_new_key_is_fetched_when_it_is_used(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jwks_module, "_AGAIN_S", 0.0)
+    one = verifier(issuer, jwks_url=issuer.jwks_url)
+    assert await one.verify(issuer.token(), RESOURCE) is not None
+    old, issuer.key = issuer.key, Key("new")
+    issuer.keys = [issuer.key.public]
+    assert await one.verify(issuer.token(), RESOURCE) is not None
+    assert issuer.times("/keys") == 2
+    assert await one.verify(issuer.token(old), RESOURCE) is None
+
+
+async def test_made_up_keys_cause_no_flood(issuer: Issuer) -> None:
+    """SEC-17."""
+    one = verifier(issuer, jwks_url=issuer.jwks_url)
+    stranger = Key("stranger")
+    async with anyio.create_task_group() as group:
+        for number in range(30):
+            token = issuer.token(stranger, {"kid": f"k{number}"})
+            group.start_soon(one.verify, token, RESOURCE)
+    assert issuer.times("/keys") == 1
+    assert await one.verify(issuer.token(), RESOURCE) is not None
+
+
+async def test_tokens_of_others_cause_no_request(issuer: Issuer) -> None:
+    one = verifier(issuer, jwks_url=issuer.jwks_url)
+    assert await one.verify(issuer.token(iss="https://other.example.com"), RESOURCE) is None
+    assert issuer.asked == []
+
+
+async def test_an_issuer_that_is_away_makes_no_token_bad(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    issuer.away = True
+    one = verifier(issuer, jwks_url=issuer.jwks_url)
+    token = issuer.token()
+    for _ in range(3):
+        with pytest.raises(VerifierAway):
+            await one.verify(token, RESOURCE)
+    assert issuer.times("/keys") == 1
+    assert "cannot be fetched" in caplog.text
+    assert token not in caplog.text
+    issuer.away = False
+    monkeypatch.setattr(jwks_module, "_AGAIN_S", 0.0)
+    assert await one.verify(token, RESOURCE) is not None
+    issuer.away = True
+    monkeypatch.setattr(jwks_module, "_FRESH_S", 0.0)
+    assert await one.verify(token, RESOURCE) is not None, "the keys that are there will do"
+    monkeypatch.setattr(jwks_module, "_STALE_S", 0.0)
+    with pytest.raises(VerifierAway):
+        await one.verify(token, RESOURCE)
+
+
+@pytest.mark.parametrize("answer", [[], {}, {"keys": {}}, {"keys": [7]}, {"keys": [{"kty": "?"}]}])
+async def test_keys_that_are_none_verify_nothing(
+    issuer: Issuer, answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(issuer, "answer", lambda path, form: answer)
+    one = verifier(issuer, jwks_url=issuer.jwks_url)
+    try:
+        assert await one.verify(issuer.token(), RESOURCE) is None
+    except VerifierAway:
+        assert not isinstance(answer, dict) or not isinstance(answer.get("keys"), list)
+
+
+# --- what makes no sense --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"issuer": "http://login.example.com"}, "use https"),
+        ({"issuer": "login.example.com"}, "no URL"),
+        ({"issuer": "https://a.example.com/\r\nX: y"}, "no URL"),
+        ({"issuer": "https://a@b.example.com"}, "no URL"),
+        ({"jwks_url": "http://login.example.com/keys"}, "use https"),
+        ({"jwks_url": "file:///etc/passwd"}, "no URL"),
+        ({"jwks_url": "https://a.example.com/keys", "keys": []}, "not both"),
+        ({"algorithms": ["none"]}, "algorithms must be"),
+        ({"algorithms": "RS256"}, "algorithms must be"),
+        ({"algorithms": []}, "algorithms must be"),
+        ({"algorithms": ["HS256"]}, "need keys="),
+        ({"keys": ["-----BEGIN PUBLIC KEY-----"]}, "JSON Web Keys"),
+        ({"keys": []}, "JSON Web Keys"),
+        ({"leeway": -1}, "leeway"),
+        ({"required_scopes": "a b"}, "must be a list"),
+        ({"required_scopes": ['a"b']}, "no scope"),
+    ],
+)
+async def test_options_that_make_no_sense_are_refused(options: Any, says: str) -> None:
+    """SEC-16, SEC-18."""
+    with pytest.raises(ValueError, match=says):
+        JWT(**{"issuer": "https://login.example.com", **options})

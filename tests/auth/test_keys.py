@@ -1,0 +1,155 @@
+"""Keys that an author hands out, and functions of a token."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any
+
+import pytest
+
+from mcpkit import MCPKit, Principal
+from mcpkit.auth import JWT, Keys, ResourceServer, hash_key, new_key
+from mcpkit.auth.verifier import resource_server
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_key_names_whoever_it_was_made_for() -> None:
+    ann, bob = new_key(), new_key()
+    keys = Keys({ann.hash: Principal("ann", frozenset({"read"})), bob.hash: "bob"})
+    found = await keys.verify(ann.key, None)
+    assert found is not None
+    assert found == Principal("ann", frozenset({"read"}))
+    assert await keys.verify(bob.key, None) == Principal("bob")
+    for wrong in (ann.hash, "", ann.key + "x", ann.key[:-1], new_key().key):
+        assert await keys.verify(wrong, None) is None
+
+
+async def test_keys_are_random_and_their_hashes_say_nothing() -> None:
+    """AUTH-16."""
+    one, two = new_key(), new_key()
+    assert one.key != two.key
+    assert len(one.key) > 40
+    assert hash_key(one.key) == one.hash
+    assert one.key not in one.hash
+    assert one.key not in repr(Keys({one.hash: "ann"}).__dict__)
+
+
+async def test_each_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AUTH-16: whichever fits, all are compared, as hashes, by what takes the same time."""
+    compared: list[tuple[Any, Any]] = []
+
+    def compare(one: Any, two: Any) -> bool:
+        compared.append((one, two))
+        return bool(one == two)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    made = [new_key() for _ in range(5)]
+    keys = Keys({each.hash: "ann" for each in made})
+    for key in (made[0].key, made[-1].key, "unknown"):
+        compared.clear()
+        await keys.verify(key, None)
+        assert len(compared) == 5
+        assert {len(each) for pair in compared for each in pair} == {32}
+
+
+async def test_a_key_that_is_not_hashed_is_refused_and_not_shown() -> None:
+    """SEC-13."""
+    with pytest.raises(ValueError, match="sha256:…") as caught:
+        Keys({"mk_a-key-that-is-secret": "ann"})
+    assert "secret" not in str(caught.value)
+    with pytest.raises(ValueError, match="at least 16"):
+        hash_key("short")
+
+
+class Own:
+    def __call__(self, token: str) -> Principal:
+        return Principal(token)
+
+
+async def later(token: str) -> Principal | None:
+    return Principal(token)
+
+
+@pytest.mark.parametrize("given", [later, lambda token: Principal(token), Own()])
+async def test_a_function_may_know_tokens(given: Any) -> None:
+    [verifier] = resource_server(given).verifiers
+    assert await verifier.verify("ann", None) == Principal("ann")
+
+
+async def test_a_function_returns_a_principal() -> None:
+    wrong: Any = lambda token: "ann"  # noqa: E731
+    [verifier] = resource_server(wrong).verifiers
+    with pytest.raises(TypeError, match="a Principal or None, not str"):
+        await verifier.verify("ann", None)
+
+
+@pytest.mark.parametrize(
+    ("auth", "says"),
+    [
+        ("a token", "takes verifiers"),
+        ([7], "takes verifiers"),
+        ([], "needs a verifier"),
+        (JWT, r"call it: JWT\(…\)"),
+        ({"a": 1}, "takes verifiers"),
+    ],
+)
+async def test_what_is_no_verifier_is_refused(auth: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        MCPKit("notes", auth=auth)
+
+
+async def test_only_one_may_say_who_asks() -> None:
+    def find(http: Any) -> None:
+        return None
+
+    keys = Keys({})
+    with pytest.raises(ValueError, match="auth= and principal="):
+        MCPKit("notes", auth=keys, http={"principal": find})
+    with pytest.raises(ValueError, match="given twice"):
+        MCPKit("notes", auth=keys, http={"auth": keys})
+    app = MCPKit("notes", auth=keys)
+    with pytest.raises(ValueError, match="auth= and principal="):
+        app.asgi(principal=find)
+    app.asgi(principal=find, auth=None)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"authorization_servers": "https://a.example.com"}, TypeError, "a list"),
+        ({"authorization_servers": ["http://a.example.com"]}, ValueError, "use https"),
+        ({"metadata_url": 'https://a.example.com/"'}, ValueError, "no URL"),
+        ({"required_scopes": ["a b"]}, ValueError, "no scope"),
+        ({"scopes_supported": ["a\n"]}, ValueError, "no scope"),
+        ({"cache_size": -1}, ValueError, "cache_size"),
+    ],
+)
+async def test_settings_that_make_no_sense_are_refused(options: Any, error: Any, says: str) -> None:
+    """SEC-16, SEC-18."""
+    with pytest.raises(error, match=says):
+        ResourceServer(Keys({}), **options)
+
+
+async def test_nobody_is_asked_to_stay_offline() -> None:
+    """AUTH-11."""
+    for option in ("required_scopes", "scopes_supported"):
+        with pytest.raises(ValueError, match="offline_access"):
+            ResourceServer(Keys({}), **{option: ["a", "offline_access"]})  # type: ignore[arg-type]
+
+
+async def test_an_issuers_tokens_are_for_this_server_only() -> None:
+    """AUTH-8: whoever does not say which server it is takes nobody's tokens."""
+    app = MCPKit("notes", auth=JWT(issuer="https://login.example.com"))
+    with pytest.raises(ValueError, match="audience=…, or public_url=…"):
+        app.asgi()
+    app.asgi(public_url="https://notes.example.com/mcp")
+
+
+@pytest.mark.parametrize(
+    "url", ["notes.example.com", "http://a.example.com/mcp", "https://a/mcp?x=1", "https://a/#b"]
+)
+async def test_a_public_url_is_one(url: str) -> None:
+    """SEC-16."""
+    with pytest.raises(ValueError, match="public_url"):
+        MCPKit("notes", auth=Keys({})).asgi(public_url=url)

@@ -1,0 +1,136 @@
+"""Parameters that are filled from the environment."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Any
+
+import pytest
+
+from mcpkit import Depends, Env, Header, MCPKit, RegistrationError
+from mcpkit.errors import MissingEnvironment
+from mcpkit.testing import TestClient
+
+SECRET = "sw0rdfish"
+
+
+def make_app() -> MCPKit[None]:
+    app: MCPKit[None] = MCPKit("env")
+
+    def connect(url: Annotated[str, Env("TEST_URL")]) -> str:
+        return f"connected to {url}"
+
+    @app.tool
+    async def show(
+        text: str,
+        key: Annotated[str, Env("TEST_KEY")],
+        database: Annotated[str, Depends(connect)],
+        size: Annotated[int, Env("TEST_SIZE")] = 5,
+    ) -> str:
+        assert key == SECRET
+        return f"{text} {database} {size}"
+
+    @app.resource("env://one")
+    def one(key: Annotated[str, Env("TEST_KEY")]) -> str:
+        return f"{len(key)}"
+
+    @app.prompt
+    def ask(word: str, key: Annotated[str, Env("TEST_OTHER")]) -> str:
+        return word + key
+
+    return app
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setenv("TEST_KEY", SECRET)
+    monkeypatch.setenv("TEST_URL", "db://x")
+    monkeypatch.setenv("TEST_OTHER", "!")
+    return monkeypatch
+
+
+def test_variables_are_parameters(environment: pytest.MonkeyPatch) -> None:
+    with TestClient(make_app()) as client:
+        assert client.call_tool("show", {"text": "hi"}).text == "hi connected to db://x 5"
+        environment.setenv("TEST_SIZE", "7")
+        assert client.call_tool("show", {"text": "hi"}).text == "hi connected to db://x 7"
+        assert getattr(client.read_resource("env://one")[0], "text", None) == str(len(SECRET))
+
+
+def test_they_are_in_no_schema_and_no_client_sends_them(environment: pytest.MonkeyPatch) -> None:
+    """SEC-13."""
+    with TestClient(make_app()) as client:
+        [tool] = client.list_tools()
+        assert list(tool.raw["inputSchema"]["properties"]) == ["text"]
+        listed = f"{tool.raw} {[each.raw for each in client.list_prompts()]}"
+        assert SECRET not in listed
+        assert "TEST_" not in listed
+        assert client.call_tool("show", {"text": "hi", "key": "forged"}).text.find("forged") < 0
+
+
+def test_all_that_are_missing_are_named_at_once(environment: pytest.MonkeyPatch) -> None:
+    app = make_app()
+    app.check_environment()
+    environment.delenv("TEST_URL")
+    environment.setenv("TEST_OTHER", "")
+    for start in (app.check_environment, lambda: app.run("http", port=0)):
+        with pytest.raises(MissingEnvironment) as caught:
+            start()
+        assert str(caught.value) == "TEST_URL, TEST_OTHER are not set in the environment"
+        assert caught.value.names == ("TEST_URL", "TEST_OTHER")
+
+
+def test_one_that_does_not_fit_is_not_shown(
+    environment: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SEC-13."""
+    caplog.set_level(logging.DEBUG)
+    environment.setenv("TEST_SIZE", SECRET)
+    with TestClient(make_app()) as client:
+        result = client.call_tool("show", {"text": "hi"})
+    assert result.is_error
+    assert SECRET not in result.text
+    assert SECRET not in caplog.text
+    assert "TEST_SIZE does not fit its type" in caplog.text
+
+
+def test_a_test_needs_no_variables_of_what_it_replaces(environment: pytest.MonkeyPatch) -> None:
+    app: MCPKit[None] = MCPKit("env")
+
+    def connect(url: Annotated[str, Env("TEST_MISSING")]) -> str:
+        return url
+
+    @app.tool
+    def show(database: Annotated[str, Depends(connect)]) -> str:
+        return database
+
+    with TestClient(app, overrides={connect: lambda: "fake"}) as client:
+        assert client.call_tool("show").text == "fake"
+
+
+class Strange:
+    """Nothing that pydantic knows."""
+
+
+@pytest.mark.parametrize(
+    ("annotation", "says"),
+    [
+        (Annotated[Strange, Env("TEST_KEY")], "no Env could be"),
+        (Annotated[str, Env("TEST_KEY"), Header("Key")], "no header can repeat it"),
+    ],
+)
+def test_what_no_variable_can_be_is_refused(annotation: Any, says: str) -> None:
+    def show(key: Any) -> str:
+        return str(key)
+
+    show.__annotations__["key"] = annotation
+    with pytest.raises(RegistrationError, match=says):
+        MCPKit("env").add_tool(show)
+
+
+def test_a_mark_is_no_default() -> None:
+    def show(key: str = Env("TEST_KEY")) -> str:  # type: ignore[assignment]
+        return key
+
+    with pytest.raises(RegistrationError, match=r"Annotated\[<type>, Env"):
+        MCPKit("env").add_tool(show)

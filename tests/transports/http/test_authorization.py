@@ -1,0 +1,536 @@
+"""The endpoint as a resource server: tokens, challenges, metadata, and what belongs to whom."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, MCPKit, Principal
+from mcpkit.auth import JWT, Keys, ResourceServer, VerifierAway, hash_key
+from mcpkit.auth.verifier import Verifier
+from tests.auth.issuer import RESOURCE, Issuer, issuing
+from tests.messages import LEGACY, MODERN, announced, called, initialize, notification, request
+from tests.transports.http.conftest import Serve
+from tests.transports.http.wire import Exchange, Host
+
+META = "/.well-known/oauth-protected-resource"
+HOUR = time.time() + 3600
+TOKENS = {
+    "ann-token": Principal("ann", frozenset({"read"}), HOUR),
+    "ann-again": Principal("ann", frozenset({"read", "write"}), HOUR),
+    "bob-token": Principal("bob"),
+    "old-token": Principal("ann", expires_at=1),
+}
+
+
+class Known(Verifier):
+    """Knows some tokens, and counts how often it is asked."""
+
+    authorization_servers = ("https://login.example.com",)
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.tokens = dict(TOKENS)
+
+    async def verify(self, token: str, resource: str | None) -> Principal | None:
+        self.asked += 1
+        if token == "away":
+            raise VerifierAway("Nobody can tell")
+        return self.tokens.get(token)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+ANN, ANN_AGAIN, BOB = map(bearer, ("ann-token", "ann-again", "bob-token"))
+
+
+def challenge(answer: Exchange) -> str:
+    found = answer.header("www-authenticate")
+    assert found is not None
+    return found
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", [LEGACY[-1], MODERN])
+@pytest.mark.parametrize(
+    ("headers", "status", "error"),
+    [
+        ({}, 401, None),
+        ({"Authorization": "Basic YTpi"}, 401, None),
+        ({"Authorization": "Bearerann-token"}, 401, None),
+        ({"Authorization": ""}, 401, None),
+        ({"Authorization": "Bearer unknown"}, 401, "invalid_token"),
+        ({"Authorization": "Bearer old-token"}, 401, "invalid_token"),
+        ({"Authorization": "Bearer"}, 400, "invalid_request"),
+        ({"Authorization": "Bearer "}, 400, "invalid_request"),
+        ({"Authorization": "Bearer a b"}, 400, "invalid_request"),
+        ({"Authorization": "Bearer ann-token,"}, 400, "invalid_request"),
+        ({"Authorization": 'Bearer "ann-token"'}, 400, "invalid_request"),
+        ({"Authorization": "Bearer ann-token\t"}, 200, None),
+        ({"Authorization": b"Bearer ann-token\xe4"}, 400, "invalid_request"),
+        ({"Authorization": f"Bearer {'a' * 20_000}"}, 400, "invalid_request"),
+        ({"Authorization": ["Bearer ann-token", "Bearer bob-token"]}, 400, "invalid_request"),
+        ({"Authorization": "Bearer ann-token"}, 200, None),
+        ({"Authorization": "bearer  ann-token"}, 200, None),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_only_a_valid_token_is_let_in(
+    serve: Serve, era: str, headers: Any, status: int, error: str | None
+) -> None:
+    """AUTH-1, AUTH-3, AUTH-12, SEC-4."""
+    site = serve(auth=Known())
+    message = initialize(era) if era in LEGACY else announced(1, "tools/list")
+    send = site.post if era in LEGACY else site.modern
+    answer = send(message, headers)
+    assert answer.status == status
+    if status == 200:
+        return
+    assert answer.code == -32600
+    said = challenge(answer)
+    assert said.startswith("Bearer ")
+    assert ("error=" in said) is (error is not None)
+    if error:
+        assert f'error="{error}"' in said
+    assert f'resource_metadata="http://127.0.0.1:{site.host.port}{META}{site.path}"' in said
+
+
+@pytest.mark.parametrize("verb", ["GET", "DELETE", "PUT", "OPTIONS", "HEAD"])
+def test_every_verb_needs_a_token(serve: Serve, verb: str) -> None:
+    """AUTH-1, SEC-5."""
+    assert serve(auth=Known()).send(verb, {}).status == 401
+
+
+def test_so_do_the_endpoints_of_http_sse(serve: Serve) -> None:
+    """AUTH-1."""
+    site = serve(auth=Known(), sse=True)
+    base = site.path.removesuffix("/mcp")
+    assert site.get(path=f"{base}/sse").status == 401
+    assert site.post(initialize("2024-11-05"), path=f"{base}/messages?session=x").status == 401
+
+
+@pytest.mark.parametrize("query", ["access_token=ann-token", "a=b&access_token=ann-token"])
+@pytest.mark.parametrize("headers", [{}, ANN], ids=["alone", "beside a header"])
+def test_a_token_in_the_query_is_refused(serve: Serve, query: str, headers: Any) -> None:
+    """AUTH-10."""
+    site = serve(auth=Known())
+    answer = site.post(initialize(LEGACY[-1]), headers, path=f"{site.path}?{query}")
+    assert (answer.status, "invalid_request" in challenge(answer)) == (400, True)
+    assert b"ann-token" not in answer.body
+
+
+def test_a_token_in_the_body_is_none(serve: Serve) -> None:
+    """AUTH-10."""
+    site = serve(auth=Known())
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert site.post(b"access_token=ann-token", form).status == 401
+    assert site.ask("tools/list", access_token="ann-token").status == 401
+
+
+def test_other_parameters_of_the_query_do_not_matter(serve: Serve) -> None:
+    site = serve(auth=Known())
+    assert (
+        site.post(initialize(LEGACY[-1]), ANN, path=f"{site.path}?x=access_token=1").status == 200
+    )
+
+
+def test_a_token_is_verified_once(serve: Serve) -> None:
+    known = Known()
+    site = serve(auth=known)
+    for _ in range(3):
+        assert site.ask("tools/list", ANN).status == 200
+    assert known.asked == 1
+    assert site.ask("tools/list", BOB).status == 200
+    assert known.asked == 2
+
+
+def test_but_not_for_longer_than_it_is_valid(serve: Serve) -> None:
+    """AUTH-1: what is known of a token ends with it."""
+    known = Known()
+    site = serve(auth=known)
+    known.tokens["short"] = Principal("ann", expires_at=time.time() + 0.3)
+    assert site.ask("tools/list", bearer("short")).status == 200
+    time.sleep(0.31)
+    assert site.ask("tools/list", bearer("short")).status == 401
+
+
+def test_nor_for_longer_than_its_verifier_says(serve: Serve) -> None:
+    known = Known()
+    known.cache_time = 0
+    site = serve(auth=known)
+    assert site.ask("tools/list", ANN).status == 200
+    del known.tokens["ann-token"]
+    assert site.ask("tools/list", ANN).status == 401
+
+
+def test_what_is_known_is_bounded(serve: Serve) -> None:
+    """SEC-17."""
+    known = Known()
+    site = serve(auth=ResourceServer(known, cache_size=1))
+    for headers in (ANN, BOB, ANN):
+        assert site.ask("tools/list", headers).status == 200
+    assert known.asked == 3
+
+
+def test_bad_tokens_are_not_remembered(serve: Serve) -> None:
+    """SEC-17."""
+    known = Known()
+    site = serve(auth=known)
+    for number in range(3):
+        assert site.ask("tools/list", bearer(f"bad{number}")).status == 401
+    assert known.asked == 3
+    known.tokens["bad0"] = Principal("new")
+    assert site.ask("tools/list", bearer("bad0")).status == 200
+
+
+def test_several_verifiers_are_asked_in_turn(serve: Serve) -> None:
+    site = serve(auth=[Keys({hash_key("k" * 20): "me"}), Known()])
+    assert site.ask("tools/list", bearer("k" * 20)).status == 200
+    assert site.ask("tools/list", ANN).status == 200
+    assert site.ask("tools/list", bearer("unknown")).status == 401
+
+
+def test_a_verifier_that_is_away_makes_no_token_bad(serve: Serve) -> None:
+    site = serve(auth=Known())
+    answer = site.ask("tools/list", bearer("away"))
+    assert (answer.status, answer.header("retry-after")) == (503, "5")
+    assert answer.header("www-authenticate") is None
+
+
+def test_a_verifier_that_fails_says_nothing(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """SEC-13, AUTH-16."""
+
+    def broken(token: str) -> None:
+        raise RuntimeError("the password is swordfish")
+
+    site = serve(auth=broken)
+    answer = site.ask("tools/list", bearer("ann-token"))
+    assert answer.status == 500
+    assert b"swordfish" not in answer.body
+    assert "ann-token" not in caplog.text
+
+
+def test_tokens_appear_in_no_log(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """SEC-13, AUTH-16."""
+    caplog.set_level("DEBUG")
+    site = serve(auth=Known())
+    for token in ("ann-token", "unknown-token", "old-token", "mal formed-token"):
+        site.ask("tools/list", bearer(token)).finish()
+        assert token not in caplog.text
+
+
+# --- a real issuer --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Issuer]:
+    with issuing() as made:
+        yield made
+
+
+def test_tokens_of_an_issuer_open_the_door(host: Host, issuer: Issuer) -> None:
+    """AUTH-8."""
+    app: MCPKit[None] = MCPKit("notes", auth=JWT(issuer=issuer.url, jwks_url=issuer.jwks_url))
+
+    @app.tool
+    async def who(ctx: Context) -> dict[str, Any]:
+        assert ctx.principal is not None
+        return {"id": ctx.principal.id, "tenant": ctx.principal.claims["tenant"]}
+
+    site = host.serve(app, public_url=RESOURCE.upper().replace("/MCP", "/mcp/"))
+    headers = bearer(issuer.token(tenant="acme"))
+    for _ in range(2):
+        answer = site.ask("tools/call", headers, **called("who", {}))
+        seen = {"id": f"{issuer.url}|ann", "tenant": "acme"}
+        assert answer.result["structuredContent"] == seen
+    for claims in ({"aud": "https://other.example.com"}, {"exp": 1}, {"sub": None}):
+        assert site.ask("tools/list", bearer(issuer.token(**claims))).status == 401
+
+
+# --- scopes of all requests -----------------------------------------------------------------------
+
+
+def test_scopes_that_all_need_are_in_every_challenge(serve: Serve) -> None:
+    """AUTH-5, AUTH-6."""
+    site = serve(auth=ResourceServer(Known(), required_scopes=["read", "more"]))
+    answer = site.ask("tools/list")
+    assert (answer.status, 'scope="read more"' in challenge(answer)) == (401, True)
+    answer = site.ask("tools/list", ANN)
+    assert (answer.status, "insufficient_scope" in challenge(answer)) == (403, True)
+    assert 'scope="read more"' in challenge(answer)
+    assert (
+        serve(auth=ResourceServer(Known(), required_scopes=["read"])).ask("tools/list", ANN).status
+        == 200
+    )
+
+
+# --- headers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ['a"b', "a, Bearer x=1", "a\\", "a b", "[::1", "a/b", "a@b", "", "a:b", b"\xe4"],
+    ids=repr,
+)
+def test_a_host_that_is_none_is_not_in_the_challenge(serve: Serve, name: Any) -> None:
+    """SEC-18."""
+    site = serve(auth=Known(), allowed_hosts=["*"])
+    answer = site.ask("tools/list", {"Host": name})
+    if answer.status == 401:
+        assert challenge(answer) == "Bearer"
+    else:
+        assert answer.status == 400
+
+
+def test_one_that_is_is(serve: Serve) -> None:
+    site = serve(auth=Known(), allowed_hosts=["*"])
+    said = challenge(site.ask("tools/list", {"Host": "Notes.Example.com:81"}))
+    assert said == f'Bearer resource_metadata="http://notes.example.com:81{META}{site.path}"'
+
+
+def test_without_an_authorization_server_there_is_no_metadata(serve: Serve) -> None:
+    site = serve(auth=Keys({}))
+    assert challenge(site.ask("tools/list")) == "Bearer"
+    assert site.send("GET", path=f"{META}{site.path}").status == 404
+
+
+# --- metadata -------------------------------------------------------------------------------------
+
+
+def test_the_metadata_is_for_everybody(serve: Serve) -> None:
+    """AUTH-2, AUTH-4, AUTH-14."""
+    auth = ResourceServer(
+        Known(), required_scopes=["read"], documentation="https://docs.example.com"
+    )
+    site = serve(auth=auth)
+    answer = site.send("GET", {"Origin": "https://page.example.com"}, path=f"{META}{site.path}")
+    assert answer.json == {
+        "resource": f"http://127.0.0.1:{site.host.port}{site.path}",
+        "authorization_servers": ["https://login.example.com"],
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": ["read"],
+        "resource_name": site.app.server.info.name,
+        "resource_documentation": "https://docs.example.com",
+    }
+    assert answer.header("access-control-allow-origin") == "*"
+    assert answer.header("cache-control") == "no-store"
+    preflight = site.send(
+        "OPTIONS", {"Access-Control-Request-Method": "GET"}, path=f"{META}{site.path}"
+    )
+    assert (preflight.status, preflight.header("access-control-allow-methods")) == (204, "GET")
+    assert preflight.header("access-control-allow-headers") == "*"
+    head = site.send("HEAD", path=f"{META}{site.path}")
+    assert (head.status, head.body) == (200, b"")
+    assert site.send("POST", path=f"{META}{site.path}", body=b"").status == 405
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_behind_a_proxy_it_says_what_clients_see(serve: Serve, slash: str) -> None:
+    """AUTH-2, AUTH-13."""
+    site = serve(auth=Known(), public_url=f"https://Notes.example.com/api{slash}")
+    answer = site.send("GET", path=f"{META}{site.path}")
+    assert answer.json["resource"] == "https://notes.example.com/api"
+    assert answer.header("cache-control") == "public, max-age=3600"
+    said = challenge(site.ask("tools/list"))
+    assert said == f'Bearer resource_metadata="https://notes.example.com{META}/api"'
+
+
+def test_the_address_of_the_metadata_may_be_another(serve: Serve) -> None:
+    url = "https://example.com/metadata.json"
+    site = serve(auth=ResourceServer(Known(), metadata_url=url))
+    assert challenge(site.ask("tools/list")) == f'Bearer resource_metadata="{url}"'
+
+
+def test_pages_may_read_the_challenge(serve: Serve) -> None:
+    """AUTH-14."""
+    origin = "https://app.example.com"
+    site = serve(auth=Known(), cors=True, allowed_origins=[origin])
+    answer = site.ask("tools/list", {"Origin": origin})
+    assert answer.status == 401
+    assert "WWW-Authenticate" in (answer.header("access-control-expose-headers") or "")
+
+
+# --- what belongs to whom -------------------------------------------------------------------------
+
+
+def test_a_session_of_another_principal_is_unknown(serve: Serve) -> None:
+    """AUTH-17, SEC-5, SEC-6."""
+    site = serve(auth=Known())
+    talk = site.begin(headers=ANN)
+    assert talk.post(request(1, "ping"), ANN_AGAIN).status == 200
+    assert talk.post(request(2, "ping"), BOB).status == 404
+    assert talk.post(request(3, "ping")).status == 401
+    assert talk.get(headers=BOB).status == 404
+    assert site.send("DELETE", {**talk.headers, **BOB}).status == 404
+
+
+def test_so_is_a_stream_of_theirs(serve: Serve) -> None:
+    """AUTH-17, SEC-7."""
+    site = serve(auth=Known())
+    talk = site.begin(headers=ANN)
+    call = called("leave", {"name": "owned"})
+    first = talk.post(request(1, "tools/call", call), ANN).event()
+    assert talk.get(first.id, BOB).status == 404
+    assert talk.get(first.id).status == 401
+    again = talk.get(first.id, ANN_AGAIN)
+    assert again.status == 200
+    site.stage.release("owned")
+    assert again.messages()[-1]["id"] == 1
+
+
+def test_the_state_of_a_question_of_another_principal_is_broken(serve: Serve) -> None:
+    """AUTH-17, SEC-8."""
+    site = serve(auth=Known())
+    meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    asked = site.ask("tools/call", ANN, **called("user", {"name": "owned"}), _meta=meta)
+    more = {
+        "inputResponses": {"what": {"action": "decline"}},
+        "requestState": asked.result["requestState"],
+    }
+    again = {**called("user", {"name": "owned"}), **more, "_meta": meta}
+    assert site.ask("tools/call", BOB, **again).code == -32602
+    assert site.ask("tools/call", ANN_AGAIN, **again).text == "Declined"
+
+
+def test_a_task_of_another_principal_is_unknown(host: Host) -> None:
+    """AUTH-17, SEC-9."""
+    app: MCPKit[None] = MCPKit("notes", auth=Known())
+
+    @app.tool(task="required")
+    async def who(ctx: Context) -> str:
+        assert ctx.principal is not None
+        return ctx.principal.id
+
+    site = host.serve(app)
+    extension: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": extension}
+    begun = site.ask("tools/call", ANN, **called("who", {}), _meta=meta)
+    id = begun.result["taskId"]
+    assert site.ask("tasks/get", {**BOB, "Mcp-Name": id}, taskId=id, _meta=meta).code == -32602
+    found = site.ask("tasks/get", {**ANN, "Mcp-Name": id}, taskId=id, _meta=meta)
+    assert found.result["taskId"] == id
+
+
+# --- the end of a token ---------------------------------------------------------------------------
+
+
+def short_lived() -> tuple[Known, dict[str, str]]:
+    known = Known()
+    known.tokens["short"] = Principal("ann", expires_at=time.time() + 0.5)
+    return known, bearer("short")
+
+
+def test_a_stream_of_changes_ends_with_the_token(serve: Serve) -> None:
+    """AUTH-17."""
+    known, headers = short_lived()
+    site = serve(auth=known)
+    stream = site.ask("subscriptions/listen", headers, notifications={"toolsListChanged": True})
+    assert stream.message()["method"] == "notifications/subscriptions/acknowledged"
+    started = time.monotonic()
+    assert [each["id"] for each in stream.messages()] == [1]
+    assert time.monotonic() - started < 10
+
+
+def test_a_stream_of_a_session_ends_with_the_token(serve: Serve) -> None:
+    """AUTH-17."""
+    known, headers = short_lived()
+    site = serve(auth=known)
+    talk = site.begin(headers=headers)
+    stream = talk.get(headers=headers)
+    assert stream.status == 200
+    stream.finish()
+    assert talk.get(headers=headers).status == 401
+    assert talk.get(headers=ANN).status == 200
+    assert talk.post(notification("notifications/initialized"), ANN).status == 202
+
+
+def test_a_stream_of_http_sse_ends_with_the_token(serve: Serve) -> None:
+    """AUTH-17."""
+    known, headers = short_lived()
+    site = serve(auth=known, sse=True)
+    stream = site.get(headers, path=site.path.removesuffix("/mcp") + "/sse")
+    assert stream.status == 200
+    stream.finish()
+
+
+# --- hosts ----------------------------------------------------------------------------------------
+
+Mount = Callable[[MCPKit[Any]], Any]
+
+
+def attached(app: MCPKit[Any]) -> Any:
+    from starlette.applications import Starlette
+
+    host = Starlette()
+    app.attach(host, "/notes/mcp")
+    return host
+
+
+def routed(app: MCPKit[Any]) -> Any:
+    from starlette.applications import Starlette
+
+    return Starlette(routes=[app.route("/notes/mcp")])
+
+
+def mounted(app: MCPKit[Any]) -> Any:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    return Starlette(routes=[app.metadata_route("/notes/mcp"), Mount("/notes", app)])
+
+
+def alone(app: MCPKit[Any]) -> Any:
+    return app.asgi(path="/notes/mcp")
+
+
+@pytest.mark.parametrize("mount", [attached, routed, mounted, alone])
+def test_the_metadata_is_found_wherever_the_app_is(mount: Mount) -> None:
+    """AUTH-3, AUTH-4: by the challenge, and at the address that clients try first."""
+    from starlette.testclient import TestClient
+
+    app: MCPKit[None] = MCPKit("notes", auth=Known())
+    with TestClient(mount(app), base_url="https://h.example.com") as client:
+        answer = client.post("/notes/mcp", json=initialize(LEGACY[-1]))
+        assert answer.status_code == 401
+        said = answer.headers["www-authenticate"]
+        url = said.split('resource_metadata="')[1].rstrip('"')
+        places = {url, f"https://h.example.com{META}/notes/mcp"}
+        if mount in (attached, routed, alone):
+            places.add(f"https://h.example.com{META}")
+        for place in places:
+            found = client.get(place)
+            assert found.status_code == 200, place
+            assert found.json()["resource"] == "https://h.example.com/notes/mcp"
+        assert client.get(f"{META}/other").status_code == 404
+
+
+def test_a_route_of_metadata_needs_somebody_to_name() -> None:
+    with pytest.raises(ValueError, match="names no authorization server"):
+        MCPKit("notes", auth=Keys({})).metadata_route("/notes/mcp")
+    with pytest.raises(ValueError, match="apps with auth="):
+        MCPKit("notes").metadata_route("/notes/mcp")
+
+
+def test_a_host_that_has_authenticated_still_says_who_asks(host: Host) -> None:
+    app: MCPKit[None] = MCPKit("notes")
+
+    @app.tool
+    async def who(ctx: Context) -> str:
+        return str(ctx.principal)
+
+    site = host.serve(app, principal=lambda http: http.headers.get("x-user"))
+    assert site.ask("tools/call", {"X-User": "ann"}, **called("who", {})).text == "ann"
+
+
+def test_it_stands_in_for_the_dependencies_of_a_host() -> None:
+    from fastapi import Depends, FastAPI
+
+    app: MCPKit[None] = MCPKit("notes", auth=Known())
+    app.attach(FastAPI(dependencies=[Depends(lambda: None)]), "/mcp")

@@ -1,0 +1,552 @@
+"""Who may use what: scopes, those that imply others, predicates, and claims as parameters."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import pytest
+
+import mcpkit
+from mcpkit import Claim, Context, Depends, MCPKit, Principal, RegistrationError
+from mcpkit.auth import ResourceServer
+from mcpkit.auth.verifier import Verifier
+from mcpkit.errors import AccessDenied, Forbidden
+from mcpkit.testing import TestClient
+from tests.messages import LEGACY, MODERN, called, request
+from tests.transports.http.wire import Exchange, Host, Site, eventually
+
+SCOPES = {"files": ["files:read", "files:write"], "everything": ["files", "users"]}
+
+
+class Known(Verifier):
+    """Takes a token for the scopes in it: ``ann.files:read.users``."""
+
+    authorization_servers = ("https://login.example.com",)
+
+    async def verify(self, token: str, resource: str | None) -> Principal | None:
+        name, *scopes = token.split("~")
+        claims = {"tenant": "acme", "groups": ["a", "b"], "level": "7"} if name == "ann" else {}
+        return Principal(name, frozenset(scopes), time.time() + 3600, claims)
+
+
+def who(name: str, *scopes: str) -> dict[str, str]:
+    # A colon is no part of a token; this one is never seen by anybody else.
+    token = "~".join([name, *scopes]).replace(":", "_")
+    return {"Authorization": f"Bearer {token}"}
+
+
+class Colons(Known):
+    async def verify(self, token: str, resource: str | None) -> Principal | None:
+        return await super().verify(token.replace("_", ":"), resource)
+
+
+def may_write(principal: Principal, arguments: Any) -> bool:
+    if arguments["path"] == "locked":
+        raise AccessDenied("This file is locked")
+    found: bool = arguments["path"].startswith(principal.id)
+    return found
+
+
+async def may_read(principal: Principal, arguments: Any) -> bool:
+    await anyio.sleep(0)
+    return bool(arguments["name"] == principal.id)
+
+
+def make_app(**options: Any) -> MCPKit[None]:
+    app: MCPKit[None] = MCPKit("files", **{"auth": Colons(), "scopes": SCOPES, **options})
+
+    @app.tool
+    async def free() -> str:
+        return "free"
+
+    @app.tool(scopes=["files:read"])
+    async def read(path: str) -> str:
+        return path
+
+    @app.tool(scopes=["files:write", "users"], allow=may_write)
+    async def write(path: str, size: int = 0) -> str:
+        return f"{path} {size}"
+
+    @app.resource("files://root", scopes=["files:read"])
+    async def root() -> str:
+        return "root"
+
+    @app.resource("files://of/{name}", scopes=["files:read"], allow=may_read)
+    async def of(name: str) -> str:
+        return name
+
+    @app.resource("files://{+path}")
+    async def anything(path: str) -> str:
+        return "anything"
+
+    @app.prompt(scopes=["users"])
+    async def greet(name: str) -> str:
+        return name
+
+    return app
+
+
+@pytest.fixture
+def site(host: Host) -> Site:
+    return host.serve(make_app())
+
+
+def names(answer: Exchange, member: str = "tools") -> list[str]:
+    return [each["name"] for each in answer.result[member]]
+
+
+def challenge(answer: Exchange) -> str:
+    return answer.header("www-authenticate") or ""
+
+
+# --- lists ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scopes", "tools", "prompts"),
+    [
+        ([], ["free"], []),
+        (["files:read"], ["free", "read"], []),
+        (["files:write"], ["free"], []),
+        (["users"], ["free"], ["greet"]),
+        (["files"], ["free", "read"], []),
+        (["files:write", "users"], ["free", "write"], ["greet"]),
+        (["everything"], ["free", "read", "write"], ["greet"]),
+    ],
+    ids=str,
+)
+def test_lists_have_what_may_be_used(
+    site: Site, scopes: list[str], tools: list[str], prompts: list[str]
+) -> None:
+    """AUTH-7, DISC-1."""
+    for _ in range(2):
+        assert names(site.ask("tools/list", who("bob", *scopes))) == tools
+        assert names(site.ask("prompts/list", who("bob", *scopes)), "prompts") == prompts
+    found = names(site.ask("resources/list", who("bob", *scopes)), "resources")
+    assert found == (["root"] if "read" in tools else [])
+    capabilities = site.ask("server/discover", who("bob", *scopes)).result["capabilities"]
+    assert {"tools", "prompts", "resources"} <= capabilities.keys(), "who lacks some may get them"
+
+
+def test_what_one_may_see_is_kept_for_nobody_else(site: Site) -> None:
+    """CACHE-4."""
+    app: MCPKit[None] = make_app(cache_scope="public", ttl=60)
+    site = site.host.serve(app)
+    result = site.ask("tools/list", who("bob")).result
+    assert (result["cacheScope"], result["ttlMs"]) == ("private", 60_000)
+    read = site.ask("resources/read", who("bob", "files"), uri="files://root").result
+    assert read["cacheScope"] == "private"
+    assert site.ask("resources/read", who("bob"), uri="files://x").result["cacheScope"] == "public"
+
+
+def test_lists_follow_what_is_added_and_removed(site: Site) -> None:
+    async def later() -> str:
+        return "later"
+
+    assert names(site.ask("tools/list", who("bob"))) == ["free"]
+    site.app.add_tool(later)
+    assert names(site.ask("tools/list", who("bob"))) == ["free", "later"]
+    for name in ("later", "read", "write"):
+        site.app.remove_tool(name)
+    assert names(site.ask("tools/list", who("bob"))) == ["free"]
+
+
+def test_pages_have_what_may_be_used(host: Host) -> None:
+    site = host.serve(make_app(page_size=1))
+    first = site.ask("tools/list", who("bob", "files:read"))
+    cursor = first.result["nextCursor"]
+    assert names(first) == ["free"]
+    second = site.ask("tools/list", who("bob", "files:read"), cursor=cursor)
+    assert names(second) == ["read"]
+    assert "nextCursor" not in second.result
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+FORBIDDEN: dict[str, tuple[str, dict[str, Any], str]] = {
+    "tool": ("tools/call", called("read", {"path": "a"}), "files:read"),
+    "tool that needs two": (
+        "tools/call",
+        called("write", {"path": "a"}),
+        "files:write users",
+    ),
+    "resource": ("resources/read", {"uri": "files://root"}, "files:read"),
+    "template": ("resources/read", {"uri": "files://of/bob"}, "files:read"),
+    "prompt": ("prompts/get", {"name": "greet", "arguments": {"name": "a"}}, "users"),
+    "completion": (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": ""}},
+        "users",
+    ),
+    "subscription": (
+        "subscriptions/listen",
+        {"notifications": {"resourceSubscriptions": ["files://root"]}},
+        "files:read",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_whoever_lacks_a_scope_is_told_which(site: Site, what: str) -> None:
+    """AUTH-6, AUTH-12: one challenge with all that are needed."""
+    method, params, scopes = FORBIDDEN[what]
+    if what == "completion":
+
+        async def cities(typed: str) -> list[str]:
+            return ["a"]
+
+        async def town(city: Annotated[str, mcpkit.Complete(cities)]) -> str:
+            return city
+
+        site.app.add_prompt(town, scopes=["users"])
+    answer = site.ask(method, who("bob", "other"), **params)
+    assert (answer.status, answer.code, answer.json["id"]) == (403, -32600, 1)
+    said = challenge(answer)
+    assert said.startswith(f'Bearer error="insufficient_scope", scope="{scopes}", ')
+    assert "resource_metadata=" in said
+
+
+def test_so_is_whoever_is_in_a_session(site: Site) -> None:
+    """AUTH-6."""
+    talk = site.begin(headers=who("bob"))
+    message = request(7, "tools/call", called("read", {"path": "a"}))
+    answer = talk.post(message, who("bob"))
+    assert (answer.status, answer.json["id"]) == (403, 7)
+    assert 'scope="files:read"' in challenge(answer)
+    assert talk.post(message, who("bob", "files")).text == "a", "with a better token it goes on"
+
+
+def test_others_in_a_batch_are_answered(site: Site) -> None:
+    talk = site.begin("2025-03-26", headers=who("bob"))
+    batch = [
+        request(1, "tools/call", called("free", {})),
+        request(2, "tools/call", called("read", {"path": "a"})),
+    ]
+    answer = talk.post(batch, who("bob"))
+    assert answer.status == 200
+    assert {each["id"]: "error" in each for each in answer.json} == {1: False, 2: True}
+
+
+def test_scopes_that_all_need_are_named_too(host: Host) -> None:
+    """AUTH-6."""
+    site = host.serve(make_app(auth=ResourceServer(Colons(), required_scopes=["files:read"])))
+    answer = site.ask("tools/call", who("bob", "files"), **called("write", {"path": "a"}))
+    assert 'scope="files:read files:write users"' in challenge(answer)
+
+
+def test_metadata_names_all_scopes(site: Site) -> None:
+    """AUTH-2."""
+    found = site.send("GET", path=f"/.well-known/oauth-protected-resource{site.path}").json
+    assert found["scopes_supported"] == ["files:read", "files:write", "users"]
+
+
+def test_an_unknown_name_stays_unknown(site: Site) -> None:
+    assert site.ask("tools/call", who("bob"), **called("nothing", {})).code == -32602
+
+
+def test_a_scope_is_a_word_and_not_a_beginning(site: Site) -> None:
+    answer = site.ask(
+        "tools/call", who("bob", "files:rea", "file"), **called("read", {"path": "a"})
+    )
+    assert answer.status == 403
+
+
+def test_nobody_has_no_scopes(host: Host) -> None:
+    """AUTH-12: whoever is not known is to log in."""
+    site = host.serve(make_app(auth=None), principal=lambda http: None)
+    assert names(site.ask("tools/list")) == ["free"]
+    answer = site.ask("tools/call", **called("read", {"path": "a"}))
+    assert (answer.status, challenge(answer)) == (401, 'Bearer scope="files:read"')
+
+
+def test_principals_of_a_host_have_scopes_as_well(host: Host) -> None:
+    site = host.serve(
+        make_app(auth=None), principal=lambda http: Principal("ann", frozenset({"files"}))
+    )
+    assert site.ask("tools/call", **called("read", {"path": "a"})).text == "a"
+    answer = site.ask("tools/call", **called("write", {"path": "a"}))
+    said = 'Bearer error="insufficient_scope", scope="files:write users"'
+    assert (answer.status, challenge(answer)) == (403, said)
+
+
+# --- predicates -----------------------------------------------------------------------------------
+
+
+def test_a_predicate_decides_by_principal_and_arguments(site: Site) -> None:
+    """AUTH-12."""
+    ann = who("ann", "everything")
+    call = called("write", {"path": "ann/a", "size": "3"})
+    assert site.ask("tools/call", ann, **call).text == "ann/a 3"
+    for path, says in {
+        "bob/a": "You may not use write so",
+        "locked": "This file is locked",
+    }.items():
+        answer = site.ask("tools/call", ann, **called("write", {"path": path}))
+        assert (answer.status, answer.code) == (403, -32600)
+        assert answer.json["error"]["message"] == says
+        assert challenge(answer) == ""
+    assert site.ask("resources/read", ann, uri="files://of/ann").result["contents"][0]["text"]
+    assert site.ask("resources/read", ann, uri="files://of/bob").status == 403
+
+
+def test_arguments_are_valid_before_it_is_asked(site: Site) -> None:
+    answer = site.ask("tools/call", who("ann", "everything"), **called("write", {"path": 7}))
+    assert answer.result["isError"]
+
+
+def test_a_predicate_that_fails_allows_nothing(host: Host) -> None:
+    app: MCPKit[None] = MCPKit("files", auth=Colons())
+
+    def broken(principal: Principal, arguments: Any) -> bool:
+        raise RuntimeError("the password is swordfish")
+
+    @app.tool(allow=broken)
+    async def write() -> str:
+        raise AssertionError("it was called")
+
+    answer = host.serve(app).ask("tools/call", who("ann"), **called("write", {}))
+    assert answer.result["isError"]
+    assert b"swordfish" not in answer.body
+
+
+def test_a_task_is_allowed_before_it_begins(host: Host) -> None:
+    app: MCPKit[None] = MCPKit("files", auth=Colons())
+
+    @app.tool(task="required", allow=lambda principal, arguments: principal.id == "ann")
+    async def work(tenant: Annotated[str, Claim("tenant")], ctx: Context) -> str:
+        assert ctx.principal is not None
+        return f"{ctx.principal.id} of {tenant}"
+
+    site = host.serve(app)
+    extension: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": extension}
+    assert site.ask("tools/call", who("bob"), **called("work", {}), _meta=meta).status == 403
+    begun = site.ask("tools/call", who("ann"), **called("work", {}), _meta=meta).result
+    headers = {**who("ann"), "Mcp-Name": begun["taskId"]}
+    found = eventually(
+        lambda: site.ask("tasks/get", headers, taskId=begun["taskId"], _meta=meta).result,
+        lambda found: bool(found["status"] == "completed"),
+    )
+    assert found["result"]["content"][0]["text"] == "ann of acme"
+
+
+# --- where scopes mean nothing --------------------------------------------------------------------
+
+
+def test_without_http_scopes_and_predicates_mean_nothing() -> None:
+    with TestClient(make_app()) as client:
+        assert [each.name for each in client.list_tools()] == ["free", "read", "write"]
+        assert client.call_tool("write", {"path": "any"}).text == "any 0"
+
+
+# --- what is included -----------------------------------------------------------------------------
+
+
+class Marked:
+    @mcpkit.tool
+    def plain(self) -> str:
+        return "plain"
+
+    @mcpkit.tool(scopes=["more"])
+    def special(self) -> str:
+        return "special"
+
+
+def scopes_in(app: MCPKit[Any]) -> dict[str, tuple[str, ...]]:
+    return {name: tool.scopes for name, tool in app.server.registry.tools.items()}
+
+
+def test_all_that_is_included_needs_the_scopes() -> None:
+    app: MCPKit[None] = MCPKit("all")
+    app.include(Marked(), scopes=["some"])
+    assert scopes_in(app) == {"plain": ("some",), "special": ("some", "more")}
+    outer: MCPKit[None] = MCPKit("outer")
+    outer.include(app, prefix="x", scopes=["outer"])
+    assert scopes_in(outer) == {
+        "x_plain": ("outer", "some"),
+        "x_special": ("outer", "some", "more"),
+    }
+
+    @app.tool
+    def later() -> str:
+        return "later"
+
+    assert scopes_in(outer)["x_later"] == ("outer",)
+    assert scopes_in(app)["later"] == ()
+
+
+def test_files_may_need_scopes(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    app: MCPKit[None] = MCPKit("files", auth=Colons())
+    app.files(tmp_path, "files://all", scopes=["read"])
+    site = host.serve(app)
+    assert names(site.ask("resources/list", who("bob")), "resources") == []
+    assert names(site.ask("resources/list", who("bob", "read")), "resources") == ["a.txt"]
+    read = {"uri": "files://all/a.txt"}
+    assert site.ask("resources/read", who("bob"), **read).status == 403
+    assert site.ask("resources/read", who("bob", "read"), **read).status == 200
+    with pytest.raises(RegistrationError, match=r"files\(…, scopes=…\)"):
+        MCPKit("outer").include(app_with_files(tmp_path), scopes=["a"])
+
+
+def app_with_files(path: Path) -> MCPKit[Any]:
+    app: MCPKit[None] = MCPKit("files")
+    app.files(path)
+    return app
+
+
+def test_what_an_included_app_says_of_access_is_not_lost() -> None:
+    outer: MCPKit[None] = MCPKit("outer")
+    with pytest.raises(RegistrationError, match="it has auth="):
+        outer.include(MCPKit("inner", auth=Colons()))
+    with pytest.raises(RegistrationError, match="scopes= that imply others"):
+        outer.include(MCPKit("inner", scopes=SCOPES))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"scopes": "files"}, "must be a list"),
+        ({"scopes": ["a b"]}, "no scope"),
+        ({"scopes": ["offline_access"]}, "offline_access"),
+        ({"scopes": 7}, "not iterable"),
+        ({"allow": True}, "a function of a principal"),
+        ({"allow": lambda principal: True}, "a function of a principal"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: Any, says: str) -> None:
+    """SEC-18."""
+
+    def fn() -> str:
+        return ""
+
+    with pytest.raises(RegistrationError, match=says):
+        MCPKit("files").add_tool(fn, **options)
+
+
+def test_scopes_that_imply_others_are_scopes() -> None:
+    with pytest.raises(ValueError, match="no scope"):
+        MCPKit("files", scopes={"a b": ["c"]})
+    with pytest.raises(ValueError, match="must be a list"):
+        MCPKit("files", scopes={"a": "b c"})
+
+
+def test_circles_of_scopes_end(host: Host) -> None:
+    """AUTH-7."""
+    app = MCPKit("files", scopes={"a": ["b"], "b": ["a", "c"]})
+    assert app.server.settings.scopes.held(frozenset({"a"})) == {"a", "b", "c"}
+
+
+def test_a_handler_may_refuse_too(host: Host) -> None:
+    """SEC-18: what it says stands in no header unless it is a scope."""
+    app: MCPKit[None] = MCPKit("files", auth=Colons())
+
+    @app.tool
+    async def write() -> str:
+        raise Forbidden("Too late", scopes=["later", 'x"\r\nSet-Cookie: a=b'])
+
+    answer = host.serve(app).ask("tools/call", who("ann"), **called("write", {}))
+    assert (answer.status, answer.json["error"]["message"]) == (403, "Too late")
+    assert 'scope="later"' in challenge(answer)
+    assert answer.header("set-cookie") is None
+
+
+def test_what_needs_nothing_costs_nothing() -> None:
+    app: MCPKit[None] = MCPKit("free")
+    app.add_tool(lambda: "free", name="free")
+    assert not app.server.registry.restricted
+
+
+# --- claims ---------------------------------------------------------------------------------------
+
+
+def with_claims() -> MCPKit[None]:
+    app: MCPKit[None] = MCPKit("claims", auth=Colons())
+
+    def tenant_of(tenant: Annotated[str, Claim("tenant")]) -> str:
+        return tenant.upper()
+
+    @app.tool
+    async def show(
+        text: str,
+        tenant: Annotated[str, Claim("tenant")],
+        groups: Annotated[list[str], Claim("groups")],
+        level: Annotated[int, Claim("level")],
+        loud: Annotated[str, Depends(tenant_of)],
+        color: Annotated[str, Claim("color")] = "red",
+    ) -> str:
+        return f"{text} {tenant} {groups} {level} {loud} {color}"
+
+    @app.tool
+    def in_thread(tenant: Annotated[str, Claim("tenant")]) -> str:
+        return tenant
+
+    @app.tool
+    async def wrong(tenant: Annotated[int, Claim("tenant")]) -> str:
+        return str(tenant)
+
+    @app.tool
+    async def optional(tenant: Annotated[str | None, Claim("tenant")] = None) -> str:
+        return str(tenant)
+
+    return app
+
+
+@pytest.fixture
+def claims(host: Host) -> Site:
+    return host.serve(with_claims())
+
+
+def test_claims_are_parameters(claims: Site) -> None:
+    answer = claims.ask("tools/call", who("ann"), **called("show", {"text": "hi"}))
+    assert answer.text == "hi acme ['a', 'b'] 7 ACME red"
+    assert claims.ask("tools/call", who("ann"), **called("in_thread", {})).text == "acme"
+
+
+def test_nobody_can_send_them(claims: Site) -> None:
+    """SEC-15."""
+    tools = claims.ask("tools/list", who("bob")).result["tools"]
+    assert [list(each["inputSchema"].get("properties", {})) for each in tools] == [
+        ["text"],
+        [],
+        [],
+        [],
+    ]
+    forged = called("optional", {"tenant": "evil"})
+    answer = claims.ask("tools/call", who("bob"), **forged)
+    assert "evil" not in answer.text
+
+
+@pytest.mark.parametrize("tool", ["in_thread"])
+def test_a_claim_that_is_missing_is_a_refusal(claims: Site, tool: str) -> None:
+    """AUTH-12."""
+    answer = claims.ask("tools/call", who("bob"), **called(tool, {}))
+    assert (answer.status, answer.json["error"]["message"]) == (
+        403,
+        "Your token has no claim 'tenant'",
+    )
+    assert claims.ask("tools/call", who("bob"), **called("optional", {})).text == "None"
+
+
+def test_one_that_does_not_fit_is_not_shown(claims: Site) -> None:
+    """SEC-13."""
+    answer = claims.ask("tools/call", who("ann"), **called("wrong", {}))
+    assert answer.status == 403
+    assert b"acme" not in answer.body
+
+
+def test_without_http_there_are_no_claims() -> None:
+    with TestClient(with_claims()) as client:
+        assert client.call_tool("optional").text == "None"
+        with pytest.raises(mcpkit.ProtocolError, match="logged in"):
+            client.call_tool("in_thread")
+
+
+def test_a_claim_in_a_session(claims: Site) -> None:
+    for version in (*LEGACY, MODERN)[-2:-1]:
+        talk = claims.begin(version, headers=who("ann"))
+        answer = talk.post(request(1, "tools/call", called("in_thread", {})), who("ann"))
+        assert answer.text == "acme"
