@@ -21,6 +21,7 @@ from mcpkit.cli.checks.served import Entry, Kind, Location, Served
 from mcpkit.cli.target import TargetError, load_app
 from mcpkit.errors import MCPKitError
 from mcpkit.support.peers import named
+from mcpkit.support.target import is_remote
 
 __all__ = ["with_facts"]
 
@@ -39,9 +40,10 @@ def with_facts(served: Served, target: str) -> Served:
     """
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            registry = load_app(target).server.registry
+            app = load_app(target)
     except TargetError:
         return served
+    registry = app.server.registry
     tables: Mapping[Kind, Mapping[str, Any]] = {
         "tool": registry.tools,
         "resource": registry.resources,
@@ -58,7 +60,15 @@ def with_facts(served: Served, target: str) -> Served:
         resources=known(served.resources),
         templates=known(served.templates),
         prompts=known(served.prompts),
+        open_at=_open_at(app._http),
     )
+
+
+def _open_at(options: Mapping[str, Any]) -> str:
+    """Return the URL that an app is meant to be at for everybody; empty if it does not say."""
+    url: Any = options.get("public_url")
+    knows_callers = options.get("auth") or options.get("principal")
+    return url if isinstance(url, str) and not knows_callers and is_remote(url) else ""
 
 
 def _known(entry: Entry, registered: Any) -> Entry:
