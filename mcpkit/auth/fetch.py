@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
+from mcpkit.support.target import is_loopback_name
 from mcpkit.types import is_object
 
 __all__ = ["PerLoop", "Unreachable", "check_address", "fetch_json"]
@@ -73,17 +73,8 @@ def check_address(url: object, option: str) -> None:
         raise ValueError(f"{option}: {url!r} is no URL") from None
     if not host or parts.scheme not in ("https", "http") or "@" in parts.netloc:
         raise ValueError(f"{option}: {url!r} is no URL, which looks like https://example.com/path")
-    if parts.scheme == "http" and not _is_loopback(host):
+    if parts.scheme == "http" and not is_loopback_name(host):
         raise ValueError(f"{option}: {url!r} is not safe on its way; use https")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 _context: Any = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -20,7 +21,7 @@ from mcpkit.cli.connect import is_python, run_async
 from mcpkit.cli.options import Env, Headers, Reach, Revision, Timeout
 from mcpkit.cli.show import put_json
 from mcpkit.cli.terminal import BAD_NEWS, fail, note, on_stdout
-from mcpkit.support.target import split
+from mcpkit.support.target import is_remote, split
 
 __all__ = ["check"]
 
@@ -103,6 +104,8 @@ def check(
         note(f"{wishes.unread.name} is not read for settings; that needs Python 3.11")
     reach = Reach(target, revision, header, env, timeout)
     served = run_async(lambda: _asked(reach))
+    if is_remote(target) and not header:
+        served = replace(served, open_at=target)
     if is_python(target):
         served = with_facts(served, target)
     findings, silenced = apply(served, applied)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.cells import cell_len
 from rich.text import Text
 
 from mcpkit.cli.arguments import nothing_like
-from mcpkit.cli.connect import run_async
+from mcpkit.cli.connect import is_python, run_async
 from mcpkit.cli.options import (
     AsJson,
     Env,
@@ -26,6 +28,7 @@ from mcpkit.cli.options import (
 )
 from mcpkit.cli.schemas import Effort, in_words, properties_of, required_of, resolved
 from mcpkit.cli.show import on_terminal, put_json, size
+from mcpkit.cli.target import TargetError, load_app
 from mcpkit.cli.terminal import fail, on_stdout
 from mcpkit.cli.tokens import estimate, tool_tokens
 from mcpkit.client import Client
@@ -36,6 +39,9 @@ from mcpkit.results import ListedPrompt, ListedResource, ListedTemplate, ListedT
 from mcpkit.support.plain import one_line, visible
 from mcpkit.support.text import shorten
 from mcpkit.types import is_object
+
+if TYPE_CHECKING:
+    from mcpkit.app import MCPKit
 
 __all__ = ["inspect"]
 
@@ -96,6 +102,14 @@ def inspect(
     schemas: Annotated[
         bool, typer.Option("--schemas", help="Show all of every tool, with its schemas")
     ] = False,
+    as_: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="SCOPES",
+            help="Show what a caller with these scopes sees; several with commas, none as ''",
+        ),
+    ] = None,
     as_json: AsJson = False,
     revision: Revision = None,
     header: Headers = None,
@@ -112,13 +126,16 @@ def inspect(
       mcpkit inspect server.py
       mcpkit inspect server.py --tool book
       mcpkit inspect mypackage.server --revision 2025-06-18
+      mcpkit inspect server.py --as files:read,users
       mcpkit inspect "npx -y @example/server --verbose" --env API_KEY=secret
       mcpkit inspect https://example.com/mcp -H "Authorization: Bearer $TOKEN" --json
     """
     reach = Reach(target, revision, header, env, timeout)
+    app = None if as_ is None else _app_as(target, as_)
 
     async def main() -> None:
-        async with reach.connected() as client:
+        here = reach.connected() if app is None else Client(app, revision=revision)
+        async with here as client:
             offer = await _offer_of(client)
         names = [each.name for each in offer.tools]
         for name in tool or ():
@@ -139,6 +156,23 @@ def inspect(
             fail(f"{target}: the server describes something wrongly: {error}; see --json")
 
     run_async(main)
+
+
+def _app_as(target: str, scopes: str) -> MCPKit[Any]:
+    """Return an app that takes whoever asks for somebody with some scopes.
+
+    Raises:
+        typer.Exit: The target is no app of mcpkit's; a message has said so.
+    """
+    if not is_python(target):
+        fail(f"--as is for apps in files and modules, and {target!r} is none")
+    try:
+        with redirect_stdout(sys.stderr):
+            app = load_app(target)
+    except TargetError as error:
+        fail(str(error))
+    app.server.stands_for = frozenset(filter(None, map(str.strip, scopes.split(","))))
+    return app
 
 
 async def _offer_of(client: Client) -> Offer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["names_file", "run_command", "split"]
+__all__ = ["is_loopback_name", "is_remote", "names_file", "run_command", "split"]
 
 
 def split(target: str) -> tuple[str, str | None]:
@@ -35,3 +35,27 @@ def run_command(target: str, *options: str) -> list[str]:
         options: Of the interpreter.
     """
     return [sys.executable, *options, "-m", "mcpkit", "run", target]
+
+
+def is_loopback_name(host: str) -> bool:
+    """Return True if the host of a URL is this machine, whoever reads the URL (RFC 6761, 6.3)."""
+    import ipaddress  # only those who are given URLs pay for it
+
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_remote(target: str) -> bool:
+    """Return True if a target is a URL that other machines may reach."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(target)
+        host = parts.hostname
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(host) and not is_loopback_name(host or "")

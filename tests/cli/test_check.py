@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.commands import mcpkit
 from tests.transports.processes import (
     REPOSITORY,
     TIMEOUT,
@@ -407,3 +408,24 @@ def test_names_of_another_library_are_found_before_they_are_called(tmp_path: Pat
     assert done.returncode == 1
     said = done.stdout.decode()
     assert "MOVE001 error: uses ctx.report_progress; write ctx.progress(1, 2)" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ("", False),
+        ("http={'public_url': 'https://example.com/mcp'}", True),
+        ("http={'public_url': 'http://localhost:8000/mcp'}", False),
+        ("http={'public_url': 'https://example.com/mcp', 'principal': lambda http: None}", False),
+        ("http={'public_url': 'https://example.com/mcp'}, auth=lambda token: None", False),
+    ],
+)
+def test_it_warns_of_an_app_that_anybody_may_use(tmp_path: Path, options: str, found: bool) -> None:
+    """SEC-4."""
+    (tmp_path / "server.py").write_text(
+        f"from mcpkit import MCPKit\napp = MCPKit('open', {options})\n"
+        "@app.tool\ndef add(a: int) -> int:\n    return a\n"
+    )
+    ended = mcpkit("check", str(tmp_path / "server.py"), "--select", "SAFE006", "--json")
+    assert ended.code == (1 if found else 0), ended.stderr
+    assert ("SAFE006" in ended.stdout) is found

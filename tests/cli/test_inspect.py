@@ -298,3 +298,38 @@ def test_a_reader_that_leaves_early(tmp_path: Path) -> None:
         process.wait(TIMEOUT)
         stderr.seek(0)
         assert "Traceback" not in stderr.read()
+
+
+SCOPED = """
+from mcpkit import MCPKit
+print("a line that is no answer")
+app = MCPKit("scoped", scopes={"all": ["read"]})
+@app.tool
+def free() -> str:
+    "Free."
+    return ""
+@app.tool(scopes=["read"])
+def read() -> str:
+    "Read."
+    return ""
+"""
+
+
+@pytest.mark.parametrize(
+    ("scopes", "tools"),
+    [(None, ["free", "read"]), ("", ["free"]), ("other", ["free"]), ("x, all", ["free", "read"])],
+)
+def test_it_shows_what_a_caller_with_some_scopes_sees(
+    tmp_path: Path, scopes: str | None, tools: list[str]
+) -> None:
+    (tmp_path / "scoped.py").write_text(SCOPED)
+    more = [] if scopes is None else ["--as", scopes]
+    ended = mcpkit("inspect", str(tmp_path / "scoped.py"), "--json", *more)
+    assert ended.code == 0, ended.stderr
+    assert [each["name"] for each in json.loads(ended.stdout)["tools"]] == tools
+
+
+def test_what_others_would_see_of_another_server_is_not_known() -> None:
+    ended = mcpkit("inspect", "https://example.com/mcp", "--as", "read")
+    assert ended.code == 2
+    assert "--as is for apps" in ended.stderr

@@ -517,10 +517,10 @@ def test_other_middleware_is_marked_and_refused(tmp_path: Path, hook: str) -> No
         (
             'mcp = FastMCP("a", auth=found() if LOGIN else None)',
             (
-                f"{MARK}auth=: put the app into a framework that has it\n"
+                f"{MARK}auth=: give auth= a verifier of mcpkit.auth, such as JWT(…)\n"
                 "if (found() if LOGIN else None) is not None:\n"
-                '    raise RuntimeError("nothing here does what auth= did: put the app into a '
-                'framework that has it")\n'
+                '    raise RuntimeError("nothing here does what auth= did: give auth= a verifier '
+                'of mcpkit.auth, such as JWT(…)")\n'
                 'mcp = MCPKit("a")'
             ),
         ),
@@ -528,14 +528,14 @@ def test_other_middleware_is_marked_and_refused(tmp_path: Path, hook: str) -> No
         (
             'mcp = FastMCP("a", auth=JWTVerifier())',
             (
-                f"{MARK}auth=: put the app into a framework that has it\n"
+                f"{MARK}auth=: give auth= a verifier of mcpkit.auth, such as JWT(…)\n"
                 'mcp = MCPKit("a", auth=JWTVerifier())'
             ),
         ),
         (
             'app(FastMCP("a", auth=found()))',
             (
-                f"{MARK}auth=: put the app into a framework that has it\n"
+                f"{MARK}auth=: give auth= a verifier of mcpkit.auth, such as JWT(…)\n"
                 'app(MCPKit("a", auth=found()))'
             ),
         ),

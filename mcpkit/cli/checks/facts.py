@@ -21,6 +21,7 @@ from mcpkit.cli.checks.served import Entry, Kind, Location, Served
 from mcpkit.cli.target import TargetError, load_app
 from mcpkit.errors import MCPKitError
 from mcpkit.support.peers import named
+from mcpkit.support.target import is_remote
 from mcpkit.tasks.settings import TaskSettings
 
 __all__ = ["with_facts"]
@@ -40,10 +41,10 @@ def with_facts(served: Served, target: str) -> Served:
     """
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            server = load_app(target).server
+            app = load_app(target)
     except TargetError:
         return served
-    registry, settings = server.registry, server.settings.tasks
+    registry, settings = app.server.registry, app.server.settings.tasks
     tables: Mapping[Kind, Mapping[str, Any]] = {
         "tool": registry.tools,
         "resource": registry.resources,
@@ -60,7 +61,15 @@ def with_facts(served: Served, target: str) -> Served:
         resources=known(served.resources),
         templates=known(served.templates),
         prompts=known(served.prompts),
+        open_at=_open_at(app._http),
     )
+
+
+def _open_at(options: Mapping[str, Any]) -> str:
+    """Return the URL that an app is meant to be at for everybody; empty if it does not say."""
+    url: Any = options.get("public_url")
+    knows_callers = options.get("auth") or options.get("principal")
+    return url if isinstance(url, str) and not knows_callers and is_remote(url) else ""
 
 
 def _known(entry: Entry, registered: Any, settings: TaskSettings) -> Entry:

@@ -15,7 +15,14 @@ from mcpkit.cli.checks.schemas import path_to, types_of, walk
 from mcpkit.cli.checks.served import Entry, Served
 from mcpkit.types import is_array, is_object
 
-__all__ = ["asks_for_secrets", "hidden_text", "orders", "secret", "secret_places"]
+__all__ = [
+    "asks_for_secrets",
+    "hidden_text",
+    "open_to_all",
+    "orders",
+    "secret",
+    "secret_places",
+]
 
 _POISON: Final = "https://lbeurerkellner.github.io/jekyll/update/2025/04/01/mcp-tool-poisoning.html"
 _MAX_CHARS_SHOWN: Final = 40
@@ -198,6 +205,20 @@ def asks_for_secrets(served: Served) -> Iterator[Found]:
         for node in walk(tool.schema):
             if node.key is not None and _SECRET_NAME.fullmatch(node.key) and _is_text(node.schema):
                 yield Found(tool, f"the model must know {node.key!r}", node.path)
+
+
+@rule(
+    "SAFE006",
+    "warning",
+    "server that anybody may use",
+    reason="Whoever finds the URL of a server without authorization has all of its tools.",
+    fix="give the app a verifier of tokens, auth=…, or say who calls with principal=",
+    source="https://modelcontextprotocol.io/docs/tutorials/security/authorization",
+)
+def open_to_all(served: Served) -> Iterator[Found]:
+    """A URL that other machines reach answers without a credential, or is meant to."""
+    if served.open_at:
+        yield Found(served.itself, f"anybody may use it at {_short(served.open_at)}")
 
 
 def _is_text(schema: Mapping[str, Any]) -> bool:

@@ -150,6 +150,8 @@ class Served:
         capabilities: As declared.
         tools, resources, templates, prompts: As listed.
         troubles: A sentence for each list that could not be read.
+        open_at: The URL at which anybody may use it, from other machines too; empty if there is
+            none, or nobody can tell.
     """
 
     revision: Revision
@@ -161,6 +163,7 @@ class Served:
     templates: Sequence[Entry] = ()
     prompts: Sequence[Entry] = ()
     troubles: Sequence[str] = ()
+    open_at: str = ""
 
     @property
     def entries(self) -> Iterator[Entry]:

@@ -109,6 +109,7 @@ RULES: Final[tuple[Rule, ...]] = (
     safety.secret,
     safety.secret_places,
     safety.asks_for_secrets,
+    safety.open_to_all,
 )
 
 

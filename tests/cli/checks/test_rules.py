@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -600,6 +601,10 @@ CASES: Final[dict[str, Case]] = {
     "SAFE005": Case(
         [(one(TEXT, "api_key"), "'api_key'"), (one(TEXT, "shop_password"), "'shop_password'")],
         [one(TEXT, "page_token"), one({"type": "boolean"}, "reset_password")],
+    ),
+    "SAFE006": Case(
+        [(replace(server(tool()), open_at="https://example.com/mcp"), "example.com")],
+        [server(tool())],
     ),
 }
 
