@@ -222,6 +222,7 @@ class Tasks:
                     await self._store.aclose()
                 except StoreAway as error:
                     self._note_away(error)
+                self._store = None
 
     def _note_reached(self, error: StoreAway | None) -> None:
         if error is None:
