@@ -14,8 +14,9 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import anyio
 
@@ -37,7 +38,8 @@ _PAUSE_S: Final = 0.1
 """Seconds between two attempts to reach a server."""
 
 
-class Line(NamedTuple, Generic[C, W]):
+@dataclass(frozen=True)  # which may be generic on every Python
+class Line(Generic[C, W]):
     """How one kind of server is talked to.
 
     Args:
@@ -56,7 +58,8 @@ class Line(NamedTuple, Generic[C, W]):
     lost: tuple[type[Exception], ...]
 
 
-class _Piece(NamedTuple, Generic[W]):
+@dataclass(frozen=True)
+class _Piece(Generic[W]):
     work: W
     done: asyncio.Future[Any]
 
