@@ -362,7 +362,8 @@ def post(url: str, message: dict[str, Any], headers: dict[str, str]) -> Any:
         with urlopen(request, timeout=PATIENCE) as response:
             return json.load(response)
     except HTTPError as error:
-        return json.load(error)
+        with error:
+            return json.load(error)
 
 
 # --- an app's own ---------------------------------------------------------------------------------
