@@ -179,6 +179,14 @@ class Tool(Entry):
                 `mcpkit.engine.methods.use_tool`.
         """
 
+    async def admit(self, arguments: dict[str, Any], context: Context[Any]) -> None:
+        """Refuse a call that may not be, before a task is made of it.
+
+        Raises:
+            Exception: As for `call`.
+        """
+        del arguments, context
+
     async def prepare(self, arguments: dict[str, Any], context: Context[Any]) -> None:
         """Check the arguments of a call that becomes a task, and ask what it wants to know first.
 

@@ -123,6 +123,11 @@ class FunctionTool(Tool):
             await check_allowed(self, values, context)
         return self.output.render(await self.plan.run(values, context))
 
+    async def admit(self, arguments: dict[str, Any], context: Context[Any]) -> None:
+        """Ask the predicate of the tool, if it has one."""
+        if self.allow is not None:
+            await check_allowed(self, self.accepts.validate(arguments), context)
+
     async def prepare(self, arguments: dict[str, Any], context: Context[Any]) -> None:
         """Validate the arguments, and ask what the parameters declare."""
         values = self.accepts.validate(arguments)

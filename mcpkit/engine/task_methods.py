@@ -33,6 +33,7 @@ from mcpkit.engine.server import Server
 from mcpkit.errors import (
     AskRefused,
     InvalidAnswer,
+    InvalidArguments,
     InvalidParams,
     InvalidRequest,
     MethodNotFound,
@@ -161,7 +162,7 @@ def task_of_call(
     if way == "wished" and "task" in params:
         if support == "forbidden":
             raise MethodNotFound(f"The tool {tool.name} does not run as a task")
-        return _begin(tool, arguments, server, context, ttl=_wished_ttl(params["task"]))
+        return _begin_as_wished(tool, params["task"], arguments, server, context)
     if support == "required":
         how = {
             "wished": "call it with params.task",
@@ -181,6 +182,18 @@ def _wished_ttl(wish: object) -> float | None:
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 <= ttl < inf:
         raise InvalidParams('"task.ttl" must be a number of milliseconds')
     return min(ttl, _LONGEST_TTL_MS) / 1000
+
+
+async def _begin_as_wished(
+    tool: Tool, wish: object, arguments: dict[str, Any], server: Server, context: Context[Any]
+) -> Encoded:
+    """Make a task at once, if the call may be (TASKL-4)."""
+    ttl = _wished_ttl(wish)
+    try:
+        await tool.admit(arguments, context)
+    except InvalidArguments as error:
+        raise InvalidParams(str(error)) from None
+    return await _begin(tool, arguments, server, context, ttl=ttl)
 
 
 async def _begin_when_answered(

@@ -333,6 +333,24 @@ def test_a_task_is_allowed_before_it_begins(host: Host) -> None:
     assert found["result"]["content"][0]["text"] == "ann of acme"
 
 
+def test_a_wish_for_a_task_is_no_way_around_a_predicate(host: Host) -> None:
+    """SEC-9: also where the task is made before anything is asked (2025-11-25)."""
+    app: MCPKit[None] = MCPKit("files", auth=Colons())
+
+    @app.tool(task="optional", allow=lambda principal, arguments: arguments["path"] == "own")
+    async def read(path: str) -> str:
+        return path
+
+    site = host.serve(app)
+    talk = site.begin("2025-11-25", who("ann"))
+    for path, status in (("own", 200), ("other", 403)):
+        params = {**called("read", {"path": path}), "task": {}}
+        assert talk.post(request(path, "tools/call", params), who("ann")).status == status
+    params = {**called("read", {}), "task": {}}
+    answer = talk.post(request("x", "tools/call", params), who("ann"))
+    assert b"-32602" in answer.body
+
+
 # --- where scopes mean nothing --------------------------------------------------------------------
 
 
