@@ -34,7 +34,7 @@ _MOST_TRIES: Final = 3
 """Answers that do not fit, after which the handler is told that there is none."""
 
 Remember = Callable[[str, bytes], Awaitable[bytes]]
-"""Remembers the result of a step by its place, and returns what is remembered; it does not return
+"""Remembers the result of a step by its place, and returns what is remembered; raises `Suspended`
 if the leg has been given up."""
 
 
@@ -43,7 +43,7 @@ class AskByTask(Rounds):
 
     Args:
         request: The one that has begun the task.
-        asks: All that the task has asked, by key, as `asked` has made it.
+        asks: All that the task has asked, by key, as `input_required` has made it.
         answers: Key → the answer, as `reply` or `refusal` has made it.
         given: What was answered before the task was made: key → fingerprint of the question, and
             the result.
