@@ -1,0 +1,1 @@
+"""An authorization server beside the endpoint, for those who have none."""
