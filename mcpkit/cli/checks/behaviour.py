@@ -16,6 +16,7 @@ __all__ = [
     "hidden_errors",
     "output_root",
     "short_lived_task",
+    "slow_without_task",
     "unbounded",
     "undeclared_destruction",
     "undeclared_reading",
@@ -206,6 +207,23 @@ def short_lived_task(served: Served) -> Iterator[Found]:
             yield Found(
                 tool, f"its tasks are kept for {ttl:g} s, and looked at every {interval:g} s"
             )
+
+
+@rule(
+    "TASK002",
+    "note",
+    "slow tool that is no task",
+    reason="Many clients give up after a minute, whatever progress is reported, and the work is "
+    "lost with the connection. A task goes on, and its result waits; clients that know no tasks "
+    "get the answer as before.",
+    fix='@app.tool(task="optional")',
+    source="https://github.com/modelcontextprotocol/typescript-sdk/issues/245",
+)
+def slow_without_task(served: Served) -> Iterator[Found]:
+    """The function of a tool takes long, as far as its code tells, and never runs as a task."""
+    for tool in served.tools:
+        if tool.slow:
+            yield Found(tool, f"{tool.slow}, and cannot be called as a task")
 
 
 @rule(

@@ -88,6 +88,7 @@ def _known(entry: Entry, registered: Any, settings: TaskSettings) -> Entry:
         untyped_data=_untyped_data(fn, body),
         hidden_errors=tuple(dict.fromkeys(_hidden_errors(fn, body, registered.errors))),
         foreign_names=tuple(dict.fromkeys(_foreign_names(body))),
+        slow=_slow(body) if getattr(registered, "task", None) == "forbidden" else "",
     )
 
 
@@ -196,6 +197,14 @@ _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDe
 
 def _foreign_names(body: list[ast.stmt] | None) -> Iterator[tuple[str, str]]:
     """Yield what a function uses of its context that is not there, with what to write instead."""
+    for name, attribute in _uses_of_contexts(body):
+        row = named("ctx", attribute)
+        if row is not None:
+            yield f"{name}.{attribute}", row.advice
+
+
+def _uses_of_contexts(body: list[ast.stmt] | None) -> Iterator[tuple[str, str]]:
+    """Yield the name of a function's context, and of what it uses of it."""
     tree = ast.Module(body or [], [])
     contexts = {
         each.arg
@@ -205,11 +214,27 @@ def _foreign_names(body: list[ast.stmt] | None) -> Iterator[tuple[str, str]]:
         and _CONTEXT.search(ast.unparse(each.annotation))
     }
     for each in ast.walk(tree):
-        if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
-            row = named("ctx", each.attr) if each.value.id in contexts else None
-            if row is not None:
-                yield f"{each.value.id}.{each.attr}", row.advice
+        used = each.value if isinstance(each, ast.Attribute) else None
+        if isinstance(each, ast.Attribute) and isinstance(used, ast.Name) and used.id in contexts:
+            yield used.id, each.attr
 
+
+def _slow(body: list[ast.stmt] | None) -> str:
+    """Return what shows that a function takes long; empty if nothing does."""
+    if any(attribute == "progress" for _, attribute in _uses_of_contexts(body)):
+        return "reports progress"
+    for each in ast.walk(ast.Module(body or [], [])):
+        if isinstance(each, ast.Call) and _SLEEPS.fullmatch(ast.unparse(each.func)):
+            given = each.args[0] if each.args else None
+            seconds = given.value if isinstance(given, ast.Constant) else None
+            if isinstance(seconds, (int, float)) and seconds >= _LONG_S:
+                return f"sleeps for {seconds:g} s"
+    return ""
+
+
+_SLEEPS: Final = re.compile(r"(?:(?:time|asyncio|anyio|trio)\.)?sleep")
+_LONG_S: Final = 10
+"""Seconds that a whole call of a usual tool does not take."""
 
 _CONTEXT: Final = re.compile(r"\b(Sync)?Context\b")
 

@@ -82,6 +82,8 @@ class Entry:
             with what to write instead.
         task_times: Of a tool that runs as a task, the seconds for which its tasks are kept, and
             those between two looks at them; None if that is not known.
+        slow: What shows that its function takes long, such as ``reports progress``, if it is a tool
+            that never runs as a task.
     """
 
     kind: Kind
@@ -92,6 +94,7 @@ class Entry:
     hidden_errors: tuple[str, ...] = ()
     foreign_names: tuple[tuple[str, str], ...] = ()
     task_times: tuple[float, float] | None = None
+    slow: str = ""
 
     @property
     def description(self) -> str:

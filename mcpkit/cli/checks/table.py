@@ -88,6 +88,7 @@ RULES: Final[tuple[Rule, ...]] = (
     behaviour.output_root,
     behaviour.hidden_errors,
     behaviour.short_lived_task,
+    behaviour.slow_without_task,
     offers.resource_undescribed,
     offers.no_mime_type,
     offers.bad_uri,

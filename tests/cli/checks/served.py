@@ -30,6 +30,7 @@ def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
     hidden = members.pop("hidden_errors", ())
     foreign = members.pop("foreign_names", ())
     times = members.pop("task_times", None)
+    slow = members.pop("slow", "")
     raw = {
         "name": name,
         "description": "Cancel an order that has not been sent, and say what is paid back.",
@@ -45,6 +46,7 @@ def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
         hidden_errors=hidden,
         foreign_names=foreign,
         task_times=times,
+        slow=slow,
     )
 
 

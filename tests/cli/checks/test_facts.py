@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
-from mcpkit import MCPKit
-from mcpkit.cli.checks.facts import _body, _hidden_errors, _task_times
+from mcpkit import Context, MCPKit, SyncContext
+from mcpkit.cli.checks.facts import _body, _hidden_errors, _slow, _task_times, with_facts
+from mcpkit.cli.checks.served import Entry
 from mcpkit.errors import ToolError
+from tests.cli.checks.served import server
 
 
 class GitError(Exception):
@@ -154,3 +159,68 @@ def test_how_long_tasks_are_kept() -> None:
     assert found == {"of_a_module": (60, 5), "plainly": (2, 5), "in_a_handler": None}
     lasting = settings._replace(ttl=None)
     assert _task_times(tools["of_a_module"], lasting) is None
+
+
+async def tells(ctx: Context, count: int) -> None:
+    for number in range(count):
+        ctx.progress(number, count)
+
+
+def naps() -> None:
+    time.sleep(30)
+
+
+async def waits() -> None:
+    await asyncio.sleep(12.5)
+
+
+def pauses(ctx: SyncContext) -> None:
+    ctx.log("info", "one moment")
+    time.sleep(0.5)
+
+
+def sleeps_as_told(seconds: int, progress: list[int]) -> None:
+    time.sleep(seconds)
+    progress.clear()
+
+
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [
+        (tells, "reports progress"),
+        (naps, "sleeps for 30 s"),
+        (waits, "sleeps for 12.5 s"),
+        (pauses, ""),
+        (sleeps_as_told, ""),
+    ],
+)
+def test_what_shows_that_a_function_takes_long(fn: Any, expected: str) -> None:
+    assert _slow(_body(fn)) == expected
+
+
+def test_only_a_tool_that_is_never_a_task_is_slow(tmp_path: Path) -> None:
+    """That of a tool which may run as a task is no fault."""
+    file = tmp_path / "server.py"
+    file.write_text(SLOW, encoding="utf-8")
+    listed = [Entry("tool", name, {}) for name in ("count_up", "count_down")]
+    served = with_facts(server(*listed), str(file))
+    assert [each.slow for each in served.tools] == ["reports progress", ""]
+
+
+SLOW: Final = '''
+from mcpkit import Context, MCPKit
+
+app = MCPKit("slow")
+
+
+@app.tool
+async def count_up(ctx: Context) -> None:
+    """Count."""
+    ctx.progress(1, 1)
+
+
+@app.tool(task="optional")
+async def count_down(ctx: Context) -> None:
+    """Count."""
+    ctx.progress(1, 1)
+'''

@@ -462,6 +462,10 @@ CASES: Final[dict[str, Case]] = {
         [(server(tool(task_times=(0.5, 1.0))), "kept for 0.5 s, and looked at every 1 s")],
         [server(tool(task_times=(1.0, 1.0)), tool("send_order"))],
     ),
+    "TASK002": Case(
+        [(server(tool(slow="reports progress")), "reports progress, and cannot be called")],
+        [server(tool(task_times=(60.0, 1.0)), tool("send_order"))],
+    ),
     "RES001": Case(
         [
             (server(resource(description=None)), "no description"),
