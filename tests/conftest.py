@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -37,6 +38,17 @@ def pytest_configure(config: pytest.Config) -> None:
         ):
             if signal.getsignal(number) is signal.SIG_IGN:
                 signal.signal(number, usual)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Make the tests, which are a million objects that stay, without looking for garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()  # or all of them are looked through each time
 
 
 class _Places(list[str]):
