@@ -71,7 +71,8 @@ class MCPKit(Generic[StateT]):
         cache_scope: ``"public"`` if principals may share what they keep, else ``"private"``.
         log_level: The least level that is sent to clients that have not set one (before
             2026-07-28).
-        max_threads: Plain ``def`` handlers that run at once; more wait.
+        max_threads: Plain ``def`` handlers that run at once; more wait. Tasks have as many threads
+            of their own.
         max_in_flight: Requests of one connection that run at once; more wait.
         secret: Seals what travels through clients' hands; several to rotate them, the current one
             first, of 16 bytes at least. ``MCPKIT_SECRET`` (separated by blanks) if None; without

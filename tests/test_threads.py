@@ -204,7 +204,7 @@ class TestContext:
         seen: list[weakref.ref[Thing]] = []
         async with anyio.create_task_group() as group:
             group.start_soon(call)
-        await until(lambda: gc.collect() and seen[0]() is None)
+        await until(lambda: (gc.collect(), seen[0]() is None)[1])
 
     async def test_no_event_loop_is_found_in_a_thread(
         self, threads: Threads, anyio_backend: str

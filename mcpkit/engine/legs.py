@@ -224,7 +224,7 @@ class Leg:
 
     @property
     def threads(self) -> Threads:
-        """The threads of the server."""
+        """The threads of the server's tasks."""
         return self._tasks.threads
 
     def make_asker(self, request: Request) -> Asker:

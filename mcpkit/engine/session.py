@@ -209,8 +209,6 @@ class Session:
         self._channel = channel
         self._loop = loop
         self._connection = connection or Connection()
-        if threads is None and server.tasks is not None:
-            threads = server.tasks.threads
         self.threads = threads or Threads(loop, server.settings.max_threads)
         self._operations = operations_of(server)
         self._running: dict[Request, Run] = {}

@@ -108,17 +108,15 @@ class Tasks:
     Args:
         server: As it is served, with the state of its lifespan.
         loop: That the tasks are worked on.
-        threads: For plain ``def`` handlers.
         make_store: Makes the store, when it is first needed.
     """
 
-    def __init__(
-        self, server: Server, loop: Loop, threads: Threads, make_store: Callable[[], TaskStore]
-    ) -> None:
+    def __init__(self, server: Server, loop: Loop, make_store: Callable[[], TaskStore]) -> None:
         self.server = server
         self.settings: TaskSettings = server.settings.tasks
         self.loop = loop
-        self.threads = threads
+        self.threads = Threads(loop, server.settings.max_threads)
+        """Those of calls are others, which no task can keep busy."""
         self.is_closing = False
         self._make_store = make_store
         self._store: TaskStore | None = None
@@ -593,8 +591,7 @@ async def serving_tasks(server: Server, loop: Loop) -> AsyncGenerator[tuple[Serv
     Yields:
         The server with its tasks, and these.
     """
-    threads = Threads(loop, server.settings.max_threads)
-    tasks = Tasks(server, loop, threads, _store_maker(server))
+    tasks = Tasks(server, loop, _store_maker(server))
     tasks.server = server.with_tasks(tasks)
     tasks.serve()
     server.looked_after.append(tasks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -258,6 +259,31 @@ async def test_only_so_many_are_worked_on_at_once() -> None:
         assert (await client.request("tasks/get", {"taskId": later}))["status"] == "working"
         await client.request("tasks/cancel", {"taskId": ids[1]})
         assert text_of(await until(client, later, "completed")) == "x"
+
+
+@pytest.mark.parametrize("revision", [CORE, EXTENSION])
+async def test_tasks_in_threads_leave_the_threads_of_calls_alone(revision: str) -> None:
+    """However long they take: tools that answer at once do not wait for them."""
+    app: MCPKit = MCPKit("threads", max_threads=2, tasks=QUICK)
+    go_on = threading.Event()
+
+    @app.tool(task="optional")
+    def long() -> str:
+        go_on.wait(PATIENCE)
+        return "done"
+
+    @app.tool
+    def short() -> str:
+        return "at once"
+
+    async with connected(app, revision) as client:
+        try:
+            ids = [await start(client, "long") for _ in range(5)]
+            assert (await client.call_tool("short", timeout=PATIENCE / 2)).text == "at once"
+        finally:
+            go_on.set()
+        for id in ids:
+            await until(client, id, "completed")
 
 
 async def test_results_steps_and_calls_have_a_largest_size() -> None:

@@ -85,9 +85,10 @@ class Lifespan:
             async with (
                 running() as server,
                 open_loop() as loop,
-                serving_tasks(server, loop) as (served, tasks),
+                serving_tasks(server, loop) as (served, _),
             ):
-                self.server, self.loop, self.threads = served, loop, tasks.threads
+                self.server, self.loop = served, loop
+                self.threads = Threads(loop, served.settings.max_threads)
                 self.begun = True
                 self._settled.set()
                 self._signals.chain()
