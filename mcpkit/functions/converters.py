@@ -359,6 +359,9 @@ def _is_expressible(kind: type) -> bool:
     return True
 
 
+_ANNOTATIONS: Final = ("__annotations__", "__annotate_func__", "__annotate__")
+
+
 def _has_attributes(kind: type) -> bool:
     """True if values of a class can have public attributes, as far as the class tells."""
     for base in kind.__mro__[:-1]:
@@ -367,7 +370,8 @@ def _has_attributes(kind: type) -> bool:
             return False
         if isinstance(own.get("__init__"), types.FunctionType) or own.get("__slots__"):
             return True
-        if "__annotations__" in own or "__annotate_func__" in own or "__annotate__" in own:
+        # Whoever has looked for annotations before has left an empty dict in the class.
+        if any(own.get(each) for each in _ANNOTATIONS):
             return True
     return False
 
