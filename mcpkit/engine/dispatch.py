@@ -38,6 +38,11 @@ class RunningLeg(Protocol):
     number: int
     ended: anyio.Event
 
+    @property
+    def may_go_on(self) -> bool:
+        """True if another process may go on where this one stops."""
+        ...
+
     def start(self) -> None:
         """Begin to work."""
         ...
@@ -185,6 +190,20 @@ class LeaseDispatcher:
                 if place not in kept:
                     leg.lose()
 
+    async def finish(self, grace: float) -> None:
+        """Begin nothing any more, and let what nobody could go on with come to its end.
+
+        Args:
+            grace: Seconds that it has.
+        """
+        self._is_closing = True
+        self._poked.set()
+        for leg in list(self._legs):
+            if leg.may_go_on:
+                leg.stop()
+        with anyio.move_on_after(grace):
+            await self._all_ended()
+
     async def aclose(self) -> None:
         """Stop all legs, and wait a while until they have ended."""
         self._is_closing = True
@@ -192,10 +211,13 @@ class LeaseDispatcher:
         for leg in list(self._legs):
             leg.stop()
         with anyio.move_on_after(_CLEAN_UP_S):
-            if self._served is not None:
-                await self._served.wait()
-            while self._legs:
-                await next(iter(self._legs)).ended.wait()
+            await self._all_ended()
+
+    async def _all_ended(self) -> None:
+        if self._served is not None:
+            await self._served.wait()
+        while self._legs:
+            await next(iter(self._legs)).ended.wait()
 
 
 def _given_back(leg: int, task: Task, now: float) -> Task | None:

@@ -93,6 +93,7 @@ class Leg:
         self._noting = False
         self._log_threshold: int | None = None
         self._steps = 0
+        self._resumable = False
 
     # --- to the end -------------------------------------------------------------------------------
 
@@ -105,6 +106,11 @@ class Leg:
         if self._run is not None:
             self._run.stop()
         self._cancel()
+
+    @property
+    def may_go_on(self) -> bool:
+        """True if another process may go on where this one stops."""
+        return self._resumable and self._tasks.outlive_process
 
     def lose(self) -> None:
         """The leg is not the task's own any more, which was cancelled or is somebody else's."""
@@ -145,6 +151,7 @@ class Leg:
             return
         if request.revision.tasks == "wished":
             self._log_threshold = 0  # each session knows what its client wants
+        self._resumable = tool is not None and tool.resumable
         given = {key: (mark, result) for key, (mark, result) in call["given"].items()}
         self._steps = len(steps)
         run = self._run = Run(self, server, request)

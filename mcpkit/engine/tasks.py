@@ -200,11 +200,19 @@ class Tasks:
             self._opening = None
             opening.done.set()
 
-    async def aclose(self) -> None:
-        """Stop the legs that run, and give back their tasks."""
+    async def aclose(self, grace: float = 0) -> None:
+        """Stop the legs that run, and give back their tasks.
+
+        Args:
+            grace: Seconds that those have which no other process could go on with.
+        """
         if self._is_closed:
             return
-        self.is_closing = self._is_closed = True
+        self._is_closed = True
+        if self._dispatcher is not None and grace > 0:
+            with anyio.CancelScope(shield=True):
+                await self._dispatcher.finish(grace)
+        self.is_closing = True
         if self._opening is not None:
             with anyio.CancelScope(shield=True):
                 await self._opening.done.wait()
@@ -232,6 +240,11 @@ class Tasks:
         if not self._is_away:
             self._is_away = True
             log.warning("tasks cannot be reached: %s", error)
+
+    @property
+    def outlive_process(self) -> bool:
+        """True if other processes go on with what this one leaves."""
+        return self._store is not None and self._store.is_shared
 
     # --- at rest ----------------------------------------------------------------------------------
 

@@ -185,6 +185,62 @@ async def test_what_runs_is_given_back_and_fails_unless_it_may_run_again(tmp_pat
         assert len(begun) == 1 + again
 
 
+async def test_what_nobody_could_go_on_with_may_end_when_the_server_stops(tmp_path: Path) -> None:
+    """For as long as calls may; what may be run again is left to others at once."""
+    stopping = threading.Event()
+    begun: list[str] = []
+
+    def make_app() -> MCPKit[Any]:
+        app: MCPKit = MCPKit("ending", tasks={"store": str(tmp_path / "tasks.db"), **QUICK})
+
+        @app.tool(task="optional")
+        def ends() -> str:
+            begun.append("ends")
+            return str(stopping.wait(PATIENCE))
+
+        @app.tool(task="optional")
+        async def stays() -> None:
+            begun.append("stays")
+            await anyio.sleep_forever()
+
+        @app.tool(task="optional", resumable=True)
+        async def again() -> str:
+            begun.append("again")
+            if begun.count("again") == 1:
+                await anyio.sleep_forever()
+            return "done"
+
+        return app
+
+    inner = make_app().asgi(grace=0.5)
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        async def told() -> Any:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                stopping.set()
+            return message
+
+        await inner(scope, told if scope["type"] == "lifespan" else receive, send)
+
+    listener = listen()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    ids: dict[str, str] = {}
+    with running(application, listener):
+        async with connected(url) as client:
+            for tool in ("ends", "stays", "again"):
+                ids[tool] = await start(client, tool)
+            with anyio.fail_after(PATIENCE):
+                while len(begun) < 3:
+                    await anyio.sleep(0.01)
+    async with connected(make_app()) as client:
+        assert text_of(await until(client, ids["ends"], "completed", "failed")) == "True"
+        assert text_of(await until(client, ids["again"], "completed")) == "done"
+        found = await until(client, ids["stays"], "failed")
+        assert "may be run again" in found["error"]["message"]
+    assert sorted(begun) == ["again", "again", "ends", "stays"]
+
+
 async def test_a_tool_that_is_gone_fails_its_tasks(tmp_path: Path) -> None:
     async with connected(asking_app(tmp_path / "tasks.db", [])) as client:
         id = await start(client, "ask", word="well")

@@ -499,7 +499,7 @@ def comes_to_rest(server: Process) -> Callable[[], bool]:
 @needs_proc
 class TestBackPressure:
     IN_FLIGHT = 50
-    COUNT = 1300
+    COUNT = 1800
     """So many that they do not fit into a pipe and what is read at once, nor their answers into
     the bound."""
 

@@ -206,6 +206,7 @@ class EndpointState:
         """Returns the JSON value in a body."""
         lifespan.busy.append(lambda: self.flight.busy)
         lifespan.on_drain.append(self.flight.drain)
+        lifespan.grace = max(lifespan.grace, settings.grace)
         lifespan.on_end.append(self.aclose)
 
     async def post(self, http: HttpRequest, receive: Receive, send: Send) -> None:

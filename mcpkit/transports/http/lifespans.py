@@ -12,6 +12,7 @@ import contextvars
 import signal
 import sys
 import threading
+import time
 from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -48,6 +49,9 @@ class Lifespan:
         self.over = False
         self.failure: BaseException | None = None
         self.draining = False
+        self.grace = 0.0
+        """Seconds that what runs may go on when the server is told to stop."""
+        self._drained_at = 0.0
         self.on_drain: list[Callable[[], object]] = []
         """Functions to call once when the server is told to stop."""
         self.busy: list[Callable[[], bool]] = []
@@ -85,7 +89,7 @@ class Lifespan:
             async with (
                 running() as server,
                 open_loop() as loop,
-                serving_tasks(server, loop) as (served, _),
+                serving_tasks(server, loop) as (served, tasks),
             ):
                 self.server, self.loop = served, loop
                 self.threads = Threads(loop, served.settings.max_threads)
@@ -100,6 +104,8 @@ class Lifespan:
                     with anyio.CancelScope(shield=True), anyio.move_on_after(5):
                         for end in self.on_end:
                             await end()
+                    since = time.monotonic() - self._drained_at if self.draining else self.grace
+                    await tasks.aclose(self.grace - since)
         except BaseException as error:
             if not self.begun:
                 self.failure = error
@@ -110,6 +116,7 @@ class Lifespan:
         """Begin to stop: end streams that only wait, let calls finish."""
         if not self.draining:
             self.draining = True
+            self._drained_at = time.monotonic()
             self._told.set()
             for each in self.on_drain:
                 each()

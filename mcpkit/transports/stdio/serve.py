@@ -131,7 +131,7 @@ async def serve(
     ended = anyio.Event()
     async with open_loop() as loop, serving_tasks(server, loop) as (served, tasks):
         output = Output(streams.writer, loop, on_broken=ended.set)
-        session = Session(served, output, loop, threads=tasks.threads)
+        session = Session(served, output, loop)
         lines = Lines(session, max_line, lambda: session.saturated or output.congested)
         reader = make_reader(streams.reader, loop)
         context = contextvars.copy_context()
@@ -198,14 +198,14 @@ async def serve(
         with anyio.move_on_after(_CLEAN_UP_S):
             await session.aclose()
         await output.finish(_STALL_S)
-        await tasks.aclose()
+        await tasks.aclose(0 if signal.SIGINT in (signals or ()) else grace)
         if session.busy and signals is not None:
             _leave_at_once("a handler does not let itself be cancelled", signals)
         with anyio.move_on_after(_THREADS_END_S):
-            while session.threads.busy:
+            while session.threads.busy or tasks.threads.busy:
                 await anyio.sleep(_THREADS_END_S / 20)
     output.close()
-    return session.threads.busy
+    return session.threads.busy + tasks.threads.busy
 
 
 def _watch_nothing() -> None:
