@@ -1,0 +1,259 @@
+"""Other people's clients log in at other people's authorization server, and then use ours.
+
+401, metadata, registration, login, token, a call; a scope that is missing, 403, a better token, the
+call again; the end of the token, a refresh, and a new key meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import urlopen
+
+import jwt
+import pytest
+
+from mcpkit import Context, MCPKit
+from mcpkit.auth import JWT, ResourceServer
+from mcpkit.auth import jwks as jwks_module
+from tests.auth.browser import browsing
+from tests.peers.installed import INSTALLED, NODE, ROOT, copy_scripts, node, require
+from tests.uvicorns import listen, running
+
+HERE = Path(__file__).parent
+READ, WRITE = "notes:read", "notes:write"
+
+CLIENTS: Final = {
+    "python_1": [str(INSTALLED / "python-1" / "bin" / "python"), str(HERE / "walk_python.py")],
+    "python_2": [str(INSTALLED / "python-2" / "bin" / "python"), str(HERE / "walk_python.py")],
+    "typescript_1": node(NODE / "walk_typescript_1.mjs"),
+    "typescript_2": node(NODE / "walk_typescript_2.mjs"),
+}
+REVISIONS: Final = {
+    "python_1": "2025-11-25",
+    "python_2": "2026-07-28",
+    "typescript_1": "2025-11-25",
+    "typescript_2": "2026-07-28",
+}
+LIFETIME: Final = 4
+"""Seconds of a token: enough for some calls on a busy machine, and not to be waited for long."""
+
+LEEWAY: Final = 1
+"""Seconds for which the server takes it afterwards: clients that can know by themselves do."""
+
+pytestmark = [pytest.mark.peers, pytest.mark.parametrize("client", CLIENTS)]
+
+
+class Seen:
+    """What has come to the server, and what it has answered.
+
+    Args:
+        application: The server.
+    """
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+        self.all: list[dict[str, Any]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = {name.decode(): value.decode() for name, value in scope.get("headers", ())}
+        seen: dict[str, Any] = {
+            "path": scope.get("path"),
+            "session": headers.get("mcp-session-id"),
+            "token": headers.get("authorization", "").removeprefix("Bearer "),
+        }
+
+        async def note(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                answered = {name.decode(): value.decode() for name, value in message["headers"]}
+                seen["status"] = message["status"]
+                seen["challenge"] = answered.get("www-authenticate", "")
+            await send(message)
+
+        self.all.append(seen)
+        await self._application(scope, receive, note)
+
+
+def make_app(auth: Any) -> MCPKit[None]:
+    app: MCPKit[None] = MCPKit("walk", auth=auth)
+
+    @app.tool
+    async def who(ctx: Context) -> str:
+        assert ctx.principal is not None
+        return ctx.principal.id
+
+    @app.tool(scopes=[WRITE])
+    async def write(ctx: Context) -> str:
+        assert ctx.principal is not None
+        return " ".join(sorted(ctx.principal.scopes & {READ, WRITE}))
+
+    return app
+
+
+@contextmanager
+def certified() -> Iterator[str]:
+    """The authorization server of others."""
+    command = [*node(NODE / "oidc_provider.mjs"), str(LIFETIME), READ, WRITE]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            issuer = process.stdout.readline().strip()
+            assert issuer, process.stderr.read()
+            yield issuer
+        finally:
+            process.stdin.close()
+            process.wait(20)
+
+
+class Walked:
+    """A walk, and its traces.
+
+    Args:
+        report: What the client says.
+        seen: What the server says.
+    """
+
+    def __init__(self, report: dict[str, Any], seen: list[dict[str, Any]]) -> None:
+        self.report = report
+        self.calls = [each for each in seen if each["path"] == "/mcp"]
+        self.others = [each for each in seen if each["path"] != "/mcp"]
+
+    def keys_in(self, session: str | None) -> set[str]:
+        """The keys that the tokens of a session were signed with."""
+        return {
+            jwt.get_unverified_header(each["token"])["kid"]
+            for each in self.calls
+            if each["session"] == session and each["status"] == 200
+        }
+
+
+def walked(client: str, issuer: str, browser: str) -> Walked:
+    with listen() as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        verifier = JWT(issuer=issuer, leeway=LEEWAY)
+        app = make_app(ResourceServer(verifier, required_scopes=[READ]))
+        seen = Seen(app.asgi(public_url=url))
+        with running(seen, listener, timeout_graceful_shutdown=1):
+            done = subprocess.run(
+                [
+                    *CLIENTS[client],
+                    client,
+                    url,
+                    browser,
+                    f"{issuer}/rotate",
+                    str(LIFETIME + LEEWAY),
+                ],
+                cwd=ROOT,
+                env={name: value for name, value in os.environ.items() if "PYTHON" not in name},
+                capture_output=True,
+                text=True,
+                timeout=50,
+            )
+    assert done.returncode == 0, done.stderr
+    return Walked(json.loads(done.stdout), seen.all)
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[str]:
+    require(INSTALLED / "python-1", INSTALLED / "python-2", NODE)
+    copy_scripts()
+    with certified() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def walks(request: pytest.FixtureRequest, issuer: str) -> Iterator[dict[str, Future[Walked]]]:
+    """The walks of all clients that tests ask for, beside each other: most of it is waiting."""
+    wanted = {
+        item.callspec.params["client"]: None
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.path == request.path
+    }
+    with pytest.MonkeyPatch.context() as patch, browsing() as browser:
+        patch.setattr(jwks_module, "_AGAIN_S", 0.0)  # as if the walk had taken longer
+        with ThreadPoolExecutor(len(CLIENTS)) as pool:
+            yield {each: pool.submit(walked, each, issuer, browser) for each in wanted}
+
+
+@pytest.fixture
+def walk(client: str, walks: dict[str, Future[Walked]]) -> Walked:
+    return walks[client].result()
+
+
+@pytest.fixture
+def served(client: str, walk: Walked, issuer: str) -> list[str]:
+    """What the authorization server has done for a client."""
+    with urlopen(f"{issuer}/seen", timeout=20) as answer:
+        return [what for name, what in json.load(answer) if name == client]
+
+
+def test_it_begins_with_a_challenge_that_leads_to_the_metadata(walk: Walked) -> None:
+    """AUTH-1, AUTH-2, AUTH-3, AUTH-5."""
+    first, second = walk.calls[:2]
+    assert (first["status"], first["token"]) == (401, "")
+    assert f'scope="{READ}"' in first["challenge"]
+    assert "error=" not in first["challenge"]
+    assert ("/.well-known/oauth-protected-resource/mcp", 200) in {
+        (each["path"], each.get("status")) for each in walk.others
+    }
+    assert (second["status"], second["token"] != "") == (200, True)
+
+
+def test_the_client_registers_and_its_user_logs_in(served: list[str]) -> None:
+    assert served[:3] == ["registered", "authorized", "authorization_code"]
+
+
+def test_the_server_knows_who_has_logged_in(client: str, walk: Walked, issuer: str) -> None:
+    """AUTH-8, AUTH-17: the token is for this server, and about somebody of that issuer."""
+    assert walk.report["who"] == f"{issuer}|ada"
+    if client != "typescript_2":  # which does not tell
+        assert walk.report["revision"] == REVISIONS[client]
+
+
+def test_a_scope_that_is_missing_is_asked_for(client: str, walk: Walked) -> None:
+    """AUTH-6: one challenge is enough for a token that does."""
+    [refused, *_] = [each for each in walk.calls if each["status"] == 403]
+    assert 'error="insufficient_scope"' in refused["challenge"]
+    assert f'scope="{READ} {WRITE}"' in refused["challenge"]
+    before, after = walk.report["asked"][:2]
+    assert {READ} <= set(before.split()) <= {READ, "offline_access"}
+    assert {READ, WRITE} <= set(after.split())
+    assert walk.report["written"] == f"{READ} {WRITE}"
+
+
+def test_what_the_token_is_good_for_is_listed(walk: Walked) -> None:
+    assert walk.report["listed"] == ["who"]
+    assert walk.report["listed_then"] == ["who", "write"]
+
+
+def test_one_client_needs_help_for_it(client: str, walk: Walked) -> None:
+    """It refreshes the token, which has no more scopes then, as long as it has what to."""
+    alone = walk.report.get("alone")
+    if client == "typescript_1":
+        assert "403 after trying upscoping" in alone["raised"]
+    else:
+        assert alone is None
+
+
+def test_a_token_that_has_run_out_is_refreshed(walk: Walked, served: list[str]) -> None:
+    """AUTH-1: and nobody has to log in once more."""
+    assert walk.report["refreshed"]
+    assert walk.report["who_then"] == walk.report["who"]
+    assert "refresh_token" in served
+
+
+def test_a_session_lives_on_when_the_keys_rotate(client: str, walk: Walked) -> None:
+    """AUTH-16, AUTH-17."""
+    session = walk.calls[-1]["session"]
+    assert (session is None) is (REVISIONS[client] == "2026-07-28")
+    assert len(walk.keys_in(session)) >= 2
