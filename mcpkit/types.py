@@ -531,6 +531,8 @@ class Principal:
         claims: Facts about them beside these. They are not shown by ``repr``: some are secrets.
         issuer: Whoever vouches for them: the issuer of their token.
         client_id: The OAuth client that acts for them.
+        upstream: What the provider has issued that they have logged in at, with an async `token()`,
+            if the app is their authorization server (`mcpkit.auth.AuthorizationServer`).
     """
 
     id: str
@@ -540,6 +542,7 @@ class Principal:
     _: KW_ONLY
     issuer: str | None = None
     client_id: str | None = None
+    upstream: Any = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.id

@@ -9,19 +9,72 @@ The README of this folder says what is in which file.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from mcpkit.auth.introspection import Introspection
 from mcpkit.auth.jwt import JWT
 from mcpkit.auth.keys import Keys, NewKey, hash_key, new_key
 from mcpkit.auth.verifier import ResourceServer, Verifier, VerifierAway
 
+if TYPE_CHECKING:
+    from mcpkit.auth.server.clients import RegisteredClient
+    from mcpkit.auth.server.login import (
+        Login,
+        LoginRefused,
+        Page,
+        Redirect,
+        UpstreamTokens,
+        User,
+        Visit,
+    )
+    from mcpkit.auth.server.server import AuthorizationServer
+    from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
+
 __all__ = [
     "JWT",
+    "AuthStore",
+    "AuthorizationServer",
     "Introspection",
     "Keys",
+    "Login",
+    "LoginRefused",
+    "MemoryAuthStore",
     "NewKey",
+    "Page",
+    "Redirect",
+    "RegisteredClient",
     "ResourceServer",
+    "SqliteAuthStore",
+    "UpstreamTokens",
+    "User",
     "Verifier",
     "VerifierAway",
+    "Visit",
     "hash_key",
     "new_key",
 ]
+
+_IN_SERVER = {
+    "AuthStore": "store",
+    "AuthorizationServer": "server",
+    "Login": "login",
+    "LoginRefused": "login",
+    "MemoryAuthStore": "store",
+    "Page": "login",
+    "Redirect": "login",
+    "RegisteredClient": "clients",
+    "SqliteAuthStore": "store",
+    "UpstreamTokens": "login",
+    "User": "login",
+    "Visit": "login",
+}
+"""Names that only an authorization server of one's own needs → the modules that have them."""
+
+
+def __getattr__(name: str) -> Any:
+    module = _IN_SERVER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"mcpkit.auth.server.{module}"), name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import urlsplit
@@ -9,7 +10,7 @@ from urllib.parse import urlsplit
 from mcpkit.support.target import is_loopback_name
 from mcpkit.types import is_object
 
-__all__ = ["PerLoop", "Unreachable", "check_address", "fetch_json"]
+__all__ = ["PerLoop", "Unreachable", "check_address", "fetch_document", "fetch_json"]
 
 T = TypeVar("T")
 
@@ -97,39 +98,119 @@ async def fetch_json(
         Unreachable: There is none; the message says why, without what was sent.
         ImportError: The HTTP client is not installed.
     """
-    global _context
+    options: dict[str, Any] = {"data": form}
+    if credentials is not None:
+        from urllib.parse import quote
+
+        httpx2 = _library()
+        options["auth"] = httpx2.BasicAuth(*(quote(each, safe="") for each in credentials))
+    method = "GET" if form is None else "POST"
+    return await _fetch(url, method, options, _LARGEST)
+
+
+async def fetch_document(url: str, largest: int) -> dict[str, Any]:
+    """Return the JSON object at a URL that somebody unknown has named.
+
+    It has to be on the public internet: of the addresses of its host the first is connected to, and
+    none may be of this machine or of a private network, however it is written. So nobody can have
+    this server ask others in its network (SSRF). Redirects are not followed, and proxies not used.
+
+    Args:
+        url: It begins with ``https://``.
+        largest: Bytes that it may have.
+
+    Raises:
+        Unreachable: There is none, or it must not be asked.
+        ImportError: The HTTP client is not installed.
+    """
     import anyio
 
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    try:
+        with anyio.fail_after(_PATIENCE):
+            addresses = await addresses_of(host, parts.port or 443)
+    except (OSError, UnicodeError, ValueError):
+        raise Unreachable("its host is not known") from None
+    if not addresses or not all(map(is_public, addresses)):
+        raise Unreachable("its host is not on the public internet")
+    first = addresses[0]
+    # Exactly the address that was looked at: another answer of the name server is too late.
+    port = "" if parts.port is None else f":{parts.port}"
+    place = f"[{first}]{port}" if ":" in first else f"{first}{port}"
+    options: dict[str, Any] = {"extensions": {"sni_hostname": host}}
+    pinned = parts._replace(netloc=place).geturl()
+    return await _fetch(pinned, "GET", options, largest, host=parts.netloc)
+
+
+async def addresses_of(host: str, port: int) -> list[str]:
+    """Return the addresses of a host.
+
+    Raises:
+        OSError: It has none.
+    """
+    import anyio
+
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(each[4][0]) for each in found]
+
+
+def is_public(address: str) -> bool:
+    """Return True if an address is on the public internet, in whatever way it is written."""
+    import ipaddress
+
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(found, ipaddress.IPv6Address):
+        # Ways to write an address of the older kind: mapped, 6to4, Teredo, NAT64 (RFC 6052).
+        inner = found.ipv4_mapped or found.sixtofour
+        if found.teredo is not None:
+            inner = found.teredo[1]
+        if found in ipaddress.ip_network("64:ff9b::/96") or int(found) >> 32 == 0:
+            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(str(inner))
+    return found.is_global and not found.is_multicast
+
+
+def _library() -> Any:
     try:
         import httpx2
     except ModuleNotFoundError:
         raise ImportError(_NEEDS) from None
+    return httpx2
+
+
+async def _fetch(
+    url: str, method: str, options: Mapping[str, Any], largest: int, host: str = ""
+) -> dict[str, Any]:
+    global _context
+    import anyio
     from pydantic_core import from_json
 
+    httpx2 = _library()
     is_safe = url.startswith("https")
     if _context is None and is_safe:
         _context = httpx2.create_ssl_context()  # which takes longer than a request
     context: Any = _context if is_safe else False  # which nothing is verified with
-    auth: Any = None
-    if credentials is not None:
-        from urllib.parse import quote
-
-        auth = httpx2.BasicAuth(*(quote(each, safe="") for each in credentials))
     body = bytearray()
-    method = "GET" if form is None else "POST"
     headers = {"Accept": "application/json"}
+    if host:
+        headers["Host"] = host
     try:
         with anyio.fail_after(_PATIENCE):
-            client: httpx2.AsyncClient = httpx2.AsyncClient(verify=context, timeout=_PATIENCE)
+            client: Any = httpx2.AsyncClient(verify=context, timeout=_PATIENCE, trust_env=not host)
             async with client:
-                asked = client.stream(method, url, data=form, auth=auth, headers=headers)
+                asked = client.stream(method, url, headers=headers, **options)
                 async with asked as response:
                     if response.status_code != 200:
                         raise Unreachable(f"{url} answers {response.status_code}")
                     async for part in response.aiter_bytes():
                         body += part
-                        if len(body) > _LARGEST:
-                            raise Unreachable(f"{url} answers with more than {_LARGEST} bytes")
+                        if len(body) > largest:
+                            raise Unreachable(f"{url} answers with more than {largest} bytes")
     except TimeoutError:
         raise Unreachable(f"{url} has not answered within {_PATIENCE:g} seconds") from None
     except httpx2.HTTPError as error:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from mcpkit.auth.fetch import check_address
 from mcpkit.errors import MCPKitError
@@ -14,6 +14,8 @@ from mcpkit.types import Principal
 
 __all__ = [
     "Auth",
+    "EmbeddedServer",
+    "Place",
     "ResourceServer",
     "Verifier",
     "VerifierAway",
@@ -54,6 +56,47 @@ class Verifier(ABC):
 
         Raises:
             VerifierAway: Nobody can tell at the moment.
+        """
+
+
+class Place(NamedTuple):
+    """Where an endpoint is, and what it is, for an authorization server beside it.
+
+    Args:
+        base: The URL that everything of the app is below; the issuer.
+        resource: The URL of the endpoint.
+        name: Of the app, for people.
+        scopes: That something needs.
+        required: That everything needs.
+        caller: The network that the request comes from, to count it by.
+    """
+
+    base: str
+    resource: str
+    name: str
+    scopes: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    caller: str = ""
+
+
+class EmbeddedServer(Verifier):
+    """A verifier that is an authorization server itself, and answers beside the endpoint."""
+
+    paths: Collection[str] = ()
+    """Where it answers, below everything of the app."""
+
+    @abstractmethod
+    async def serve(
+        self, path: str, place: Place, scope: Mapping[str, Any], receive: Any, send: Any
+    ) -> None:
+        """Answer a request, as an ASGI application.
+
+        Args:
+            path: One of `paths`.
+            place: Where all of this is.
+            scope: Of the request.
+            receive: Its body.
+            send: Takes the answer.
         """
 
 

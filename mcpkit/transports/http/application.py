@@ -87,7 +87,7 @@ class Application:
         base = (settings.path if prefix is None else prefix).rstrip("/")
         self._authorization: Authorization | None = None
         if settings.auth is not None:
-            self._authorization = Authorization(settings, base, server)
+            self._authorization = Authorization(settings, base, server, loopback=loopback)
         self._endpoint = Endpoint(
             lifespans, settings, loopback=loopback, authorization=self._authorization
         )
@@ -109,6 +109,7 @@ class Application:
         if self._authorization is not None:
             for each in self._authorization.metadata_paths:
                 self._places[each] = self._authorization.serve_metadata
+            self._places.update(self._authorization.server_paths)
         self._mounted = None if prefix is not None else self._places[base]
 
     @property
@@ -131,6 +132,8 @@ class Application:
             # A proxy may pass on the URL that follows from the one that clients know.
             root = scope.get("root_path", "")
             return known.serve_metadata if known.is_metadata_path(path, root) else None
+        if place is None and known is not None:
+            return known.server_at(path, scope.get("root_path", ""))
         return place
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

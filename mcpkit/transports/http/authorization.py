@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from mcpkit.auth.fetch import check_address
-from mcpkit.auth.verifier import VerifierAway, resource_server
+from mcpkit.auth.verifier import EmbeddedServer, Place, VerifierAway, resource_server
 from mcpkit.engine.server import log
 from mcpkit.errors import Forbidden
 from mcpkit.protocol.messages import encode
 from mcpkit.support.scopes import is_scope
-from mcpkit.transports.http.http_error import HttpError, Pairs, retry_after
+from mcpkit.support.target import is_loopback_name
+from mcpkit.transports.http.accounts import owner_of
+from mcpkit.transports.http.http_error import HttpError, Pairs, retry_after, send_error
 from mcpkit.types import Principal
 from mcpkit.web import HttpRequest, HttpSettings, Scope
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from mcpkit.engine.server import Server
 
 __all__ = ["WELL_KNOWN", "Authorization", "canonical_url", "forbidden_challenge"]
+
+Asgi: TypeAlias = "Callable[[Scope, Any, Any], Coroutine[Any, Any, None]]"
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 """Where the metadata of a protected resource is found (RFC 9728, 3)."""
@@ -49,13 +54,21 @@ class Authorization:
         settings: Of the endpoint; its ``auth`` is given.
         path: Of the endpoint, below whatever the app is mounted at.
         server: Its name and entries.
+        loopback: True if only this machine can reach it; None if that is not known.
 
     Raises:
         TypeError: ``auth`` is no verifier.
         ValueError: ``public_url`` is malformed, or missing where a verifier needs it.
     """
 
-    def __init__(self, settings: HttpSettings, path: str, server: Server | None = None) -> None:
+    def __init__(
+        self,
+        settings: HttpSettings,
+        path: str,
+        server: Server | None = None,
+        *,
+        loopback: bool | None = None,
+    ) -> None:
         self.resource_server = resource_server(settings.auth)
         self.resource = None
         if settings.public_url is not None:
@@ -68,7 +81,25 @@ class Authorization:
                 )
         self._path = path.rstrip("/")
         self._server = server
+        self._embedded: EmbeddedServer | None = None
+        for each in self.resource_server.verifiers:
+            if isinstance(each, EmbeddedServer):
+                self._embedded = each
+                self._check_reachable(each, loopback=loopback)
         self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+
+    def _check_reachable(self, embedded: EmbeddedServer, *, loopback: bool | None) -> None:
+        if self.resource is None:
+            if loopback is False:
+                raise ValueError(
+                    f"{embedded!r}: browsers and clients have to find it; pass public_url=… with "
+                    f"the URL of the endpoint"
+                )
+        elif not urlsplit(self.resource).path.endswith(self._path):
+            raise ValueError(
+                f"{embedded!r}: public_url has to end with the path of the endpoint, "
+                f"{self._path}, because the pages of the login are beside it"
+            )
 
     # --- who asks ---------------------------------------------------------------------------------
 
@@ -188,7 +219,7 @@ class Authorization:
     @property
     def has_metadata(self) -> bool:
         """True if there is anybody to get a token from (AUTH-2)."""
-        return bool(self.resource_server.authorization_servers)
+        return self._embedded is not None or bool(self.resource_server.authorization_servers)
 
     def _metadata_url(self, scope: Scope) -> str | None:
         """Return the URL of the metadata; None if there is none, or the request names no host.
@@ -284,13 +315,10 @@ class Authorization:
         server = self._server
         document: dict[str, Any] = {
             "resource": self.resource or "".join(found),
-            "authorization_servers": of.authorization_servers,
+            "authorization_servers": self._issuers(scope, found),
             "bearer_methods_supported": ["header"],
         }
-        scopes = of.scopes_supported
-        if scopes is None:
-            needed = () if server is None else server.registry.scopes
-            scopes = tuple(dict.fromkeys((*of.required_scopes, *needed)))
+        scopes = self._scopes
         if scopes:
             document["scopes_supported"] = scopes
         if server is not None:
@@ -298,6 +326,73 @@ class Authorization:
         if of.documentation is not None:
             document["resource_documentation"] = of.documentation
         return document
+
+    @property
+    def _scopes(self) -> tuple[str, ...]:
+        of, server = self.resource_server, self._server
+        if of.scopes_supported is not None:
+            return of.scopes_supported
+        needed = () if server is None else server.registry.scopes
+        return tuple(dict.fromkeys((*of.required_scopes, *needed)))
+
+    def _issuers(self, scope: Scope, found: tuple[str, str]) -> list[str]:
+        own = [] if self._embedded is None else [self._base(scope, found)]
+        return [*own, *self.resource_server.authorization_servers]
+
+    # --- the authorization server beside it -------------------------------------------------------
+
+    def _base(self, scope: Scope, found: tuple[str, str]) -> str:
+        """Return the URL that everything of the app is below: the issuer."""
+        origin, path = found
+        if path == scope.get("root_path", "").rstrip("/"):
+            return f"{origin}{path}"  # the endpoint is where the app is mounted
+        return f"{origin}{path[: len(path) - len(self._path)]}"
+
+    @property
+    def server_paths(self) -> Mapping[str, Asgi]:
+        """What the authorization server of the app answers, by path; empty if it has none."""
+        if self._embedded is None:
+            return {}
+        return {each: partial(self._serve_embedded, each) for each in self._embedded.paths}
+
+    def server_at(self, path: str, root: str) -> Asgi | None:
+        """Return what answers for metadata whose issuer has a path (RFC 8414, 3.1).
+
+        Args:
+            path: Below the path that the app is mounted at.
+            root: That path.
+        """
+        if self._embedded is None or not path.startswith("/.well-known/"):
+            return None
+        own = {root.rstrip("/"), self._path}
+        if self.resource is not None:
+            whole = urlsplit(self.resource).path
+            own |= {whole, whole[: len(whole) - len(self._path)]}
+        for each in self._embedded.paths:
+            if each.startswith("/.well-known/") and path.startswith(f"{each}/"):
+                return partial(self._serve_embedded, each) if path[len(each) :] in own else None
+        return None
+
+    async def _serve_embedded(self, path: str, scope: Scope, receive: Any, send: Any) -> None:
+        embedded, found = self._embedded, self._url(scope)
+        assert embedded is not None
+        if found is None or not (self.resource or self._is_loopback(found[0])):
+            problem = "Set public_url, so that this server knows by which URL it is reached"
+            await send_error(send, HttpError(400, problem))
+            return
+        place = Place(
+            self._base(scope, found),
+            self.resource or "".join(found),
+            "" if self._server is None else self._server.info.title or self._server.info.name,
+            self._scopes,
+            self.resource_server.required_scopes,
+            owner_of(HttpRequest(scope)),
+        )
+        await embedded.serve(path, place, scope, receive, send)
+
+    @staticmethod
+    def _is_loopback(origin: str) -> bool:
+        return is_loopback_name(urlsplit(origin).hostname or "")
 
 
 def forbidden_challenge(

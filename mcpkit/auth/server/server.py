@@ -1,0 +1,881 @@
+"""An authorization server beside the endpoint: OAuth 2.1, for those who have no other.
+
+The README of this folder says what is where, and which library does what.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Final, TypeAlias, cast
+from urllib.parse import parse_qsl, unquote_plus, urlencode, urlsplit
+
+from mcpkit.auth.fetch import check_address
+from mcpkit.auth.server import pages
+from mcpkit.auth.server.clients import (
+    Clients,
+    RegisteredClient,
+    is_allowed,
+    is_secret_of,
+    origin_of,
+)
+from mcpkit.auth.server.errors import OAuthError
+from mcpkit.auth.server.grants import Grants, challenge_of
+from mcpkit.auth.server.login import (
+    Login,
+    LoginRefused,
+    Outcome,
+    Page,
+    Redirect,
+    UpstreamTokens,
+    User,
+    Visit,
+)
+from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
+from mcpkit.auth.server.vault import NEEDS, Vault
+from mcpkit.auth.verifier import EmbeddedServer, Place
+from mcpkit.support.logs import get_logger
+from mcpkit.support.scopes import is_scope
+from mcpkit.support.target import is_loopback_name
+from mcpkit.types import Principal
+
+__all__ = ["AuthorizationServer"]
+
+log = get_logger("mcpkit.auth")
+
+Ask: TypeAlias = Callable[[Visit], "Outcome | Awaitable[Outcome]"]
+"""A function that is all of a login: asked first without fields, then with what was sent."""
+
+AUTHORIZE: Final = "/authorize"
+LOGIN: Final = "/authorize/login"
+CONSENT: Final = "/authorize/consent"
+TOKEN: Final = "/token"
+REGISTER: Final = "/register"
+REVOKE: Final = "/revoke"
+KEYS: Final = "/.well-known/jwks.json"
+METADATA: Final = "/.well-known/oauth-authorization-server"
+OPENID: Final = "/.well-known/openid-configuration"
+
+_LARGEST_BODY: Final = 64 * 1024
+_LONGEST_QUERY: Final = 16 * 1024
+_VISIT_S: Final = 600.0
+"""Seconds that a user has from the first page to the last."""
+
+_MOST_VISITS: Final = 10_000
+_MOST_ANSWERS: Final = 50
+"""Answers of a browser to one login."""
+
+_SHORTEST_SECRET: Final = 16
+
+
+class AuthorizationServer(EmbeddedServer):
+    """An authorization server of the app's own, which serves beside the endpoint.
+
+    It speaks OAuth 2.1: codes with PKCE, refresh tokens that are used once, tokens for this server
+    only (RFC 8707), registration of clients (RFC 7591, and by documents), revocation, and metadata.
+    Needs ``pip install "mcpkit[auth]"``, and ``public_url`` for the endpoint, except on loopback.
+
+    Args:
+        login: How users log in: a `Login`, several to choose from, or a function.
+        store: Where clients, grants and keys are kept: the path of a file of SQLite, or a store;
+            None: in this process, which forgets them when it ends.
+        secret: Seals what is kept, 16 bytes at least; several to rotate them, the current one
+            first. ``MCPKIT_SECRET`` if None. A store that outlives the process needs one.
+        clients: Those that need not register.
+        scopes: The scopes that users can give, with what each means to them. Those that entries of
+            the app need are always among them.
+        dynamic_registration: Any client may register itself.
+        client_documents: The id of a client may be the https URL of a document about it.
+        token_lifetime: Seconds of an access token.
+        refresh_lifetime: Seconds after which a login ends that is not used.
+        key_lifetime: Seconds after which tokens are signed with a new key.
+        cache_time: Seconds for which a token is believed without a look whether it was revoked.
+
+    Raises:
+        ImportError: The extra is not installed.
+        TypeError: ``login`` or ``store`` is none.
+        ValueError: An option makes no sense; the message names it.
+    """
+
+    paths = frozenset({AUTHORIZE, LOGIN, CONSENT, TOKEN, REGISTER, REVOKE, KEYS, METADATA, OPENID})
+    needs_resource = False
+
+    def __init__(
+        self,
+        login: Login | Ask | Sequence[Login],
+        store: AuthStore | str | os.PathLike[str] | None = None,
+        *,
+        secret: str | Sequence[str] | None = None,
+        clients: Iterable[RegisteredClient] = (),
+        scopes: Mapping[str, str] | None = None,
+        dynamic_registration: bool = True,
+        client_documents: bool = True,
+        token_lifetime: float = 3600,
+        refresh_lifetime: float = 30 * 24 * 3600,
+        key_lifetime: float = 30 * 24 * 3600,
+        cache_time: float = 30,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        _check_extra()
+        for name, given, least in (
+            ("token_lifetime", token_lifetime, 1),
+            ("refresh_lifetime", refresh_lifetime, token_lifetime),
+            ("key_lifetime", key_lifetime, token_lifetime),
+            ("cache_time", cache_time, 0),
+        ):
+            if not least <= given < 1e9:
+                raise ValueError(f"{name} must be at least {least:g} seconds, not {given!r}")
+        self._login = _login_of(login)
+        self._store = _store_of(store, clock)
+        self._scopes = dict(scopes or {})
+        for each in self._scopes:
+            if not is_scope(each):
+                raise ValueError(f"scopes: {each!r} is no scope")
+        self._clock = clock
+        self.cache_time = cache_time
+        self._vault = Vault(
+            self._store,
+            _secrets_of(secret, self._store),
+            lifetime=key_lifetime,
+            overlap=token_lifetime,
+            clock=clock,
+        )
+        self._clients = Clients(
+            self._store,
+            clients,
+            dynamic=dynamic_registration,
+            documents=client_documents,
+            clock=clock,
+        )
+        self._grants = Grants(
+            self._store,
+            self._vault,
+            token_lifetime=token_lifetime,
+            refresh_lifetime=refresh_lifetime,
+            refresh=self._login.refresh,
+            clock=clock,
+        )
+
+    def __repr__(self) -> str:
+        return f"<AuthorizationServer: {type(self._login).__name__.lstrip('_')}>"
+
+    async def verify(self, token: str, resource: str | None) -> Principal | None:
+        """Return whoever a token belongs to that this server has issued, and not revoked."""
+
+        def is_ours(issuer: str, audience: str) -> bool:
+            if resource is not None:
+                return audience == resource
+            # Without public_url: it has been issued on loopback, and is good there.
+            hosts = urlsplit(issuer).hostname, urlsplit(audience).hostname
+            return all(host is not None and is_loopback_name(host) for host in hosts)
+
+        return await self._grants.verify(token, is_ours)
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    async def serve(
+        self, path: str, place: Place, scope: Mapping[str, Any], receive: Any, send: Any
+    ) -> None:
+        """Answer a request at one of the paths."""
+        if path in _FOR_PROGRAMS:
+            methods, answer = _FOR_PROGRAMS[path]
+            reply = await self._for_programs(answer, methods, place, scope, receive)
+        else:
+            methods, answer = _FOR_PEOPLE[path]
+            reply = await self._for_people(answer, methods, place, scope, receive)
+        await reply.send(scope["method"], send)
+
+    async def _for_programs(
+        self, answer: _Answer, methods: str, place: Place, scope: Mapping[str, Any], receive: Any
+    ) -> _Reply:
+        """Answer with JSON; pages of any origin may read it, as no cookie is looked at."""
+        method = scope["method"]
+        if method == "OPTIONS":
+            allowed = {
+                "Access-Control-Allow-Methods": methods,
+                "Access-Control-Allow-Headers": "*, Authorization",
+                "Access-Control-Max-Age": "3600",
+            }
+            return _Reply(204, headers={**_ANY_ORIGIN, **allowed})
+        if method not in methods.split(", "):
+            return _Reply(405, headers={**_ANY_ORIGIN, "Allow": methods})
+        try:
+            request = _Request(place, scope, await _body(scope, receive))
+            reply = await answer(self, request)
+        except OAuthError as error:
+            reply = _json_of({"error": error.code, "error_description": str(error)}, error.status)
+            if error.status == 401:
+                reply.headers["WWW-Authenticate"] = "Basic"
+        reply.headers.update(_ANY_ORIGIN)
+        return reply
+
+    async def _for_people(
+        self, answer: _Answer, methods: str, place: Place, scope: Mapping[str, Any], receive: Any
+    ) -> _Reply:
+        """Answer with a page, or send the browser elsewhere."""
+        if scope["method"] not in methods.split(", "):
+            return _Reply(405, headers={"Allow": methods})
+        try:
+            request = _Request(place, scope, await _body(scope, receive))
+            origin = request.header(b"origin")
+            if request.posted and origin not in (None, "null", request.origin):
+                raise OAuthError("access_denied", "This form is not from here", 403)
+            return await answer(self, request)
+        except OAuthError as error:
+            return _page(pages.error(str(error)), error.status)
+
+    # --- metadata (RFC 8414) ----------------------------------------------------------------------
+
+    async def _metadata(self, request: _Request) -> _Reply:
+        base = request.place.base
+        document: dict[str, Any] = {
+            "issuer": base,
+            "authorization_endpoint": base + AUTHORIZE,
+            "token_endpoint": base + TOKEN,
+            "jwks_uri": base + KEYS,
+            "revocation_endpoint": base + REVOKE,
+            "scopes_supported": self._known_scopes(request.place),
+            "response_types_supported": ["code"],
+            "response_modes_supported": ["query"],
+            "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
+            "token_endpoint_auth_methods_supported": list(_WAYS),
+            "revocation_endpoint_auth_methods_supported": list(_WAYS),
+            "code_challenge_methods_supported": ["S256"],
+            "authorization_response_iss_parameter_supported": True,
+            "client_id_metadata_document_supported": self._clients.documents,
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+        }
+        if self._clients.dynamic:
+            document["registration_endpoint"] = base + REGISTER
+        return _json_of(document)
+
+    async def _keys(self, request: _Request) -> _Reply:
+        del request
+        reply = _json_of({"keys": await self._vault.public_keys()})
+        reply.headers["Cache-Control"] = "public, max-age=300"
+        return reply
+
+    def _known_scopes(self, place: Place) -> list[str]:
+        return list(dict.fromkeys((*place.required, *place.scopes, *self._scopes)))
+
+    # --- the beginning of a login (OAuth 2.1, 4.1.1) ----------------------------------------------
+
+    async def _authorize(self, request: _Request) -> _Reply:
+        """Begin a visit, if users may be sent back to the client that has sent them."""
+        given = request.fields
+        client = await self._find(given.get("client_id", ""))
+        redirect_uri = given.get("redirect_uri", "")
+        if not redirect_uri and len(client.redirect_uris) == 1:
+            redirect_uri = client.redirect_uris[0]
+        if not is_allowed(redirect_uri, client.redirect_uris):
+            raise OAuthError(
+                "invalid_request", "The program wants its answer where it is not registered"
+            )
+        wish = _Wish(
+            client.id,
+            client.name,
+            _host_of(client),
+            redirect_uri,
+            given.get("state"),
+            challenge=given.get("code_challenge", ""),
+        )
+        try:
+            self._check_wish(request, given)
+            wish = replace(wish, scopes=self._scopes_for(request.place, client, given.get("scope")))
+            return await self._begin(request, wish)
+        except OAuthError as error:
+            return self._back(request.place, wish, error=error.code, error_description=str(error))
+
+    def _check_wish(self, request: _Request, given: Mapping[str, str]) -> None:
+        if request.repeated:
+            raise OAuthError("invalid_request", "A parameter is there more than once")
+        if given.get("response_type") != "code":
+            raise OAuthError("unsupported_response_type", "response_type has to be code")
+        if given.get("response_mode", "query") != "query":
+            raise OAuthError("invalid_request", "response_mode has to be query")
+        if given.get("code_challenge_method") != "S256" or not challenge_of(
+            given.get("code_challenge", "")
+        ):
+            raise OAuthError("invalid_request", "PKCE is needed, with the method S256 (RFC 7636)")
+        if "request" in given or "request_uri" in given:
+            raise OAuthError("request_not_supported", "Requests are sent as parameters here")
+        request.check_resource()
+
+    def _scopes_for(
+        self, place: Place, client: RegisteredClient, asked: str | None
+    ) -> tuple[str, ...]:
+        """Return the scopes that a user is asked for: those that a client wants and may have."""
+        known = self._known_scopes(place)
+        wanted = place.required if asked is None else tuple(dict.fromkeys(asked.split()))
+        found = [each for each in wanted if each in known]
+        if client.scopes is not None:
+            found = [each for each in found if each in client.scopes]
+        unknown = [each for each in wanted if each not in found and each != "offline_access"]
+        if unknown and not found:
+            raise OAuthError("invalid_scope", "None of these scopes can be had")
+        return tuple(found)
+
+    async def _begin(self, request: _Request, wish: _Wish) -> _Reply:
+        browser = request.browser() or secrets.token_urlsafe(32)
+        state = secrets.token_urlsafe(32)
+        visit = _Visiting(asdict(wish), sha256(browser.encode()).hexdigest())
+        kept = visit.written(self._vault)
+        until = self._clock() + _VISIT_S
+        if not await self._store.add("visit", state, kept, until, _MOST_VISITS):
+            raise OAuthError("temporarily_unavailable", "Too many logins at the moment")
+        reply = await self._ask(self._login.begin, request, state, kept, visit)
+        reply.cookies.append(request.cookie(browser))
+        return reply
+
+    # --- logging in -------------------------------------------------------------------------------
+
+    async def _log_in(self, request: _Request) -> _Reply:
+        """Hand what a browser has sent to the login."""
+        state, kept, visit = await self._visit(request)
+        if visit.user is not None:
+            return _see(f"{request.place.base}{CONSENT}?{urlencode({'state': state})}")
+        if visit.answers >= _MOST_ANSWERS:
+            raise OAuthError("access_denied", "There were too many attempts", 429)
+        visit.answers += 1
+        return await self._ask(self._login.answer, request, state, kept, visit)
+
+    async def _ask(
+        self,
+        ask: Callable[[Visit], Awaitable[Outcome]],
+        request: _Request,
+        state: str,
+        kept: bytes,
+        visiting: _Visiting,
+    ) -> _Reply:
+        """Ask the login, and do what it says."""
+        wish = visiting.wanted
+        visit = Visit(
+            state,
+            request.place.base + LOGIN,
+            wish.client_name,
+            wish.scopes,
+            request.fields if visiting.answers else {},
+            request.posted,
+            visiting.memory,
+        )
+        try:
+            outcome = await ask(visit)
+        except LoginRefused as error:
+            await self._store.take("visit", state)
+            log.info("a login was refused")
+            return self._back(
+                request.place, wish, error="access_denied", error_description=_safe(str(error))
+            )
+        visiting.memory = visit.memory
+        if isinstance(outcome, User):
+            # What follows has a name that nobody can have known before (fixation).
+            await self._store.take("visit", state)
+            visiting.user = outcome
+            state = secrets.token_urlsafe(32)
+            until = self._clock() + _VISIT_S
+            await self._store.add("visit", state, visiting.written(self._vault), until)
+            return _see(f"{request.place.base}{CONSENT}?{urlencode({'state': state})}")
+        changed = visiting.written(self._vault)
+        until = self._clock() + _VISIT_S
+        await self._store.change("visit", state, kept, changed, until)
+        if isinstance(outcome, Redirect):
+            check_address(outcome.url.partition("#")[0], "Redirect")
+            return _see(outcome.url)
+        return _page(pages.whole(outcome.title, outcome.body), outcome.status)
+
+    async def _visit(
+        self, request: _Request, *, take: bool = False
+    ) -> tuple[str, bytes, _Visiting]:
+        """Return the visit that a request belongs to, if its browser has begun it.
+
+        Raises:
+            OAuthError: There is none, or it is another browser's.
+        """
+        gone = OAuthError("invalid_request", "This page has been open for too long, or was used")
+        state = request.fields.get("state", "")
+        kept = await self._store.get("visit", state)
+        browser = request.browser()
+        if kept is None or browser is None or request.repeated:
+            raise gone
+        visit = _Visiting.read(self._vault, kept)
+        if not secrets.compare_digest(visit.browser, sha256(browser.encode()).hexdigest()):
+            raise gone
+        if take and await self._store.take("visit", state) is None:
+            raise gone
+        return state, kept, visit
+
+    # --- consent ----------------------------------------------------------------------------------
+
+    async def _consent(self, request: _Request) -> _Reply:
+        """Ask the user, or take the answer."""
+        place = request.place
+        if not request.posted:
+            state, _, visit = await self._visit(request)
+            user, wish = visit.user, visit.wanted
+            if user is None:
+                raise OAuthError("invalid_request", "Nobody has logged in")
+            target = origin_of(wish.redirect_uri)
+            text = pages.consent(
+                action=place.base + CONSENT,
+                state=state,
+                server=place.name,
+                client_name=wish.client_name,
+                client_host=wish.client_host,
+                redirect_to=target,
+                is_local=is_loopback_name(urlsplit(wish.redirect_uri).hostname or ""),
+                user=user.name or user.id,
+                scopes=tuple((each, self._scopes.get(each, each)) for each in _given(visit)),
+            )
+            return _page(text, targets=(target,))
+        _, _, visit = await self._visit(request, take=True)
+        user, wish = visit.user, visit.wanted
+        if user is None:
+            raise OAuthError("invalid_request", "Nobody has logged in")
+        if request.fields.get("answer") != "allow":
+            return self._back(
+                place, wish, error="access_denied", error_description="The user has not allowed it"
+            )
+        try:
+            code = await self._grants.begin(
+                user,
+                client_id=wish.client_id,
+                redirect_uri=wish.redirect_uri,
+                challenge=wish.challenge,
+                issuer=place.base,
+                resource=place.resource,
+                scopes=_given(visit),
+            )
+        except OAuthError as error:
+            return self._back(place, wish, error=error.code, error_description=str(error))
+        return self._back(place, wish, code=code)
+
+    def _back(self, place: Place, wish: _Wish, **answer: str) -> _Reply:
+        """Send the browser back to the client, with the issuer's name (RFC 9207)."""
+        if wish.state is not None:
+            answer["state"] = wish.state
+        answer["iss"] = place.base
+        separator = "&" if urlsplit(wish.redirect_uri).query else "?"
+        return _see(f"{wish.redirect_uri}{separator}{urlencode(answer)}")
+
+    # --- tokens (OAuth 2.1, 3.2) ------------------------------------------------------------------
+
+    async def _token(self, request: _Request) -> _Reply:
+        request.check_form()
+        client = await self._authenticated(request)
+        given = request.fields
+        kind = given.get("grant_type")
+        request.check_resource()
+        if kind == "authorization_code":
+            issued = await self._grants.redeem(
+                given.get("code", ""),
+                client_id=client.id,
+                redirect_uri=given.get("redirect_uri"),
+                verifier=given.get("code_verifier"),
+            )
+        elif kind == "refresh_token":
+            scope = given.get("scope")
+            issued = await self._grants.refresh(
+                given.get("refresh_token", ""),
+                client_id=client.id,
+                scopes=None if scope is None else tuple(dict.fromkeys(scope.split())),
+            )
+        elif kind == "client_credentials":
+            if not client.machine:
+                raise OAuthError("unauthorized_client", "This client cannot act for itself")
+            scopes = self._scopes_for(request.place, client, given.get("scope"))
+            place = request.place
+            issued = await self._grants.for_machine(client.id, place.base, place.resource, scopes)
+        else:
+            raise OAuthError("unsupported_grant_type", "This grant_type is not served")
+        await self._clients.note_use(client)
+        return _json_of(issued.told())
+
+    async def _revoke(self, request: _Request) -> _Reply:
+        request.check_form()
+        client = await self._authenticated(request)
+        await self._grants.revoke(request.fields.get("token", ""), client.id)
+        return _Reply(200, headers={"Cache-Control": "no-store"})
+
+    async def _authenticated(self, request: _Request) -> RegisteredClient:
+        """Return the client that has sent a request, by the one way that it has (RFC 6749, 2.3).
+
+        Raises:
+            OAuthError: It has not proven that it is.
+        """
+        refused = OAuthError("invalid_client", "The client is not known by what it has sent", 401)
+        given = request.fields
+        sent = request.credentials()
+        id, secret, way = given.get("client_id", ""), given.get("client_secret"), "none"
+        if secret is not None:
+            way = "client_secret_post"
+        if sent is not None:
+            if secret is not None or id not in ("", sent[0]):
+                raise OAuthError("invalid_request", "The client authenticates in two ways")
+            (id, secret), way = sent, "client_secret_basic"
+        try:
+            client = await self._find(id)
+        except OAuthError:
+            raise refused from None
+        if client.method not in ("", way) or (way == "none") != (client.secret_hash is None):
+            raise refused
+        if secret is not None and not is_secret_of(client, secret):
+            raise refused
+        return client
+
+    async def _find(self, id: str) -> RegisteredClient:
+        if not id or not id.isascii() or not id.isprintable():
+            raise OAuthError("invalid_client", "There is no client_id, or a malformed one")
+        return await self._clients.find(id)
+
+    async def _register(self, request: _Request) -> _Reply:
+        if not self._clients.dynamic:
+            raise OAuthError("access_denied", "Clients are registered by the owner here", 403)
+        told = await self._clients.register(request.body, request.place.caller)
+        return _json_of(told, 201)
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+class _Request:
+    """A request to one of the endpoints.
+
+    Args:
+        place: Where all of this is.
+        scope: Of the connection.
+        body: Of the request.
+
+    Raises:
+        OAuthError: Its parameters cannot be read.
+    """
+
+    def __init__(self, place: Place, scope: Mapping[str, Any], body: bytes) -> None:
+        self.place = place
+        self.body = body
+        self.posted = scope["method"] == "POST"
+        self._headers: list[tuple[bytes, bytes]] = scope["headers"]
+        query: bytes = scope.get("query_string") or b""
+        if len(query) > _LONGEST_QUERY:
+            raise OAuthError("invalid_request", "The query is too long", 414)
+        self._media = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
+        is_form = self._media == "application/x-www-form-urlencoded"
+        text = (body if self.posted else query).decode("latin-1")
+        pairs: list[tuple[str, str]] = []
+        if not self.posted or is_form:
+            try:
+                pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=100, errors="strict")
+            except ValueError:
+                raise OAuthError("invalid_request", "The parameters cannot be read") from None
+        self.resources = [value for name, value in pairs if name == "resource" and value]
+        names = [name for name, _ in pairs if name != "resource"]
+        self.repeated = len(set(names)) != len(names)
+        # Without a value is as if it were not there (RFC 6749, 3.1).
+        self.fields = {name: value for name, value in pairs if value and name != "resource"}
+
+    @property
+    def origin(self) -> str:
+        """The origin of the pages."""
+        parts = urlsplit(self.place.base)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    def header(self, name: bytes) -> str | None:
+        """Return a header; None if it is not there."""
+        found = [value for each, value in self._headers if each == name]
+        return found[0].decode("latin-1") if found else None
+
+    def check_form(self) -> None:
+        """Refuse what is no form, or has a parameter twice (RFC 6749, 3.2).
+
+        Raises:
+            OAuthError: It is refused.
+        """
+        if self._media != "application/x-www-form-urlencoded":
+            raise OAuthError("invalid_request", "The body has to be a form")
+        if self.repeated:
+            raise OAuthError("invalid_request", "A parameter is there more than once")
+
+    def check_resource(self) -> None:
+        """Refuse a request for a token that is for another server (RFC 8707, 2).
+
+        Raises:
+            OAuthError: It is refused.
+        """
+        for each in self.resources:
+            if _plain_url(each) != _plain_url(self.place.resource):
+                raise OAuthError("invalid_target", "Tokens are issued for this server only")
+
+    def credentials(self) -> tuple[str, str] | None:
+        """Return the id and the secret of the header Authorization; None if there is none.
+
+        Raises:
+            OAuthError: They cannot be read.
+        """
+        sent = self.header(b"authorization")
+        if sent is None:
+            return None
+        kind, _, rest = sent.partition(" ")
+        malformed = OAuthError("invalid_client", "The header Authorization is malformed", 401)
+        if kind.lower() != "basic":
+            raise malformed
+        try:
+            text = b64decode(rest.strip(), validate=True).decode()
+        except ValueError:
+            raise malformed from None
+        id, colon, secret = text.partition(":")
+        if not colon:
+            raise malformed
+        return unquote_plus(id), unquote_plus(secret)
+
+    # --- the browser ------------------------------------------------------------------------------
+
+    @property
+    def _cookie_name(self) -> str:
+        # Browsers take this name from https alone, and from this host alone.
+        secure = self.place.base.startswith("https:")
+        return "__Host-mcpkit-visit" if secure else "mcpkit-visit"
+
+    def browser(self) -> str | None:
+        """Return what a browser is known by; None if it has not been here."""
+        found = SimpleCookie()
+        for each, value in self._headers:
+            if each == b"cookie" and len(value) < _LONGEST_QUERY:
+                try:
+                    found.load(value.decode("latin-1"))
+                except CookieError:
+                    return None
+        morsel = found.get(self._cookie_name)
+        return morsel.value if morsel is not None and 32 <= len(morsel.value) <= 64 else None
+
+    def cookie(self, browser: str) -> str:
+        """Return the header that a browser is known by from now on."""
+        secure = "; Secure" if self.place.base.startswith("https:") else ""
+        age = int(_VISIT_S)
+        return (
+            f"{self._cookie_name}={browser}; Path=/; HttpOnly; SameSite=Lax; Max-Age={age}{secure}"
+        )
+
+
+async def _body(scope: Mapping[str, Any], receive: Any) -> bytes:
+    """Return the body of a POST.
+
+    Raises:
+        OAuthError: It is too large.
+    """
+    if scope["method"] != "POST":
+        return b""
+    body = bytearray()
+    while True:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            raise OAuthError("invalid_request", "The request was not sent to its end")
+        body += event.get("body", b"")
+        if len(body) > _LARGEST_BODY:
+            raise OAuthError("invalid_request", "The request is too large", 413)
+        if not event.get("more_body"):
+            return bytes(body)
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Reply:
+    """An answer."""
+
+    status: int
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    cookies: list[str] = field(default_factory=list[str])
+
+    async def send(self, method: str, send: Any) -> None:
+        """Send it."""
+        pairs = [(name.lower(), value) for name, value in self.headers.items()]
+        pairs += [("set-cookie", each) for each in self.cookies]
+        if self.status != 204:
+            pairs.append(("content-length", str(len(self.body))))
+        headers = [(name.encode("ascii"), value.encode("ascii")) for name, value in pairs]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if method == "HEAD" else self.body})
+
+
+_ANY_ORIGIN: Final = {"Access-Control-Allow-Origin": "*"}
+_WAYS: Final = ("none", "client_secret_basic", "client_secret_post")
+
+
+def _json_of(value: Mapping[str, Any], status: int = 200) -> _Reply:
+    headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
+    return _Reply(status, json.dumps(value).encode(), headers)
+
+
+def _page(text: str, status: int = 200, targets: tuple[str, ...] = ()) -> _Reply:
+    headers = {"Content-Type": "text/html; charset=utf-8", **pages.headers_of(targets)}
+    return _Reply(status, text.encode(), headers)
+
+
+def _see(url: str) -> _Reply:
+    """Send the browser elsewhere, with GET (RFC 9700, 4.12)."""
+    headers = {"Location": url, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+    return _Reply(303, headers=headers)
+
+
+_Answer: TypeAlias = Callable[[AuthorizationServer, _Request], Awaitable[_Reply]]
+
+_FOR_PROGRAMS: Final[Mapping[str, tuple[str, _Answer]]] = {
+    METADATA: ("GET, HEAD", AuthorizationServer._metadata),
+    OPENID: ("GET, HEAD", AuthorizationServer._metadata),
+    KEYS: ("GET, HEAD", AuthorizationServer._keys),
+    TOKEN: ("POST", AuthorizationServer._token),
+    REGISTER: ("POST", AuthorizationServer._register),
+    REVOKE: ("POST", AuthorizationServer._revoke),
+}
+_FOR_PEOPLE: Final[Mapping[str, tuple[str, _Answer]]] = {
+    AUTHORIZE: ("GET", AuthorizationServer._authorize),
+    LOGIN: ("GET, POST", AuthorizationServer._log_in),
+    CONSENT: ("GET, POST", AuthorizationServer._consent),
+}
+
+
+# --- visits ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What a client has sent a user for."""
+
+    client_id: str
+    client_name: str
+    client_host: str
+    redirect_uri: str
+    state: str | None
+    challenge: str
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass
+class _Visiting:
+    """A visit, as it is kept: sealed, because a user may be in it with a provider's tokens."""
+
+    wish: dict[str, Any]
+    browser: str
+    memory: dict[str, Any] = field(default_factory=dict[str, Any])
+    answers: int = 0
+    user: User | None = None
+
+    @property
+    def wanted(self) -> _Wish:
+        return _Wish(**{**self.wish, "scopes": tuple(self.wish["scopes"])})
+
+    def written(self, vault: Vault) -> bytes:
+        return vault.seal(json.dumps(asdict(self), default=sorted).encode())
+
+    @classmethod
+    def read(cls, vault: Vault, kept: bytes) -> _Visiting:
+        found: dict[str, Any] = json.loads(vault.open(kept))
+        user = found.pop("user")
+        if user is not None:
+            upstream = user.pop("upstream")
+            if upstream is not None:
+                upstream = UpstreamTokens(**{**upstream, "scopes": frozenset(upstream["scopes"])})
+            scopes = user.pop("scopes")
+            limits = None if scopes is None else frozenset[str](scopes)
+            user = User(**user, scopes=limits, upstream=upstream)
+        return cls(**found, user=user)
+
+
+def _given(visit: _Visiting) -> tuple[str, ...]:
+    """Return the scopes that a user can give of those that are asked for."""
+    limits = visit.user.scopes if visit.user is not None else None
+    return tuple(each for each in visit.wanted.scopes if limits is None or each in limits)
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+class _Asked(Login):
+    """A function as a login."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    async def begin(self, visit: Visit) -> Outcome:
+        """Ask the function."""
+        return await self.answer(visit)
+
+    async def answer(self, visit: Visit) -> Outcome:
+        """Ask the function."""
+        import inspect
+
+        found = self._ask(visit)
+        if inspect.isawaitable(found):
+            found = await found
+        if not isinstance(found, (User, Page, Redirect)):
+            raise TypeError(
+                f"a function of login= returns a User, a Page or a Redirect, "
+                f"not {type(found).__name__}"
+            )
+        return found
+
+
+def _login_of(given: Any) -> Login:
+    if isinstance(given, Login):
+        return given
+    if callable(given) and not isinstance(given, type):
+        return _Asked(cast("Ask", given))
+    raise TypeError("login= takes a Login, or a function from a Visit to a User")
+
+
+def _store_of(given: Any, clock: Callable[[], float]) -> AuthStore:
+    if given is None:
+        return MemoryAuthStore(clock)
+    if isinstance(given, (str, os.PathLike)):
+        return SqliteAuthStore(cast("str | os.PathLike[str]", given), clock=clock)
+    if not hasattr(given, "take"):
+        raise TypeError("store= takes the path of a file, or an AuthStore")
+    return cast("AuthStore", given)
+
+
+def _secrets_of(given: str | Sequence[str] | None, store: AuthStore) -> list[str]:
+    found = [given] if isinstance(given, str) else [*(given or ())]
+    if given is None:
+        found = os.environ.get("MCPKIT_SECRET", "").split()
+    if not found:
+        if isinstance(store, MemoryAuthStore):
+            return [secrets.token_urlsafe(32)]
+        raise ValueError(
+            "AuthorizationServer keeps its keys in its store, sealed with a secret: pass "
+            "secret=…, or set MCPKIT_SECRET; make one with: "
+            'python -c "import secrets; print(secrets.token_hex(32))"'
+        )
+    if any(len(each.encode()) < _SHORTEST_SECRET for each in found):
+        raise ValueError(f"secret: it has at least {_SHORTEST_SECRET} bytes")
+    return found
+
+
+def _host_of(client: RegisteredClient) -> str:
+    return (urlsplit(client.id).hostname or "") if client.is_document else ""
+
+
+def _plain_url(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme.lower()}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
+
+
+def _safe(text: str) -> str:
+    """Return a text as a description may be (RFC 6749, 4.1.2.1)."""
+    return "".join(each for each in text if " " <= each <= "~" and each not in '"\\')[:200]
+
+
+def _check_extra() -> None:
+    try:
+        import cryptography.fernet  # noqa: F401
+        import jwt  # noqa: F401
+    except ModuleNotFoundError:
+        raise ImportError(NEEDS) from None

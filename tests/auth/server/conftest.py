@@ -1,0 +1,282 @@
+"""An app with an authorization server of its own on a loopback port, and a client of it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.parse import quote, urlencode
+from urllib.request import ProxyHandler, Request, build_opener
+
+import pytest
+
+from mcpkit import Context, MCPKit
+from mcpkit.auth import (
+    AuthorizationServer,
+    Login,
+    LoginRefused,
+    MemoryAuthStore,
+    RegisteredClient,
+    SqliteAuthStore,
+    User,
+    Visit,
+    hash_key,
+)
+from mcpkit.auth import Page as LoginPage
+from tests.auth.browser import Browser, Page, fields_of
+from tests.uvicorns import listen, running
+
+__all__ = ["BACK", "Asked", "Clock", "Site", "serving"]
+
+BACK: Final = "http://127.0.0.1:9/back"
+"""Where clients of these tests want their answers; nothing listens there."""
+
+MACHINE_SECRET: Final = "a-secret-of-the-machine"
+SECRET: Final = "a secret of these tests, long enough"
+
+_opener = build_opener(ProxyHandler({}))
+
+
+class Clock:
+    """The time, which only goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class NameLogin(Login):
+    """Whoever writes a name is it; nobody is called "nobody"."""
+
+    def page(self, visit: Visit, problem: str = "") -> LoginPage:
+        return LoginPage(
+            f'<form method="post" action="{escape(visit.action)}">{problem}'
+            f'<input type="hidden" name="state" value="{escape(visit.state)}">'
+            '<input name="name"><button>Log in</button></form>'
+        )
+
+    async def begin(self, visit: Visit) -> LoginPage:
+        assert not visit.fields
+        visit.memory["began"] = True
+        return self.page(visit)
+
+    async def answer(self, visit: Visit) -> LoginPage | User:
+        assert visit.memory == {"began": True}
+        name = visit.fields.get("name", "")
+        if name == "nobody":
+            raise LoginRefused("Nobody may come in")
+        if not visit.posted or not name:
+            return self.page(visit, "Write a name")
+        scopes = frozenset({"notes:read"}) if name == "reader" else None
+        return User(name, name.title(), {"tenant": f"of {name}"}, scopes)
+
+
+@dataclass
+class Asked:
+    """One walk of a client: what it has sent a browser with, and got back."""
+
+    answer: Mapping[str, str]
+    verifier: str
+    client_id: str
+    redirect_uri: str
+
+
+@dataclass
+class Site:
+    """A server that is running, as its clients see it."""
+
+    origin: str
+    clock: Clock
+    server: AuthorizationServer
+    client_id: str = ""
+    browser: Browser = field(default_factory=lambda: Browser({"name": "ada"}, "allow"))
+
+    @property
+    def url(self) -> str:
+        return f"{self.origin}/mcp"
+
+    # --- requests of programs ---------------------------------------------------------------------
+
+    def send(
+        self,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        method: str | None = None,
+    ) -> Page:
+        request = Request(self.origin + path, body, dict(headers or {}), method=method)
+        try:
+            response = _opener.open(request, timeout=20)
+        except HTTPError as error:
+            response = error
+        with response:
+            return Page(self.origin + path, response.status, response.headers, response.read())
+
+    def form(self, path: str, sent: Mapping[str, str] | None = None, **fields: str) -> Page:
+        return self.send(path, urlencode(fields).encode(), sent)
+
+    def register(self, **metadata: Any) -> dict[str, Any]:
+        wish = {"redirect_uris": [BACK], "token_endpoint_auth_method": "none", **metadata}
+        page = self.send("/register", json.dumps(wish).encode())
+        assert page.status == 201, page.text
+        found: dict[str, Any] = page.json
+        return found
+
+    def call(self, token: str, tool: str = "whoami", arguments: Any = None) -> Page:
+        message = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {
+                "name": tool,
+                "arguments": arguments or {},
+                "_meta": {
+                    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+                    "io.modelcontextprotocol/clientCapabilities": {},
+                },
+            },
+        }
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": tool,
+        }
+        return self.send("/mcp", json.dumps(message).encode(), headers)
+
+    def said(self, token: str) -> str:
+        page = self.call(token)
+        assert page.status == 200, page.text
+        return str(page.json["result"]["content"][0]["text"])
+
+    # --- walks ------------------------------------------------------------------------------------
+
+    def parameters(self, **changed: str | None) -> tuple[dict[str, str], str]:
+        verifier = secrets.token_urlsafe(40)
+        digest = sha256(verifier.encode()).digest()
+        given: dict[str, str | None] = {
+            "response_type": "code",
+            "client_id": self.client_id,
+            "redirect_uri": BACK,
+            "state": "of-the-client",
+            "scope": "notes:read",
+            "code_challenge": urlsafe_b64encode(digest).decode().rstrip("="),
+            "code_challenge_method": "S256",
+            "resource": self.url,
+            **changed,
+        }
+        return {name: value for name, value in given.items() if value is not None}, verifier
+
+    def authorize_url(self, **changed: str | None) -> str:
+        return f"{self.origin}/authorize?{urlencode(self.parameters(**changed)[0])}"
+
+    def log_in(self, browser: Browser | None = None, **changed: str | None) -> Asked:
+        given, verifier = self.parameters(**changed)
+        url = f"{self.origin}/authorize?{urlencode(given)}"
+        back = (browser or self.browser).walk(url, given["redirect_uri"])
+        return Asked(fields_of(back), verifier, given["client_id"], given["redirect_uri"])
+
+    def redeem(self, asked: Asked, **changed: str | None) -> Page:
+        given: dict[str, str | None] = {
+            "grant_type": "authorization_code",
+            "code": asked.answer["code"],
+            "client_id": asked.client_id,
+            "redirect_uri": asked.redirect_uri,
+            "code_verifier": asked.verifier,
+            "resource": self.url,
+            **changed,
+        }
+        return self.form("/token", None, **{name: value for name, value in given.items() if value})
+
+    def tokens(self, browser: Browser | None = None, **changed: str | None) -> dict[str, Any]:
+        page = self.redeem(self.log_in(browser, **changed))
+        assert page.status == 200, page.text
+        found: dict[str, Any] = page.json
+        return found
+
+    def refresh(self, token: str, **changed: str) -> Page:
+        given = {"grant_type": "refresh_token", "refresh_token": token, "client_id": self.client_id}
+        return self.form("/token", None, **{**given, **changed})
+
+
+def basic(id: str, secret: str) -> dict[str, str]:
+    text = f"{quote(id, safe='')}:{quote(secret, safe='')}"
+    return {"Authorization": f"Basic {b64encode(text.encode()).decode()}"}
+
+
+def make_app(server: AuthorizationServer) -> MCPKit[Any]:
+    app: MCPKit = MCPKit("notes", title="Notes", auth=server)
+
+    @app.tool
+    async def whoami(ctx: Context) -> str:
+        """Say who asks."""
+        principal = ctx.principal
+        assert principal is not None
+        scopes = " ".join(sorted(principal.scopes))
+        return f"{principal.claims['sub']} {principal.client_id == ''} [{scopes}]"
+
+    @app.tool(scopes=["notes:read"])
+    async def read_notes(ctx: Context) -> str:
+        """Read."""
+        return "notes"
+
+    @app.tool(scopes=["notes:write"])
+    async def write_notes(ctx: Context) -> str:
+        """Write."""
+        return "written"
+
+    return app
+
+
+@contextmanager
+def serving(store: Any = None, clock: Clock | None = None, **options: Any) -> Iterator[Site]:
+    """Run a server, with a client that has registered."""
+    clock = clock or Clock()
+    server = AuthorizationServer(
+        options.pop("login", None) or NameLogin(),
+        MemoryAuthStore(clock) if store is None else store,
+        secret=SECRET,
+        clock=clock,
+        clients=[
+            RegisteredClient(
+                "machine", secret_hash=hash_key(MACHINE_SECRET), machine=True, name="A machine"
+            )
+        ],
+        scopes={"notes:read": "Read your notes", "notes:write": "Change your notes"},
+        cache_time=0,
+        **options,
+    )
+    listener = listen()
+    origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    app = make_app(server)
+    with running(app.asgi(public_url=f"{origin}/mcp"), listener):
+        site = Site(origin, clock, server)
+        site.client_id = site.register(client_name="An editor")["client_id"]
+        yield site
+
+
+@pytest.fixture(scope="module", params=["memory", "sqlite"])
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    """A server with each of the stores."""
+    clock = Clock()
+    store: Any = None
+    if request.param == "sqlite":
+        path: Path = tmp_path_factory.mktemp("auth") / "auth.db"
+        store = SqliteAuthStore(path, clock=clock)
+    with serving(store, clock) as found:
+        yield found
