@@ -180,6 +180,7 @@ BINDING: Final[dict[str, str]] = {
     "AUTH-12": "malformed credentials are 400",
     "AUTH-13": "the URL of a server is written in one way",
     "AUTH-14": "metadata is for everybody",
+    "AUTH-15": "each client is consented to, also where all of them are one to a provider",
     "AUTH-16": "all that makes a token valid is checked",
     "AUTH-17": "what is kept belongs to issuer and subject",
     "SEC-4": "clients are authenticated",
@@ -241,7 +242,6 @@ ELSEWHERE: Final[dict[str, str]] = {
     "LOG-7": "binds the author of a server; mcpkit logs nothing to clients by itself",
     "SEC-12": "no schema that comes from outside is ever evaluated",
     "AUTH-9": "binds the author of a server, who has other tokens for other servers",
-    "AUTH-15": "binds those who act for others as clients with a fixed id",
     "SEC-19": "binds the client",
     "SEC-20": "binds whoever chooses a transport",
 }

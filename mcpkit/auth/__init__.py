@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from mcpkit.auth.server.server import AuthorizationServer
     from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
+    from mcpkit.auth.server.users import Users, hash_password
 
 __all__ = [
     "JWT",
@@ -47,10 +48,12 @@ __all__ = [
     "SqliteAuthStore",
     "UpstreamTokens",
     "User",
+    "Users",
     "Verifier",
     "VerifierAway",
     "Visit",
     "hash_key",
+    "hash_password",
     "new_key",
 ]
 
@@ -66,7 +69,9 @@ _IN_SERVER = {
     "SqliteAuthStore": "store",
     "UpstreamTokens": "login",
     "User": "login",
+    "Users": "users",
     "Visit": "login",
+    "hash_password": "users",
 }
 """Names that only an authorization server of one's own needs → the modules that have them."""
 

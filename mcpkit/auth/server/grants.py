@@ -26,7 +26,7 @@ from mcpkit.auth.server.store import AuthStore
 from mcpkit.auth.server.vault import ALGORITHM, Vault
 from mcpkit.types import Principal
 
-__all__ = ["Code", "Grants", "Issued", "Upstream", "challenge_of"]
+__all__ = ["Code", "Grants", "Issued", "Upstream", "challenge_of", "tokens_of"]
 
 _CODE_S: Final = 60.0
 """Seconds for which a code can be redeemed."""
@@ -225,7 +225,7 @@ class Grants:
         if kept is None:
             raise refused
         record: dict[str, Any] = json.loads(kept)
-        code = Code(**{**record, "scopes": tuple(record["scopes"])})
+        code = Code(**record)
         if code.used:
             await self.end(code.grant)
             raise refused
@@ -237,7 +237,7 @@ class Grants:
             raise OAuthError("invalid_grant", "code_verifier is missing or malformed")
         if not compare_digest(_challenge(verifier), code.challenge):
             raise OAuthError("invalid_grant", "code_verifier does not fit")
-        used = _json({**record, "used": True})
+        used = _json(asdict(replace(code, used=True)))
         if not await self._store.change(
             "code", _hash(text), kept, used, self._clock() + _CODE_KNOWN_S
         ):
@@ -405,7 +405,8 @@ class Grants:
         if kept is None:
             return None
         record: dict[str, Any] = json.loads(kept)
-        return kept, _Grant(**{**record, "scopes": tuple(record["scopes"])})
+        record["scopes"] = tuple(record["scopes"])
+        return kept, _Grant(**record)
 
     async def _add_grant(self, id: str, grant: _Grant, lifetime: float) -> None:
         until = self._clock() + lifetime
@@ -452,8 +453,7 @@ class Grants:
         kept = await self._store.get("upstream", grant)
         if kept is None:
             return None, None
-        record: dict[str, Any] = json.loads(self._vault.open(kept))
-        return kept, UpstreamTokens(**{**record, "scopes": frozenset(record["scopes"])})
+        return kept, tokens_of(json.loads(self._vault.open(kept)))
 
     def _is_ending(self, tokens: UpstreamTokens) -> bool:
         return tokens.expires_at is not None and tokens.expires_at - _EARLY_S <= self._clock()
@@ -470,6 +470,12 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 def _written(tokens: UpstreamTokens) -> bytes:
     return _json({**asdict(tokens), "scopes": sorted(tokens.scopes)})
+
+
+def tokens_of(record: dict[str, Any]) -> UpstreamTokens:
+    """Return tokens that were written as JSON."""
+    record["scopes"] = frozenset(record["scopes"])
+    return UpstreamTokens(**record)
 
 
 def _hash(text: str) -> str:

@@ -5,17 +5,14 @@ The README of this folder says what is where, and which library does what.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import time
-from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final, TypeAlias, cast
-from urllib.parse import parse_qsl, unquote_plus, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from mcpkit.auth.fetch import check_address
 from mcpkit.auth.server import pages
@@ -34,12 +31,14 @@ from mcpkit.auth.server.login import (
     Outcome,
     Page,
     Redirect,
-    UpstreamTokens,
     User,
     Visit,
 )
+from mcpkit.auth.server.replies import ANY_ORIGIN, Reply, json_of, page, see
+from mcpkit.auth.server.requests import VISIT_S, Request, read_body
 from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
 from mcpkit.auth.server.vault import NEEDS, Vault
+from mcpkit.auth.server.visits import Visiting, Wish, scopes_given
 from mcpkit.auth.verifier import EmbeddedServer, Place
 from mcpkit.support.logs import get_logger
 from mcpkit.support.scopes import is_scope
@@ -63,16 +62,12 @@ KEYS: Final = "/.well-known/jwks.json"
 METADATA: Final = "/.well-known/oauth-authorization-server"
 OPENID: Final = "/.well-known/openid-configuration"
 
-_LARGEST_BODY: Final = 64 * 1024
-_LONGEST_QUERY: Final = 16 * 1024
-_VISIT_S: Final = 600.0
-"""Seconds that a user has from the first page to the last."""
-
 _MOST_VISITS: Final = 10_000
 _MOST_ANSWERS: Final = 50
 """Answers of a browser to one login."""
 
 _SHORTEST_SECRET: Final = 16
+_WAYS: Final = ("none", "client_secret_basic", "client_secret_post")
 
 
 class AuthorizationServer(EmbeddedServer):
@@ -194,7 +189,7 @@ class AuthorizationServer(EmbeddedServer):
 
     async def _for_programs(
         self, answer: _Answer, methods: str, place: Place, scope: Mapping[str, Any], receive: Any
-    ) -> _Reply:
+    ) -> Reply:
         """Answer with JSON; pages of any origin may read it, as no cookie is looked at."""
         method = scope["method"]
         if method == "OPTIONS":
@@ -203,37 +198,37 @@ class AuthorizationServer(EmbeddedServer):
                 "Access-Control-Allow-Headers": "*, Authorization",
                 "Access-Control-Max-Age": "3600",
             }
-            return _Reply(204, headers={**_ANY_ORIGIN, **allowed})
+            return Reply(204, headers={**ANY_ORIGIN, **allowed})
         if method not in methods.split(", "):
-            return _Reply(405, headers={**_ANY_ORIGIN, "Allow": methods})
+            return Reply(405, headers={**ANY_ORIGIN, "Allow": methods})
         try:
-            request = _Request(place, scope, await _body(scope, receive))
+            request = Request(place, scope, await read_body(scope, receive))
             reply = await answer(self, request)
         except OAuthError as error:
-            reply = _json_of({"error": error.code, "error_description": str(error)}, error.status)
+            reply = json_of({"error": error.code, "error_description": str(error)}, error.status)
             if error.status == 401:
                 reply.headers["WWW-Authenticate"] = "Basic"
-        reply.headers.update(_ANY_ORIGIN)
+        reply.headers.update(ANY_ORIGIN)
         return reply
 
     async def _for_people(
         self, answer: _Answer, methods: str, place: Place, scope: Mapping[str, Any], receive: Any
-    ) -> _Reply:
+    ) -> Reply:
         """Answer with a page, or send the browser elsewhere."""
         if scope["method"] not in methods.split(", "):
-            return _Reply(405, headers={"Allow": methods})
+            return Reply(405, headers={"Allow": methods})
         try:
-            request = _Request(place, scope, await _body(scope, receive))
+            request = Request(place, scope, await read_body(scope, receive))
             origin = request.header(b"origin")
             if request.posted and origin not in (None, "null", request.origin):
                 raise OAuthError("access_denied", "This form is not from here", 403)
             return await answer(self, request)
         except OAuthError as error:
-            return _page(pages.error(str(error)), error.status)
+            return page(pages.error(str(error)), error.status)
 
     # --- metadata (RFC 8414) ----------------------------------------------------------------------
 
-    async def _metadata(self, request: _Request) -> _Reply:
+    async def _metadata(self, request: Request) -> Reply:
         base = request.place.base
         document: dict[str, Any] = {
             "issuer": base,
@@ -255,11 +250,11 @@ class AuthorizationServer(EmbeddedServer):
         }
         if self._clients.dynamic:
             document["registration_endpoint"] = base + REGISTER
-        return _json_of(document)
+        return json_of(document)
 
-    async def _keys(self, request: _Request) -> _Reply:
+    async def _keys(self, request: Request) -> Reply:
         del request
-        reply = _json_of({"keys": await self._vault.public_keys()})
+        reply = json_of({"keys": await self._vault.public_keys()})
         reply.headers["Cache-Control"] = "public, max-age=300"
         return reply
 
@@ -268,7 +263,7 @@ class AuthorizationServer(EmbeddedServer):
 
     # --- the beginning of a login (OAuth 2.1, 4.1.1) ----------------------------------------------
 
-    async def _authorize(self, request: _Request) -> _Reply:
+    async def _authorize(self, request: Request) -> Reply:
         """Begin a visit, if users may be sent back to the client that has sent them."""
         given = request.fields
         client = await self._find(given.get("client_id", ""))
@@ -279,7 +274,7 @@ class AuthorizationServer(EmbeddedServer):
             raise OAuthError(
                 "invalid_request", "The program wants its answer where it is not registered"
             )
-        wish = _Wish(
+        wish = Wish(
             client.id,
             client.name,
             _host_of(client),
@@ -294,7 +289,7 @@ class AuthorizationServer(EmbeddedServer):
         except OAuthError as error:
             return self._back(request.place, wish, error=error.code, error_description=str(error))
 
-    def _check_wish(self, request: _Request, given: Mapping[str, str]) -> None:
+    def _check_wish(self, request: Request, given: Mapping[str, str]) -> None:
         if request.repeated:
             raise OAuthError("invalid_request", "A parameter is there more than once")
         if given.get("response_type") != "code":
@@ -323,12 +318,12 @@ class AuthorizationServer(EmbeddedServer):
             raise OAuthError("invalid_scope", "None of these scopes can be had")
         return tuple(found)
 
-    async def _begin(self, request: _Request, wish: _Wish) -> _Reply:
+    async def _begin(self, request: Request, wish: Wish) -> Reply:
         browser = request.browser() or secrets.token_urlsafe(32)
         state = secrets.token_urlsafe(32)
-        visit = _Visiting(asdict(wish), sha256(browser.encode()).hexdigest())
+        visit = Visiting(asdict(wish), sha256(browser.encode()).hexdigest())
         kept = visit.written(self._vault)
-        until = self._clock() + _VISIT_S
+        until = self._clock() + VISIT_S
         if not await self._store.add("visit", state, kept, until, _MOST_VISITS):
             raise OAuthError("temporarily_unavailable", "Too many logins at the moment")
         reply = await self._ask(self._login.begin, request, state, kept, visit)
@@ -337,11 +332,11 @@ class AuthorizationServer(EmbeddedServer):
 
     # --- logging in -------------------------------------------------------------------------------
 
-    async def _log_in(self, request: _Request) -> _Reply:
+    async def _log_in(self, request: Request) -> Reply:
         """Hand what a browser has sent to the login."""
         state, kept, visit = await self._visit(request)
         if visit.user is not None:
-            return _see(f"{request.place.base}{CONSENT}?{urlencode({'state': state})}")
+            return see(f"{request.place.base}{CONSENT}?{urlencode({'state': state})}")
         if visit.answers >= _MOST_ANSWERS:
             raise OAuthError("access_denied", "There were too many attempts", 429)
         visit.answers += 1
@@ -350,11 +345,11 @@ class AuthorizationServer(EmbeddedServer):
     async def _ask(
         self,
         ask: Callable[[Visit], Awaitable[Outcome]],
-        request: _Request,
+        request: Request,
         state: str,
         kept: bytes,
-        visiting: _Visiting,
-    ) -> _Reply:
+        visiting: Visiting,
+    ) -> Reply:
         """Ask the login, and do what it says."""
         wish = visiting.wanted
         visit = Visit(
@@ -380,20 +375,18 @@ class AuthorizationServer(EmbeddedServer):
             await self._store.take("visit", state)
             visiting.user = outcome
             state = secrets.token_urlsafe(32)
-            until = self._clock() + _VISIT_S
+            until = self._clock() + VISIT_S
             await self._store.add("visit", state, visiting.written(self._vault), until)
-            return _see(f"{request.place.base}{CONSENT}?{urlencode({'state': state})}")
+            return see(f"{request.place.base}{CONSENT}?{urlencode({'state': state})}")
         changed = visiting.written(self._vault)
-        until = self._clock() + _VISIT_S
+        until = self._clock() + VISIT_S
         await self._store.change("visit", state, kept, changed, until)
         if isinstance(outcome, Redirect):
             check_address(outcome.url.partition("#")[0], "Redirect")
-            return _see(outcome.url)
-        return _page(pages.whole(outcome.title, outcome.body), outcome.status)
+            return see(outcome.url)
+        return page(pages.whole(outcome.title, outcome.body), outcome.status)
 
-    async def _visit(
-        self, request: _Request, *, take: bool = False
-    ) -> tuple[str, bytes, _Visiting]:
+    async def _visit(self, request: Request, *, take: bool = False) -> tuple[str, bytes, Visiting]:
         """Return the visit that a request belongs to, if its browser has begun it.
 
         Raises:
@@ -405,7 +398,7 @@ class AuthorizationServer(EmbeddedServer):
         browser = request.browser()
         if kept is None or browser is None or request.repeated:
             raise gone
-        visit = _Visiting.read(self._vault, kept)
+        visit = Visiting.read(self._vault, kept)
         if not secrets.compare_digest(visit.browser, sha256(browser.encode()).hexdigest()):
             raise gone
         if take and await self._store.take("visit", state) is None:
@@ -414,7 +407,7 @@ class AuthorizationServer(EmbeddedServer):
 
     # --- consent ----------------------------------------------------------------------------------
 
-    async def _consent(self, request: _Request) -> _Reply:
+    async def _consent(self, request: Request) -> Reply:
         """Ask the user, or take the answer."""
         place = request.place
         if not request.posted:
@@ -432,9 +425,9 @@ class AuthorizationServer(EmbeddedServer):
                 redirect_to=target,
                 is_local=is_loopback_name(urlsplit(wish.redirect_uri).hostname or ""),
                 user=user.name or user.id,
-                scopes=tuple((each, self._scopes.get(each, each)) for each in _given(visit)),
+                scopes=tuple((each, self._scopes.get(each, each)) for each in scopes_given(visit)),
             )
-            return _page(text, targets=(target,))
+            return page(text, targets=(target,))
         _, _, visit = await self._visit(request, take=True)
         user, wish = visit.user, visit.wanted
         if user is None:
@@ -451,23 +444,23 @@ class AuthorizationServer(EmbeddedServer):
                 challenge=wish.challenge,
                 issuer=place.base,
                 resource=place.resource,
-                scopes=_given(visit),
+                scopes=scopes_given(visit),
             )
         except OAuthError as error:
             return self._back(place, wish, error=error.code, error_description=str(error))
         return self._back(place, wish, code=code)
 
-    def _back(self, place: Place, wish: _Wish, **answer: str) -> _Reply:
+    def _back(self, place: Place, wish: Wish, **answer: str) -> Reply:
         """Send the browser back to the client, with the issuer's name (RFC 9207)."""
         if wish.state is not None:
             answer["state"] = wish.state
         answer["iss"] = place.base
         separator = "&" if urlsplit(wish.redirect_uri).query else "?"
-        return _see(f"{wish.redirect_uri}{separator}{urlencode(answer)}")
+        return see(f"{wish.redirect_uri}{separator}{urlencode(answer)}")
 
     # --- tokens (OAuth 2.1, 3.2) ------------------------------------------------------------------
 
-    async def _token(self, request: _Request) -> _Reply:
+    async def _token(self, request: Request) -> Reply:
         request.check_form()
         client = await self._authenticated(request)
         given = request.fields
@@ -496,15 +489,15 @@ class AuthorizationServer(EmbeddedServer):
         else:
             raise OAuthError("unsupported_grant_type", "This grant_type is not served")
         await self._clients.note_use(client)
-        return _json_of(issued.told())
+        return json_of(issued.told())
 
-    async def _revoke(self, request: _Request) -> _Reply:
+    async def _revoke(self, request: Request) -> Reply:
         request.check_form()
         client = await self._authenticated(request)
         await self._grants.revoke(request.fields.get("token", ""), client.id)
-        return _Reply(200, headers={"Cache-Control": "no-store"})
+        return Reply(200, headers={"Cache-Control": "no-store"})
 
-    async def _authenticated(self, request: _Request) -> RegisteredClient:
+    async def _authenticated(self, request: Request) -> RegisteredClient:
         """Return the client that has sent a request, by the one way that it has (RFC 6749, 2.3).
 
         Raises:
@@ -535,198 +528,14 @@ class AuthorizationServer(EmbeddedServer):
             raise OAuthError("invalid_client", "There is no client_id, or a malformed one")
         return await self._clients.find(id)
 
-    async def _register(self, request: _Request) -> _Reply:
+    async def _register(self, request: Request) -> Reply:
         if not self._clients.dynamic:
             raise OAuthError("access_denied", "Clients are registered by the owner here", 403)
         told = await self._clients.register(request.body, request.place.caller)
-        return _json_of(told, 201)
+        return json_of(told, 201)
 
 
-# --- requests -------------------------------------------------------------------------------------
-
-
-class _Request:
-    """A request to one of the endpoints.
-
-    Args:
-        place: Where all of this is.
-        scope: Of the connection.
-        body: Of the request.
-
-    Raises:
-        OAuthError: Its parameters cannot be read.
-    """
-
-    def __init__(self, place: Place, scope: Mapping[str, Any], body: bytes) -> None:
-        self.place = place
-        self.body = body
-        self.posted = scope["method"] == "POST"
-        self._headers: list[tuple[bytes, bytes]] = scope["headers"]
-        query: bytes = scope.get("query_string") or b""
-        if len(query) > _LONGEST_QUERY:
-            raise OAuthError("invalid_request", "The query is too long", 414)
-        self._media = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
-        is_form = self._media == "application/x-www-form-urlencoded"
-        text = (body if self.posted else query).decode("latin-1")
-        pairs: list[tuple[str, str]] = []
-        if not self.posted or is_form:
-            try:
-                pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=100, errors="strict")
-            except ValueError:
-                raise OAuthError("invalid_request", "The parameters cannot be read") from None
-        self.resources = [value for name, value in pairs if name == "resource" and value]
-        names = [name for name, _ in pairs if name != "resource"]
-        self.repeated = len(set(names)) != len(names)
-        # Without a value is as if it were not there (RFC 6749, 3.1).
-        self.fields = {name: value for name, value in pairs if value and name != "resource"}
-
-    @property
-    def origin(self) -> str:
-        """The origin of the pages."""
-        parts = urlsplit(self.place.base)
-        return f"{parts.scheme}://{parts.netloc}"
-
-    def header(self, name: bytes) -> str | None:
-        """Return a header; None if it is not there."""
-        found = [value for each, value in self._headers if each == name]
-        return found[0].decode("latin-1") if found else None
-
-    def check_form(self) -> None:
-        """Refuse what is no form, or has a parameter twice (RFC 6749, 3.2).
-
-        Raises:
-            OAuthError: It is refused.
-        """
-        if self._media != "application/x-www-form-urlencoded":
-            raise OAuthError("invalid_request", "The body has to be a form")
-        if self.repeated:
-            raise OAuthError("invalid_request", "A parameter is there more than once")
-
-    def check_resource(self) -> None:
-        """Refuse a request for a token that is for another server (RFC 8707, 2).
-
-        Raises:
-            OAuthError: It is refused.
-        """
-        for each in self.resources:
-            if _plain_url(each) != _plain_url(self.place.resource):
-                raise OAuthError("invalid_target", "Tokens are issued for this server only")
-
-    def credentials(self) -> tuple[str, str] | None:
-        """Return the id and the secret of the header Authorization; None if there is none.
-
-        Raises:
-            OAuthError: They cannot be read.
-        """
-        sent = self.header(b"authorization")
-        if sent is None:
-            return None
-        kind, _, rest = sent.partition(" ")
-        malformed = OAuthError("invalid_client", "The header Authorization is malformed", 401)
-        if kind.lower() != "basic":
-            raise malformed
-        try:
-            text = b64decode(rest.strip(), validate=True).decode()
-        except ValueError:
-            raise malformed from None
-        id, colon, secret = text.partition(":")
-        if not colon:
-            raise malformed
-        return unquote_plus(id), unquote_plus(secret)
-
-    # --- the browser ------------------------------------------------------------------------------
-
-    @property
-    def _cookie_name(self) -> str:
-        # Browsers take this name from https alone, and from this host alone.
-        secure = self.place.base.startswith("https:")
-        return "__Host-mcpkit-visit" if secure else "mcpkit-visit"
-
-    def browser(self) -> str | None:
-        """Return what a browser is known by; None if it has not been here."""
-        found = SimpleCookie()
-        for each, value in self._headers:
-            if each == b"cookie" and len(value) < _LONGEST_QUERY:
-                try:
-                    found.load(value.decode("latin-1"))
-                except CookieError:
-                    return None
-        morsel = found.get(self._cookie_name)
-        return morsel.value if morsel is not None and 32 <= len(morsel.value) <= 64 else None
-
-    def cookie(self, browser: str) -> str:
-        """Return the header that a browser is known by from now on."""
-        secure = "; Secure" if self.place.base.startswith("https:") else ""
-        age = int(_VISIT_S)
-        return (
-            f"{self._cookie_name}={browser}; Path=/; HttpOnly; SameSite=Lax; Max-Age={age}{secure}"
-        )
-
-
-async def _body(scope: Mapping[str, Any], receive: Any) -> bytes:
-    """Return the body of a POST.
-
-    Raises:
-        OAuthError: It is too large.
-    """
-    if scope["method"] != "POST":
-        return b""
-    body = bytearray()
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise OAuthError("invalid_request", "The request was not sent to its end")
-        body += event.get("body", b"")
-        if len(body) > _LARGEST_BODY:
-            raise OAuthError("invalid_request", "The request is too large", 413)
-        if not event.get("more_body"):
-            return bytes(body)
-
-
-# --- answers --------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Reply:
-    """An answer."""
-
-    status: int
-    body: bytes = b""
-    headers: dict[str, str] = field(default_factory=dict[str, str])
-    cookies: list[str] = field(default_factory=list[str])
-
-    async def send(self, method: str, send: Any) -> None:
-        """Send it."""
-        pairs = [(name.lower(), value) for name, value in self.headers.items()]
-        pairs += [("set-cookie", each) for each in self.cookies]
-        if self.status != 204:
-            pairs.append(("content-length", str(len(self.body))))
-        headers = [(name.encode("ascii"), value.encode("ascii")) for name, value in pairs]
-        await send({"type": "http.response.start", "status": self.status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if method == "HEAD" else self.body})
-
-
-_ANY_ORIGIN: Final = {"Access-Control-Allow-Origin": "*"}
-_WAYS: Final = ("none", "client_secret_basic", "client_secret_post")
-
-
-def _json_of(value: Mapping[str, Any], status: int = 200) -> _Reply:
-    headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
-    return _Reply(status, json.dumps(value).encode(), headers)
-
-
-def _page(text: str, status: int = 200, targets: tuple[str, ...] = ()) -> _Reply:
-    headers = {"Content-Type": "text/html; charset=utf-8", **pages.headers_of(targets)}
-    return _Reply(status, text.encode(), headers)
-
-
-def _see(url: str) -> _Reply:
-    """Send the browser elsewhere, with GET (RFC 9700, 4.12)."""
-    headers = {"Location": url, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
-    return _Reply(303, headers=headers)
-
-
-_Answer: TypeAlias = Callable[[AuthorizationServer, _Request], Awaitable[_Reply]]
+_Answer: TypeAlias = Callable[[AuthorizationServer, Request], Awaitable[Reply]]
 
 _FOR_PROGRAMS: Final[Mapping[str, tuple[str, _Answer]]] = {
     METADATA: ("GET, HEAD", AuthorizationServer._metadata),
@@ -741,59 +550,6 @@ _FOR_PEOPLE: Final[Mapping[str, tuple[str, _Answer]]] = {
     LOGIN: ("GET, POST", AuthorizationServer._log_in),
     CONSENT: ("GET, POST", AuthorizationServer._consent),
 }
-
-
-# --- visits ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Wish:
-    """What a client has sent a user for."""
-
-    client_id: str
-    client_name: str
-    client_host: str
-    redirect_uri: str
-    state: str | None
-    challenge: str
-    scopes: tuple[str, ...] = ()
-
-
-@dataclass
-class _Visiting:
-    """A visit, as it is kept: sealed, because a user may be in it with a provider's tokens."""
-
-    wish: dict[str, Any]
-    browser: str
-    memory: dict[str, Any] = field(default_factory=dict[str, Any])
-    answers: int = 0
-    user: User | None = None
-
-    @property
-    def wanted(self) -> _Wish:
-        return _Wish(**{**self.wish, "scopes": tuple(self.wish["scopes"])})
-
-    def written(self, vault: Vault) -> bytes:
-        return vault.seal(json.dumps(asdict(self), default=sorted).encode())
-
-    @classmethod
-    def read(cls, vault: Vault, kept: bytes) -> _Visiting:
-        found: dict[str, Any] = json.loads(vault.open(kept))
-        user = found.pop("user")
-        if user is not None:
-            upstream = user.pop("upstream")
-            if upstream is not None:
-                upstream = UpstreamTokens(**{**upstream, "scopes": frozenset(upstream["scopes"])})
-            scopes = user.pop("scopes")
-            limits = None if scopes is None else frozenset[str](scopes)
-            user = User(**user, scopes=limits, upstream=upstream)
-        return cls(**found, user=user)
-
-
-def _given(visit: _Visiting) -> tuple[str, ...]:
-    """Return the scopes that a user can give of those that are asked for."""
-    limits = visit.user.scopes if visit.user is not None else None
-    return tuple(each for each in visit.wanted.scopes if limits is None or each in limits)
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -863,19 +619,13 @@ def _host_of(client: RegisteredClient) -> str:
     return (urlsplit(client.id).hostname or "") if client.is_document else ""
 
 
-def _plain_url(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme.lower()}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
-
-
 def _safe(text: str) -> str:
     """Return a text as a description may be (RFC 6749, 4.1.2.1)."""
     return "".join(each for each in text if " " <= each <= "~" and each not in '"\\')[:200]
 
 
 def _check_extra() -> None:
-    try:
-        import cryptography.fernet  # noqa: F401
-        import jwt  # noqa: F401
-    except ModuleNotFoundError:
-        raise ImportError(NEEDS) from None
+    from importlib.util import find_spec
+
+    if find_spec("jwt") is None or find_spec("cryptography") is None:
+        raise ImportError(NEEDS)

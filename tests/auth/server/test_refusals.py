@@ -1,0 +1,397 @@
+"""What an authorization server refuses, and how (RFC 9700; PROTOCOL §10, §11)."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.auth.browser import Browser, fields_of
+from tests.auth.server.conftest import BACK, Site, basic, serving
+
+ELSEWHERE = "https://evil.example/back"
+
+
+# --- sending users elsewhere ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        ELSEWHERE,
+        f"{BACK}/more",
+        f"{BACK}?more=1",
+        f"{BACK}#fragment",
+        BACK.replace("127.0.0.1", "127.0.0.1.evil.example"),
+        BACK.replace("127.0.0.1", "user@127.0.0.1"),
+        BACK.replace("http:", "https:"),
+        BACK.replace("127.0.0.1", "localhost"),
+        BACK.upper(),
+        BACK.replace("/back", "/%62ack"),
+        BACK.replace("/back", "/x/../back"),
+        "",
+        "javascript:alert(1)",
+    ],
+)
+def test_users_are_sent_to_what_is_registered_exactly(site: Site, uri: str) -> None:
+    """SEC-16: otherwise they see a page, and go nowhere."""
+    page = Browser().open(site.authorize_url(redirect_uri=uri or " "))
+    assert page.status == 400
+    assert page.location is None
+    assert "does not work" in page.text
+
+
+def test_a_client_that_nobody_knows_is_sent_nowhere(site: Site) -> None:
+    page = Browser().open(site.authorize_url(client_id="nobody"))
+    assert (page.status, page.location) == (400, None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"response_type": "token"}, "unsupported_response_type"),
+        ({"response_type": None}, "unsupported_response_type"),
+        ({"code_challenge": None}, "invalid_request"),
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"code_challenge_method": None}, "invalid_request"),
+        ({"code_challenge": "short"}, "invalid_request"),
+        ({"response_mode": "fragment"}, "invalid_request"),
+        ({"request": "e30.e30."}, "request_not_supported"),
+        ({"resource": "https://other.example/mcp"}, "invalid_target"),
+    ],
+)
+def test_a_malformed_request_is_sent_back_with_the_issuer(
+    site: Site, changed: dict[str, str | None], code: str
+) -> None:
+    """PKCE cannot be left out or weakened; mix-up is seen by `iss` (RFC 9207)."""
+    page = Browser().open(site.authorize_url(**changed))
+    assert page.status == 303
+    assert page.location is not None
+    answer = fields_of(page.location)
+    assert answer["error"] == code
+    assert (answer["state"], answer["iss"]) == ("of-the-client", site.origin)
+
+
+def test_a_parameter_twice_is_refused(site: Site) -> None:
+    """RFC 6749, 3.1 and 3.2."""
+    page = Browser().open(f"{site.authorize_url()}&scope=notes:write")
+    assert fields_of(page.location or "")["error"] == "invalid_request"
+    asked = site.log_in()
+    fields = [("grant_type", "authorization_code"), ("code", asked.answer["code"])]
+    twice = [*fields, ("client_id", site.client_id), ("client_id", site.client_id)]
+    page = site.send("/token", urlencode(twice).encode())
+    assert (page.status, page.json["error"]) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize("bad", ["a\r\nSet-Cookie: x=1", "a\nb", "é", "a b"])
+def test_nothing_of_a_request_becomes_a_header(site: Site, bad: str) -> None:
+    """SEC-18."""
+    page = Browser().open(site.authorize_url(state=bad, response_type="token"))
+    assert fields_of(page.location or "")["state"] == bad
+    assert page.headers.get("set-cookie") is None
+    page = Browser().open(site.authorize_url(client_id=bad))
+    assert (page.status, page.location) == (400, None)
+
+
+# --- codes ----------------------------------------------------------------------------------------
+
+
+def test_a_code_that_is_brought_again_ends_what_it_gave(site: Site) -> None:
+    asked = site.log_in()
+    tokens = site.redeem(asked).json
+    assert site.call(tokens["access_token"]).status == 200
+    again = site.redeem(asked)
+    assert (again.status, again.json["error"]) == (400, "invalid_grant")
+    assert site.call(tokens["access_token"]).status == 401
+    assert site.refresh(tokens["refresh_token"]).status == 400
+
+
+def test_a_code_is_redeemed_once_by_however_many(site: Site) -> None:
+    asked = site.log_in()
+    with ThreadPoolExecutor(8) as pool:
+        found = [*pool.map(lambda _: site.redeem(asked).status, range(8))]
+    assert found.count(400) >= 7
+    assert found.count(200) + found.count(400) == 8
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"code_verifier": None},
+        {"code_verifier": "x" * 43},
+        {"code_verifier": "short"},
+        {"redirect_uri": BACK.replace(":9/", ":10/")},
+        {"code": "a_of-somebody-else"},
+    ],
+)
+def test_a_code_needs_all_that_it_is_bound_to(site: Site, changed: dict[str, str | None]) -> None:
+    asked = site.log_in()
+    page = site.redeem(asked, **changed)
+    assert (page.status, page.json["error"]) == (400, "invalid_grant")
+    assert site.redeem(asked).status == 200, "who has tried has spoilt it"
+
+
+def test_a_code_is_its_clients(site: Site) -> None:
+    asked = site.log_in()
+    other = site.register()["client_id"]
+    page = site.redeem(asked, client_id=other)
+    assert (page.status, page.json["error"]) == (400, "invalid_grant")
+
+
+def test_a_code_lives_for_a_minute(site: Site) -> None:
+    asked = site.log_in()
+    site.clock.now += 61
+    assert site.redeem(asked).json["error"] == "invalid_grant"
+
+
+def test_a_token_for_another_server_is_not_issued(site: Site) -> None:
+    """AUTH-8, RFC 8707."""
+    page = site.redeem(site.log_in(), resource="https://other.example/mcp")
+    assert (page.status, page.json["error"]) == (400, "invalid_target")
+
+
+# --- refresh tokens -------------------------------------------------------------------------------
+
+
+def test_an_old_refresh_token_ends_the_grant(site: Site) -> None:
+    """Somebody has stolen it, or its successor (RFC 9700, 4.14.2)."""
+    first = site.tokens()
+    second = site.refresh(first["refresh_token"]).json
+    third = site.refresh(second["refresh_token"]).json
+    assert site.refresh(first["refresh_token"]).json["error"] == "invalid_grant"
+    assert site.refresh(third["refresh_token"]).status == 400
+    assert site.call(third["access_token"]).status == 401
+
+
+def test_an_answer_is_lost_for_seconds_only(site: Site) -> None:
+    first = site.tokens()
+    second = site.refresh(first["refresh_token"]).json
+    site.clock.now += 21
+    assert site.refresh(first["refresh_token"]).status == 400
+    assert site.refresh(second["refresh_token"]).status == 400
+
+
+def test_a_refresh_token_is_its_clients(site: Site) -> None:
+    tokens = site.tokens()
+    other = site.register()["client_id"]
+    assert site.refresh(tokens["refresh_token"], client_id=other).status == 400
+    assert site.refresh(tokens["refresh_token"]).status == 200
+
+
+def test_a_refresh_token_cannot_be_made_up(site: Site) -> None:
+    """Nor does one that was made up end a grant."""
+    tokens = site.tokens()
+    grant, number, _ = tokens["refresh_token"].split(".")
+    for text in (f"{grant}.{number}.{'A' * 43}", f"{grant}.5.{'A' * 43}", "r_x.0.y", ""):
+        assert site.refresh(text).status == 400
+    assert site.refresh(tokens["refresh_token"]).status == 200
+
+
+def test_a_login_that_is_not_used_ends(site: Site) -> None:
+    tokens = site.tokens()
+    site.clock.now += 30 * 24 * 3600 + 1
+    assert site.refresh(tokens["refresh_token"]).status == 400
+    site.client_id = site.register(client_name="An editor")["client_id"]
+
+
+# --- browsers -------------------------------------------------------------------------------------
+
+
+def begun(site: Site, browser: Browser) -> str:
+    """Log in, and return the address of the page of consent."""
+    page = browser.fill_in(browser.open(site.authorize_url()))
+    assert page.location is not None
+    return page.location
+
+
+def test_consent_is_given_in_the_browser_that_has_logged_in(site: Site) -> None:
+    """Another one has not got the cookie (CSRF, login of somebody else)."""
+    url = begun(site, Browser({"name": "ada"}))
+    state = fields_of(url)["state"]
+    other = Browser()
+    assert other.open(url).status == 400
+    page = other.open(f"{site.origin}/authorize/consent", {"state": state, "answer": "allow"})
+    assert (page.status, page.location) == (400, None)
+
+
+def test_a_form_of_another_site_is_refused(site: Site) -> None:
+    """CSRF."""
+    browser = Browser({"name": "ada"})
+    state = fields_of(begun(site, browser))["state"]
+    form = {"state": state, "answer": "allow"}
+    url = f"{site.origin}/authorize/consent"
+    page = browser.open(url, form, {"Origin": "https://evil.example"})
+    assert (page.status, page.location) == (403, None)
+    assert "code" in fields_of(browser.open(url, form).location or "")
+
+
+def test_consent_is_used_once(site: Site) -> None:
+    browser = Browser({"name": "ada"})
+    state = fields_of(begun(site, browser))["state"]
+    form = {"state": state, "answer": "allow"}
+    url = f"{site.origin}/authorize/consent"
+    assert browser.open(url, form).status == 303
+    assert browser.open(url, form).status == 400
+
+
+def test_consent_cannot_be_skipped(site: Site) -> None:
+    """AUTH-15: neither by opening the page of another stage, nor with GET."""
+    browser = Browser({"name": "ada"})
+    first = browser.open(site.authorize_url())
+    state = first.forms[0].fields["state"]
+    url = f"{site.origin}/authorize/consent"
+    assert browser.open(f"{url}?{urlencode({'state': state})}").status == 400
+    assert browser.open(url, {"state": state, "answer": "allow"}).status == 400
+    browser = Browser({"name": "ada"})
+    asked = {"state": fields_of(begun(site, browser))["state"], "answer": "allow"}
+    page = browser.open(f"{url}?{urlencode(asked)}")
+    assert (page.status, page.location) == (200, None)
+
+
+def test_each_client_is_consented_to(site: Site) -> None:
+    """AUTH-15: that one was allowed says nothing of the next."""
+    browser = Browser({"name": "ada"}, "allow")
+    site.tokens(browser)
+    other = site.register(client_name="Another one")["client_id"]
+    page = browser.fill_in(browser.open(site.authorize_url(client_id=other)))
+    assert "Another one" in browser.open(page.location or "").text
+
+
+def test_pages_run_nothing_and_stand_in_no_frame(site: Site) -> None:
+    """Clickjacking."""
+    browser = Browser({"name": "ada"})
+    for page in (
+        browser.open(site.authorize_url()),
+        browser.open(begun(site, browser)),
+        browser.open(site.authorize_url(client_id="nobody")),
+    ):
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "script" not in policy
+        assert page.headers["x-frame-options"] == "DENY"
+        assert page.headers["cache-control"] == "no-store"
+        assert page.headers["referrer-policy"] == "no-referrer"
+        assert page.headers.get("access-control-allow-origin") is None
+        assert "<script" not in page.text
+
+
+def test_the_name_of_a_client_is_text(site: Site) -> None:
+    name = "<script>alert(1)</script>\"'\u202egnp"
+    other = site.register(client_name=name)["client_id"]
+    browser = Browser({"name": "ada"})
+    page = browser.fill_in(browser.open(site.authorize_url(client_id=other)))
+    text = browser.open(page.location or "").text
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;" in text
+    assert "\u202e" not in text
+
+
+def test_a_visit_lasts_for_minutes(site: Site) -> None:
+    browser = Browser({"name": "ada"}, "allow")
+    page = browser.open(site.authorize_url())
+    site.clock.now += 601
+    assert browser.fill_in(page).status == 400
+
+
+def test_the_cookie_is_for_nobody_else(site: Site) -> None:
+    cookie = Browser().open(site.authorize_url()).headers["set-cookie"]
+    for each in ("HttpOnly", "SameSite=Lax", "Path=/"):
+        assert each in cookie
+
+
+# --- registration ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code"),
+    [
+        ({"redirect_uris": []}, "invalid_redirect_uri"),
+        ({"redirect_uris": "https://a.example"}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["http://a.example/back"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["javascript:alert(1)"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["data:text/html,x"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["https://a.example/#x"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["https://*.example/"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["https://u@a.example/"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["https://a.example/\r\nX: y"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["/back"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": [f"https://a.example/{n}" for n in range(11)]}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["https://a.example/" + "a" * 2000]}, "invalid_redirect_uri"),
+        ({"token_endpoint_auth_method": "private_key_jwt"}, "invalid_client_metadata"),
+        ({"grant_types": ["implicit"]}, "invalid_client_metadata"),
+        ({"response_types": ["token"]}, "invalid_client_metadata"),
+        ({"client_name": 7}, "invalid_client_metadata"),
+    ],
+)
+def test_a_registration_that_cannot_be_had_is_refused(
+    site: Site, metadata: dict[str, object], code: str
+) -> None:
+    body = json.dumps({"redirect_uris": [BACK], **metadata}).encode()
+    page = site.send("/register", body)
+    assert (page.status, page.json["error"]) == (400, code)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"[" * 50_000])
+def test_a_registration_is_json(site: Site, body: bytes) -> None:
+    page = site.send("/register", body)
+    assert (page.status, page.json["error"]) == (400, "invalid_client_metadata")
+
+
+def test_schemes_of_native_programs_are_taken(site: Site) -> None:
+    site.register(redirect_uris=["cursor://anysphere.cursor-mcp/oauth/callback"])
+
+
+def test_one_who_registers_without_end_is_stopped_and_others_are_not() -> None:
+    """SEC-10, SEC-17: counted by the network of whoever asks."""
+    with serving() as site:
+        body = json.dumps({"redirect_uris": [BACK]}).encode()
+        found = [site.send("/register", body).status for _ in range(25)]
+        assert found == [201] * 19 + [429] * 6
+        site.clock.now += 3600
+        assert site.send("/register", body).status == 201
+        assert site.tokens()["scope"] == "notes:read"
+
+
+def test_what_was_registered_and_never_used_is_forgotten() -> None:
+    with serving() as site:
+        used = site.client_id
+        site.tokens()
+        unused = site.register()["client_id"]
+        site.clock.now += 7 * 24 * 3600 + 1
+        assert Browser().open(site.authorize_url(client_id=unused)).status == 400
+        assert Browser().open(site.authorize_url(client_id=used)).status == 200
+
+
+def test_a_body_without_end_is_refused(site: Site) -> None:
+    """SEC-17."""
+    page = site.send("/register", b" " * 70_000)
+    assert page.status == 413
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": "Basic !"},
+        {"Authorization": "Bearer x"},
+        basic("nobody", "x"),
+        basic("machine", "wrong"),
+    ],
+)
+def test_a_client_that_is_not_known_by_what_it_sends_is_refused(
+    site: Site, headers: dict[str, str]
+) -> None:
+    page = site.form("/token", headers, grant_type="client_credentials")
+    assert (page.status, page.json["error"]) == (401, "invalid_client")
+    assert page.headers["www-authenticate"] == "Basic"
+
+
+def test_a_token_of_the_endpoint_is_no_secret_of_a_client(site: Site) -> None:
+    page = site.form("/token", None, grant_type="password", client_id=site.client_id)
+    assert (page.status, page.json["error"]) == (400, "unsupported_grant_type")
+    page = site.send("/token", b"{}", {"Content-Type": "application/json"})
+    assert page.status in (400, 401)
+    page = site.send(f"/token?grant_type=refresh_token&client_id={site.client_id}", method="GET")
+    assert page.status == 405
