@@ -1,0 +1,158 @@
+"""What is attacked, and how an attack is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from mcpkit import Context, MCPKit, Principal
+from mcpkit.auth import JWT, Keys, hash_key
+from tests.auth.issuer import RESOURCE, Issuer, Key
+from tests.messages import called
+from tests.transports.http.wire import Exchange, Host, Stage
+
+__all__ = ["ATTACKS", "KEY", "Answer", "Attack", "Ground", "attack", "bearer", "make_app"]
+
+READ, WRITE = "notes:read", "notes:write"
+KEY: Final = "the-key-of-a-program"
+
+
+class Answer(NamedTuple):
+    """How an attack is answered.
+
+    Args:
+        status: Of HTTP.
+        error: The error of the challenge; None if there is none.
+        code: Of the error in JSON-RPC; None if the answer is none.
+    """
+
+    status: int
+    error: str | None = None
+    code: int | None = None
+
+
+class Ground:
+    """A server, its users, and somebody who has a token that is good for little.
+
+    Args:
+        host: Where it is.
+        issuer: Whose tokens it takes.
+    """
+
+    def __init__(self, host: Host, issuer: Issuer) -> None:
+        self.issuer = issuer
+        self.stage = Stage()
+        rsa = Key("rsa", "RS256")
+        issuer.keys = [issuer.key.public, rsa.public]
+        verifier = JWT(issuer=issuer.url, jwks_url=issuer.jwks_url, leeway=0)
+        app = make_app(self.stage, [verifier, Keys({hash_key(KEY): "program"})])
+        self.site = host.serve(app, self.stage, public_url=RESOURCE, sse=True)
+        self.ann = bearer(issuer.token())
+        self.eve = bearer(issuer.token(sub="eve", scope=READ, client_id="evil"))
+
+    def is_served(self, headers: dict[str, str]) -> bool:
+        """Whether somebody is answered as they should be."""
+        answer = self.site.ask("tools/call", headers, **called("who", {}))
+        return answer.status == 200 and answer.text == f"{self.issuer.url}|ann"
+
+    def with_token(self, token: str) -> Exchange:
+        """Ask with a token."""
+        return self.site.ask("tools/call", bearer(token), **called("who", {}))
+
+    def call(self, headers: dict[str, str], tool: str, **arguments: Any) -> Exchange:
+        """Call a tool."""
+        return self.site.ask("tools/call", headers, **called(tool, arguments))
+
+
+Send = Callable[[Ground], Exchange]
+
+
+class Attack(NamedTuple):
+    """One way to get what one may not have.
+
+    Args:
+        name: What is tried.
+        send: Tries it, and returns the answer.
+        answer: As the documentation has it.
+    """
+
+    name: str
+    send: Send
+    answer: Answer
+
+    def __str__(self) -> str:
+        return self.name
+
+
+ATTACKS: Final[dict[str, Attack]] = {}
+"""All of them, by name."""
+
+
+def attack(
+    name: str, status: int, error: str | None = None, code: int | None = None
+) -> Callable[[Send], Send]:
+    """Write down a function as an attack, with the answer that it must get."""
+
+    def decorate(send: Send) -> Send:
+        assert name not in ATTACKS, name
+        ATTACKS[name] = Attack(name, send, Answer(status, error, code))
+        return send
+
+    return decorate
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header with a token."""
+    return {"Authorization": f"Bearer {token}"}
+
+
+def is_own(principal: Principal, arguments: Any) -> bool:
+    """Tell whether a note is of whoever asks."""
+    return bool(principal.claims["sub"] == arguments["of"])
+
+
+def make_app(stage: Stage, auth: Any) -> MCPKit[None]:
+    """A server of notes, with something of everything that belongs to somebody."""
+    app: MCPKit[None] = MCPKit("notes", auth=auth, page_size=2)
+
+    @app.tool
+    async def who(ctx: Context) -> str:
+        return str(ctx.principal)
+
+    @app.tool(scopes=[WRITE])
+    async def write() -> str:
+        return "written"
+
+    @app.tool(allow=is_own)
+    async def show(of: str) -> str:
+        return f"the notes of {of}"
+
+    @app.tool(task="optional", allow=is_own)
+    async def work(of: str) -> str:
+        return f"the work of {of}"
+
+    @app.tool
+    async def leave(name: str, ctx: Context) -> str:
+        """Close the stream, and wait until the test lets it go on."""
+        ctx.close_stream()
+        await stage.wait(name)
+        return "gone on"
+
+    @app.tool
+    async def ask(ctx: Context) -> str:
+        answer = await ctx.elicit("What?", str, key="what")
+        return str(answer.accepted)
+
+    @app.resource("notes://all", scopes=[WRITE])
+    async def everything() -> str:
+        return "everything"
+
+    @app.resource("notes://of/{of}", allow=is_own)
+    async def notes(of: str) -> str:
+        return f"the notes of {of}"
+
+    @app.prompt(scopes=[WRITE])
+    async def greet(name: str) -> str:
+        return name
+
+    return app

@@ -1,0 +1,441 @@
+"""Attacks on a server that takes tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+from mcpkit.auth import JWT, hash_key
+from tests.auth.attacked import ATTACKS as ATTACKS
+from tests.auth.attacked import KEY, Answer, Attack, Ground, attack, bearer, make_app
+from tests.auth.forgeries import FORGED, WRONG, forged, part, wrong
+from tests.auth.issuer import RESOURCE, Key
+from tests.messages import LEGACY, MODERN, announced, called, initialize, request
+from tests.transports.http.wire import Exchange
+
+NOT_VALID: Final = Answer(401, "invalid_token", -32600)
+META: Final = "/.well-known/oauth-protected-resource"
+WHO: Final = announced(1, "tools/call", **called("who", {}))
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+
+def with_wrong(ground: Ground, way: str) -> Exchange:
+    return ground.with_token(wrong(ground.issuer, way))
+
+
+def with_forged(ground: Ground, way: str) -> Exchange:
+    return ground.with_token(forged(ground.issuer)[way])
+
+
+for way in WRONG:
+    name = f"a token that is wrong: {way}"
+    ATTACKS[name] = Attack(name, partial(with_wrong, way=way), NOT_VALID)
+for way in FORGED:
+    name = f"a token that is forged: {way}"
+    ATTACKS[name] = Attack(name, partial(with_forged, way=way), NOT_VALID)
+
+
+@attack("a token in the query", 400, "invalid_request", -32600)
+def _(ground: Ground) -> Exchange:
+    token = ground.ann["Authorization"].removeprefix("Bearer ")
+    path = f"{ground.site.path}?access_token={token}"
+    return ground.site.post(initialize(), path=path)
+
+
+@attack("a token in the query, beside one of one's own", 400, "invalid_request", -32600)
+def _(ground: Ground) -> Exchange:
+    token = ground.ann["Authorization"].removeprefix("Bearer ")
+    path = f"{ground.site.path}?a=b&access_token={token}"
+    return ground.site.post(initialize(), ground.eve, path=path)
+
+
+@attack("a token in a form", 401, None, -32600)
+def _(ground: Ground) -> Exchange:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    token = ground.ann["Authorization"].removeprefix("Bearer ")
+    return ground.site.post(f"access_token={token}".encode(), form)
+
+
+@attack("a token in a cookie", 401, None, -32600)
+def _(ground: Ground) -> Exchange:
+    token = ground.ann["Authorization"].removeprefix("Bearer ")
+    return ground.site.modern(WHO, {"Cookie": f"access_token={token}; Authorization={token}"})
+
+
+@attack("a token in _meta", 401, None, -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.site.ask("tools/call", **called("who", {}), _meta={"access_token": "any", "a": 1})
+
+
+@attack("a token as a password", 401, None, -32600)
+def _(ground: Ground) -> Exchange:
+    token = ground.ann["Authorization"].removeprefix("Bearer ")
+    return ground.site.modern(WHO, {"Authorization": f"Basic {part(f'ann:{token}'.encode())}"})
+
+
+@attack("two tokens in two headers", 400, "invalid_request", -32600)
+def _(ground: Ground) -> Exchange:
+    both: Any = {"Authorization": [ground.eve["Authorization"], ground.ann["Authorization"]]}
+    return ground.site.modern(WHO, both)
+
+
+@attack("two tokens in one header", 400, "invalid_request", -32600)
+def _(ground: Ground) -> Exchange:
+    both = f"{ground.eve['Authorization']}, {ground.ann['Authorization']}"
+    return ground.site.modern(WHO, {"Authorization": both})
+
+
+@attack("a huge token", 400, "invalid_request", -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.with_token(ground.issuer.token(more="a" * 30_000))
+
+
+@attack("a token with bytes that are none of a token", 400, "invalid_request", -32600)
+def _(ground: Ground) -> Exchange:
+    raw: Any = {"Authorization": ground.ann["Authorization"].encode() + b"\xc3\xa4"}
+    return ground.site.modern(WHO, raw)
+
+
+@attack("a session id as a token", 401, "invalid_token", -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.with_token(ground.site.begin(headers=ground.ann).token)
+
+
+@attack("the hash of a key as a key", 401, "invalid_token", -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.with_token(hash_key(KEY).removeprefix("sha256:"))
+
+
+@attack("the beginning of a key", 401, "invalid_token", -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.with_token(KEY[:-1])
+
+
+@attack("a token that another issuer has issued for the same name", 401, "invalid_token", -32600)
+def _(ground: Ground) -> Exchange:
+    url = "https://login.example.org"
+    return ground.with_token(ground.issuer.token(Key("theirs"), {"kid": "one"}, iss=url))
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+@attack("a flood of made-up keys", 401, "invalid_token", -32600)
+def _(ground: Ground) -> Exchange:
+    stranger = Key("stranger")
+    before = ground.issuer.times("/keys")
+    for number in range(50):
+        answer = ground.with_token(ground.issuer.token(stranger, {"kid": f"made-up-{number}"}))
+    assert ground.issuer.times("/keys") - before <= 1, "one request for all of them"
+    return answer
+
+
+@attack("a certificate in the header", 401, "invalid_token", -32600)
+def _(ground: Ground) -> Exchange:
+    header = {"kid": "one", "x5c": [part(b"a certificate of evil")], "x5t#S256": "evil"}
+    return ground.with_token(ground.issuer.token(Key("stranger"), header))
+
+
+@contextmanager
+def misled(ground: Ground, say: Callable[[str], Any]) -> Iterator[Exchange]:
+    """The answer of a server whose issuer says something else."""
+    right, ground.issuer.answer = ground.issuer.answer, lambda path, form: say(path)  # type: ignore[method-assign]
+    try:
+        auth = JWT(issuer=ground.issuer.url)
+        site = ground.site.host.serve(make_app(ground.stage, auth), public_url=RESOURCE)
+        yield site.ask("tools/call", ground.ann, **called("who", {}))
+    finally:
+        ground.issuer.answer = right  # type: ignore[method-assign]
+
+
+INSIDE: Final = (
+    "http://169.254.169.254/latest/meta-data",
+    "http://[::ffff:10.0.0.1]/keys",
+    "file:///etc/passwd",
+    "https://user:password@login.example.com/keys",
+    "https://login.example.com/keys\r\nX: evil",
+    "gopher://127.0.0.1/evil",
+)
+
+
+@attack("metadata that leads to where keys are not", 503, None, -32603)
+def _(ground: Ground) -> Exchange:
+    for url in INSIDE:
+        metadata = {"issuer": ground.issuer.url, "jwks_uri": url}
+        with misled(ground, {"/.well-known/oauth-authorization-server": metadata}.get) as answer:
+            assert answer.status == 503, url
+    return answer
+
+
+@attack("metadata of another issuer", 503, None, -32603)
+def _(ground: Ground) -> Exchange:
+    theirs = {"issuer": "https://evil.example.com", "jwks_uri": f"{ground.issuer.url}/evil"}
+    with misled(ground, lambda path: theirs) as answer:
+        answer.finish()
+    return answer
+
+
+@attack("keys without an end", 503, None, -32603)
+def _(ground: Ground) -> Exchange:
+    def say(path: str) -> Any:
+        if path == "/keys":
+            return {"keys": [*ground.issuer.keys, {"kty": "oct", "k": "a" * 2_000_000}]}
+        return {"issuer": ground.issuer.url, "jwks_uri": ground.issuer.jwks_url}
+
+    with misled(ground, say) as answer:
+        answer.finish()
+    return answer
+
+
+# --- what belongs to others -----------------------------------------------------------------------
+
+
+@attack("a session of somebody else", 404, None, -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.site.begin(headers=ground.ann).post(request(1, "ping"), ground.eve)
+
+
+@attack("a session of somebody else, without a token", 401, None, -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.site.begin(headers=ground.ann).post(request(1, "ping"))
+
+
+@attack("the end of a session of somebody else", 404, None, -32600)
+def _(ground: Ground) -> Exchange:
+    talk = ground.site.begin(headers=ground.ann)
+    answer = ground.site.send("DELETE", {**talk.headers, **ground.eve})
+    answer.finish()
+    assert talk.post(request(1, "ping"), ground.ann).status == 200
+    return answer
+
+
+@attack("the stream of a session of somebody else", 404, None, -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.site.begin(headers=ground.ann).get(headers=ground.eve)
+
+
+@attack("the answer of a call of somebody else, fetched again", 404, None, -32600)
+def _(ground: Ground) -> Exchange:
+    talk = ground.site.begin(headers=ground.ann)
+    call = request(1, "tools/call", called("leave", {"name": "theirs"}))
+    event = talk.post(call, ground.ann).event()
+    answer = talk.get(event.id, ground.eve)
+    ground.stage.release("theirs")
+    return answer
+
+
+@attack("an event of somebody else, in a session of one's own", 400, None, -32600)
+def _(ground: Ground) -> Exchange:
+    talk = ground.site.begin(headers=ground.ann)
+    call = request(1, "tools/call", called("leave", {"name": "also theirs"}))
+    event = talk.post(call, ground.ann).event()
+    answer = ground.site.begin(headers=ground.eve).get(event.id, ground.eve)
+    ground.stage.release("also theirs")
+    return answer
+
+
+@attack("the state of a question to somebody else", 200, None, -32602)
+def _(ground: Ground) -> Exchange:
+    meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    asked = ground.site.ask("tools/call", ground.ann, **called("ask", {}), _meta=meta)
+    again = {
+        **called("ask", {}),
+        "inputResponses": {"what": {"action": "accept", "content": {"value": "evil"}}},
+        "requestState": asked.result["requestState"],
+    }
+    return ground.site.ask("tools/call", ground.eve, **again, _meta=meta)
+
+
+def task_of_ann(ground: Ground) -> tuple[str, dict[str, Any]]:
+    extension: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": extension}
+    begun = ground.site.ask("tools/call", ground.ann, **called("work", {"of": "ann"}), _meta=meta)
+    return begun.result["taskId"], meta
+
+
+@attack("a task of somebody else", 200, None, -32602)
+def _(ground: Ground) -> Exchange:
+    id, meta = task_of_ann(ground)
+    return ground.site.ask("tasks/get", {**ground.eve, "Mcp-Name": id}, taskId=id, _meta=meta)
+
+
+@attack("the end of a task of somebody else", 200, None, -32602)
+def _(ground: Ground) -> Exchange:
+    id, meta = task_of_ann(ground)
+    return ground.site.ask("tasks/cancel", {**ground.eve, "Mcp-Name": id}, taskId=id, _meta=meta)
+
+
+@attack("an answer to a question of a task of somebody else", 200, None, -32602)
+def _(ground: Ground) -> Exchange:
+    id, meta = task_of_ann(ground)
+    more = {"taskId": id, "inputResponses": {"a": {"action": "decline"}}}
+    return ground.site.ask("tasks/update", {**ground.eve, "Mcp-Name": id}, **more, _meta=meta)
+
+
+# --- what one may not -----------------------------------------------------------------------------
+
+
+@attack("a tool that needs a scope", 403, "insufficient_scope", -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.call(ground.eve, "write")
+
+
+@attack("a scope that is claimed beside the token", 403, "insufficient_scope", -32600)
+def _(ground: Ground) -> Exchange:
+    headers = {**ground.eve, "X-Scope": "notes:write", "X-User": "ann", "X-Forwarded-User": "ann"}
+    meta = {"scope": "notes:write", "io.modelcontextprotocol/clientInfo": {"name": "ann"}}
+    return ground.site.ask("tools/call", headers, **called("write", {}), _meta=meta)
+
+
+@attack("a scope in other letters", 403, "insufficient_scope", -32600)
+def _(ground: Ground) -> Exchange:
+    scope = "NOTES:WRITE notes:write* notes:wri * notes:write,notes:read"
+    return ground.call(bearer(ground.issuer.token(sub="eve", scope=scope)), "write")
+
+
+@attack("a resource that needs a scope", 403, "insufficient_scope", -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.site.ask("resources/read", ground.eve, uri="notes://all")
+
+
+@attack("changes of a resource that needs a scope", 403, "insufficient_scope", -32600)
+def _(ground: Ground) -> Exchange:
+    wanted = {"resourceSubscriptions": ["notes://all"]}
+    return ground.site.ask("subscriptions/listen", ground.eve, notifications=wanted)
+
+
+@attack("a prompt that needs a scope", 403, "insufficient_scope", -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.site.ask("prompts/get", ground.eve, name="greet", arguments={"name": "a"})
+
+
+@attack("the rest of a list that one may not see", 200)
+def _(ground: Ground) -> Exchange:
+    cursor = ground.site.ask("tools/list", ground.ann).result["nextCursor"]
+    answer = ground.site.ask("tools/list", ground.eve, cursor=cursor)
+    names = [each["name"] for each in answer.result["tools"]]
+    assert "write" not in names
+    return answer
+
+
+@attack("arguments that a predicate refuses", 403, None, -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.call(ground.eve, "show", of="ann")
+
+
+@attack("a wish for a task, to come around a predicate", 403, None, -32600)
+def _(ground: Ground) -> Exchange:
+    extension: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": extension}
+    return ground.site.ask("tools/call", ground.eve, **called("work", {"of": "ann"}), _meta=meta)
+
+
+@attack("a template that a predicate refuses", 403, None, -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.site.ask("resources/read", ground.eve, uri="notes://of/ann")
+
+
+@attack("a name that is written otherwise", 200, None, -32602)
+def _(ground: Ground) -> Exchange:
+    for name in ("Write", "write\u0000", " write", "wr\u0131te"):
+        answer = ground.site.post(
+            {**announced(1, "tools/call", **called(name, {}))},
+            {**ground.eve, "MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call"},
+        )
+        assert answer.status in (200, 400), "it is unknown, or no name"
+    return ground.call(ground.eve, "Write")
+
+
+@attack("a forbidden call in a batch", 200)
+def _(ground: Ground) -> Exchange:
+    talk = ground.site.begin("2025-03-26", headers=ground.eve)
+    answer = talk.post(
+        [
+            request(1, "tools/call", called("who", {})),
+            request(2, "tools/call", called("write", {})),
+        ],
+        ground.eve,
+    )
+    assert {each["id"]: "error" in each for each in answer.json} == {1: False, 2: True}
+    return answer
+
+
+# --- around the endpoint --------------------------------------------------------------------------
+
+
+@attack("another verb", 401, None, -32600)
+def _(ground: Ground) -> Exchange:
+    for verb in ("HEAD", "OPTIONS", "PUT", "PATCH", "TRACE", "GET"):
+        answer = ground.site.send(verb, {"X-HTTP-Method-Override": "POST"})
+        assert answer.status == 401, verb
+    return answer
+
+
+@attack("another way to write the path", 404, None, -32600)
+def _(ground: Ground) -> Exchange:
+    base = ground.site.path
+    for path in (
+        f"{base}/",
+        f"{base}//",
+        base.upper(),
+        f"{base}/../mcp",
+        f"{base}%2f",
+        f"{base};a",
+    ):
+        answer = ground.site.post(initialize(), path=path)
+        assert answer.status in (401, 404), path
+    return ground.site.post(initialize(), path=f"{base}/x")
+
+
+@attack("the endpoint of older clients", 401, None, -32600)
+def _(ground: Ground) -> Exchange:
+    base = ground.site.path.removesuffix("/mcp")
+    assert ground.site.post(initialize("2024-11-05"), path=f"{base}/messages").status == 401
+    return ground.site.get(path=f"{base}/sse")
+
+
+@attack("a page of another site", 403, None, -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.site.modern(WHO, {**ground.ann, "Origin": "https://evil.example.com"})
+
+
+@attack("another host, to be named in the challenge", 403, None, -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.site.modern(WHO, {"Host": "evil.example.com"})
+
+
+@attack("a proxy that nobody has, to be named in the challenge", 401, None, -32600)
+def _(ground: Ground) -> Exchange:
+    named = "evil.example.com"
+    headers = {
+        "X-Forwarded-Host": named,
+        "X-Forwarded-Proto": "https",
+        "X-Forwarded-Prefix": f"/{named}",
+        "X-Original-URL": f"https://{named}/",
+        "Forwarded": f"host={named};proto=https",
+    }
+    return ground.site.modern(WHO, headers)
+
+
+@attack("a host with a quote, to write into the challenge", 403, None, -32600)
+def _(ground: Ground) -> Exchange:
+    return ground.site.modern(WHO, {"Host": 'localhost", resource_metadata="https://evil'})
+
+
+@attack("another host, to be named in the metadata", 200)
+def _(ground: Ground) -> Exchange:
+    headers = {"Host": "evil.example.com", "X-Forwarded-Host": "evil.example.com"}
+    answer = ground.site.send("GET", headers, path=f"{META}{ground.site.path}")
+    assert b"evil" not in answer.body
+    return answer
+
+
+@attack("a version without authorization", 401, None, -32600)
+def _(ground: Ground) -> Exchange:
+    for version in LEGACY:
+        assert ground.site.post(initialize(version)).status == 401, version
+    headers = {"MCP-Protocol-Version": "2024-11-05", "Mcp-Method": "tools/call"}
+    return ground.site.post(request(1, "tools/call", called("who", {})), headers)
