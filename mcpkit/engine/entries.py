@@ -244,6 +244,14 @@ class Readable(Entry):
             ResourceNotFound: There is nothing at this URI.
         """
 
+    async def admit(self, uri: str, variables: Mapping[str, Any], context: Context[Any]) -> None:
+        """Refuse whoever may not read the contents, and so not hear of their changes.
+
+        Raises:
+            Exception: As for `read`.
+        """
+        del uri, variables, context
+
     def readable(self, revision: Revision) -> dict[str, Any]:
         """Return the members that resources and templates share."""
         members = self.described()

@@ -9,6 +9,7 @@ import types
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import (
     Annotated,
     Any,
@@ -37,7 +38,7 @@ from mcpkit.engine.entries import (
     prefixed_uri,
 )
 from mcpkit.engine.permissions import Allow, check_allowed, needed_scopes
-from mcpkit.errors import InvalidArguments, RegistrationError, ResourceNotFound
+from mcpkit.errors import Forbidden, InvalidArguments, RegistrationError, ResourceNotFound
 from mcpkit.functions.arguments import Arguments
 from mcpkit.functions.converters import (
     Converters,
@@ -119,7 +120,7 @@ class FunctionTool(Tool):
             OutputMismatch: The returned value does not fit the return annotation.
         """
         values = self.accepts.validate(arguments)
-        if self.allow is not None:
+        if self.allow is not None and context.peer.task is None:  # which was a request before
             await check_allowed(self, values, context)
         return self.output.render(await self.plan.run(values, context))
 
@@ -147,10 +148,14 @@ class FunctionResource(Resource):
         self, uri: str, variables: Mapping[str, Any], context: Context[Any]
     ) -> ResourceResult:
         """Call the function."""
-        del variables
+        await self.admit(uri, variables, context)
+        return _resource_result(await self.plan.run({}, context), uri, self)
+
+    async def admit(self, uri: str, variables: Mapping[str, Any], context: Context[Any]) -> None:
+        """Ask the predicate of the resource, if it has one."""
+        del uri, variables
         if self.allow is not None:
             await check_allowed(self, {}, context)
-        return _resource_result(await self.plan.run({}, context), uri, self)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,6 +178,17 @@ class FunctionTemplate(ResourceTemplate):
             ResourceNotFound: The variables do not fit the signature, or have what a path had better
                 not have, so the URI names nothing (SEC-11).
         """
+        values = await self._admitted(uri, variables, context)
+        return _resource_result(await self.plan.run(values, context), uri, self)
+
+    async def admit(self, uri: str, variables: Mapping[str, Any], context: Context[Any]) -> None:
+        """Ask the predicate of the template, if it has one."""
+        if self.allow is not None:
+            await self._admitted(uri, variables, context)
+
+    async def _admitted(
+        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
+    ) -> dict[str, Any]:
         for name, value in variables.items():
             if name not in self.unchecked:
                 why = misleads(value)
@@ -184,7 +200,7 @@ class FunctionTemplate(ResourceTemplate):
             raise ResourceNotFound(uri, f"Resource not found: {cut(uri)} ({error})") from error
         if self.allow is not None:
             await check_allowed(self, values, context)
-        return _resource_result(await self.plan.run(values, context), uri, self)
+        return values
 
     @property
     def argument_names(self) -> Iterable[str]:
@@ -200,7 +216,7 @@ class FunctionTemplate(ResourceTemplate):
         self, name: str, typed: str, others: Mapping[str, str] | None, context: Context[Any]
     ) -> Iterable[str]:
         """Suggest values for a variable."""
-        return await _complete(self.completers, name, typed, others, context)
+        return await _complete(self, name, typed, others, context)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -284,18 +300,35 @@ class FunctionPrompt(Prompt):
         self, name: str, typed: str, others: Mapping[str, str] | None, context: Context[Any]
     ) -> Iterable[str]:
         """Suggest values for an argument."""
-        return await _complete(self.completers, name, typed, others, context)
+        return await _complete(self, name, typed, others, context)
 
 
 async def _complete(
-    completers: Mapping[str, Completer],
+    entry: FunctionTemplate | FunctionPrompt,
     name: str,
     typed: str,
     others: Mapping[str, str] | None,
     context: Context[Any],
 ) -> Iterable[str]:
-    completer = completers.get(name)
-    return () if completer is None else await completer(typed, others, context)
+    completer = entry.completers.get(name)
+    if completer is None:
+        return ()
+    found = await completer(typed, others, context)
+    if entry.allow is None or context.request.origin is None:
+        return found
+    allowed: list[str] = []
+    for each in islice(found, _MOST_ASKED):
+        try:
+            values = entry.accepts.validate({**(others or {}), name: str(each)})
+            await check_allowed(entry, values, context)
+        except (InvalidArguments, Forbidden):
+            continue  # it is refused, or nobody can tell without the other arguments
+        allowed.append(str(each))
+    return allowed
+
+
+_MOST_ASKED: Final = 200
+"""Suggestions that a predicate is asked about."""
 
 
 _MESSAGE: Final = frozenset({"role", "content"})

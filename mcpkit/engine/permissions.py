@@ -98,8 +98,8 @@ def refusal_of(entry: Entry, held: frozenset[str], *, is_known: bool) -> Forbidd
 async def check_allowed(entry: Entry, arguments: Mapping[str, Any], context: Context[Any]) -> None:
     """Ask the predicate of an entry whether a call may be.
 
-    It is asked where scopes matter as well: of requests that have come over HTTP. A task was a
-    request before.
+    It is asked where scopes matter as well: of requests that have come over HTTP, and of what they
+    do as tasks later.
 
     Args:
         entry: With a predicate.
@@ -111,7 +111,7 @@ async def check_allowed(entry: Entry, arguments: Mapping[str, Any], context: Con
     """
     allow = entry.allow
     request = context.request
-    if allow is None or request.origin is None or context.peer.task is not None:
+    if allow is None or request.origin is None:
         return
     principal = request.principal
     if principal is None:

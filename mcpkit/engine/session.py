@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol, cast
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import anyio
 
@@ -21,7 +22,7 @@ from mcpkit.asking.roots import Roots
 from mcpkit.context import Context
 from mcpkit.engine.encoding import Tagged, encode_result
 from mcpkit.engine.loop import Loop
-from mcpkit.engine.methods import OPERATIONS, Operation
+from mcpkit.engine.methods import OPERATIONS, Operation, check_uri
 from mcpkit.engine.middleware import compose
 from mcpkit.engine.run import GIVEN_UP, Failure, Outcome, Run
 from mcpkit.engine.server import Server, log
@@ -49,9 +50,11 @@ from mcpkit.protocol.connection import (
 from mcpkit.protocol.messages import Id, parse
 from mcpkit.protocol.revision import Notice, Revision
 from mcpkit.support.text import quoted
-from mcpkit.types import LOG_LEVELS, LOG_RANK
+from mcpkit.types import LOG_LEVELS, LOG_RANK, is_array, is_object
 
 __all__ = ["Channel", "Session", "operations_of"]
+
+T = TypeVar("T")
 
 _INPUT: Final = frozenset({"inputResponses", "requestState"})
 _SAID: Final = frozenset({"notifications/message", "notifications/progress"})
@@ -430,6 +433,8 @@ class Session:
         server = self.server
         if server.shows is not None or server.registry.restricted:
             server = server.seen_by(request)
+            if self._subscriptions is not None:
+                self._subscriptions.catalog = server.catalog
         run = Run(self, server, request)
         try:
             capability = known.capability
@@ -459,6 +464,8 @@ class Session:
             self._fail(request, outcome.error)
         elif outcome is GIVEN_UP:
             self._give_up(request)
+        elif outcome is None:
+            pass  # an operation that is answered later
         elif self._connection.is_in_flight(request):
             used_input = run.asker is not None and run.asker.used_input
             try:
@@ -513,14 +520,34 @@ class Session:
         self._log_rank = LOG_RANK[level]
         return {}
 
-    def _subscribe(self, run: Run) -> Mapping[str, Any]:
-        return self._subscribed().subscribe(run.server.catalog, run.request)
+    def _subscribe(self, run: Run) -> Any:
+        def subscribe() -> Mapping[str, Any]:
+            return self._subscribed().subscribe(run.server.catalog, run.request)
+
+        return self._once_allowed(run, [run.request.params.get("uri")], subscribe)
 
     def _unsubscribe(self, run: Run) -> Mapping[str, Any]:
         return self._subscribed().unsubscribe(run.request)
 
-    def _listen(self, run: Run) -> None:
-        self._subscribed().listen(run.server.catalog, run.request)
+    def _listen(self, run: Run) -> Any:
+        def listen() -> None:
+            self._subscribed().listen(run.server.catalog, run.request)
+
+        wanted = run.request.params.get("notifications")
+        uris = wanted.get("resourceSubscriptions") if is_object(wanted) else None
+        return self._once_allowed(run, uris if is_array(uris) else [], listen)
+
+    def _once_allowed(self, run: Run, uris: Sequence[object], act: Callable[[], T]) -> Any:
+        """Do something at once, or when the predicates of resources have been asked."""
+        asked: list[Callable[[], Awaitable[None]]] = []
+        for uri in uris if run.request.origin is not None else ():
+            if not isinstance(uri, str) or len(asked) > self.server.settings.max_subscriptions:
+                break  # which is refused anyway
+            check_uri(uri)
+            found = run.server.catalog.resource(uri)
+            if found is not None and found[0].allow is not None:
+                asked.append(partial(found[0].admit, uri, found[1], Context(run)))
+        return _in_turn(asked, act) if asked else act()
 
     def end_listens(self, *, announce: bool) -> None:
         """End every stream of changes from this side (SUB-6).
@@ -700,7 +727,7 @@ class Session:
         await self.wait_idle()
 
 
-_Act = Callable[["Session", Run], "Mapping[str, Any] | None"]
+_Act = Callable[["Session", Run], Any]
 
 _ACTS: Final[Mapping[str, _Act]] = {
     "subscribe": Session._subscribe,
@@ -708,8 +735,8 @@ _ACTS: Final[Mapping[str, _Act]] = {
     "set_level": Session._set_level,
     "listen": Session._listen,
 }
-"""Operations on the session itself. They are done at once, whatever else waits; one that returns
-None is answered later."""
+"""Operations on the session itself. They are done at once, whatever else waits, unless a predicate
+has to be asked; one that returns None is answered later."""
 
 
 def _as_operation(act: _Act) -> Operation:
@@ -734,6 +761,12 @@ def operations_of(server: Server) -> Mapping[str, Operation]:
             name: compose(each, server.middleware) for name, each in _OPERATIONS.items()
         }
     return server.operations
+
+
+async def _in_turn(asked: Sequence[Callable[[], Awaitable[None]]], act: Callable[[], T]) -> T:
+    for each in asked:
+        await each()
+    return act()
 
 
 def _do_nothing() -> None:

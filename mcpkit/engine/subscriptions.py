@@ -18,6 +18,7 @@ from mcpkit.engine.registry import Catalog
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.task_methods import EXTENSION, declares, detailed, task_members
 from mcpkit.errors import (
+    Forbidden,
     InvalidParams,
     InvalidRequest,
     MissingClientCapability,
@@ -109,6 +110,7 @@ class Subscriptions:
         "_tasks",
         "_waiting",
         "_watched",
+        "catalog",
     )
 
     def __init__(
@@ -125,6 +127,8 @@ class Subscriptions:
         self._notify = notify
         self._reserve = reserve
         self._watched: set[str] = set()
+        self.catalog: Catalog | None = None
+        """What the last request of the session may see; None: everything, or not known yet."""
         self._listens: dict[Request, _Listen] = {}
         self._dirty_kinds: dict[ListKind, None] = {}
         self._dirty_uris: dict[str, None] = {}
@@ -179,6 +183,7 @@ class Subscriptions:
     def subscribe(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
         """``resources/subscribe``: tell of changes of a resource, and of what lies below it."""
         uri = uri_of(request.params)
+        self.catalog = catalog
         if catalog.resource(uri) is None:
             raise not_found(ResourceNotFound(uri), uri, request.revision)
         if uri in self._watched:
@@ -389,6 +394,13 @@ class Subscriptions:
         if not begun:
             self._loop.soon(self.flush)
 
+    def _may_see(self, uri: str) -> bool:
+        """Return False if a later token of the client is for less than an earlier one."""
+        try:
+            return self.catalog is None or self.catalog.resource(uri) is not None
+        except Forbidden:
+            return False
+
     def flush(self) -> None:
         """Tell the client of the changes that it has not been told of."""
         with _noting:
@@ -409,7 +421,7 @@ class Subscriptions:
         for uri in uris:
             method = "notifications/resources/updated"
             affected = self._server.changes.affected(uri)
-            if handshaken and not self._watched.isdisjoint(affected):
+            if handshaken and any(map(self._may_see, self._watched.intersection(affected))):
                 self._notify(method, {"uri": uri}, None)
             for listen in self._listens.values():
                 if not listen.uris.isdisjoint(affected):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from mcpkit import CallNext, Context
 from mcpkit.protocol.connection import CAPABILITIES_KEY, LOG_LEVEL_KEY, SUBSCRIPTION_KEY
 from tests.messages import LEGACY, MODERN, announced, called, notification, request
 from tests.transports.http.conftest import Serve
@@ -354,3 +355,18 @@ def test_who_listens_in_vain_is_kept_by_comments(serve: Serve) -> None:
     listening = serve(keep_alive=0.05).ask("subscriptions/listen", notifications={})
     assert listening.message()["params"]["notifications"] == {}
     assert next(listening.blocks()).comments
+
+
+def test_a_subscription_stays_open_behind_middleware(serve: Serve) -> None:
+    """SUB-1: what is answered later is not answered when the middleware is over."""
+    site = serve()
+
+    async def passing(ctx: Context, call_next: CallNext) -> Any:
+        return await call_next()
+
+    site.app.middleware(passing)
+    wanted = {"resourceSubscriptions": ["wire://watched"]}
+    listening = site.ask("subscriptions/listen", notifications=wanted)
+    assert listening.message()["params"]["notifications"] == wanted
+    site.app.changed("wire://watched")
+    assert listening.message()["method"] == "notifications/resources/updated"

@@ -351,6 +351,117 @@ def test_a_wish_for_a_task_is_no_way_around_a_predicate(host: Host) -> None:
     assert answer.code == -32602
 
 
+def test_suggestions_are_what_a_predicate_allows(host: Host) -> None:
+    """AUTH-12: as far as it can be asked without the other arguments."""
+    app: MCPKit[None] = MCPKit("files", auth=Colons())
+
+    async def people(typed: str) -> list[str]:
+        return ["ann", "bob"]
+
+    @app.resource("files://of/{name}", allow=may_read)
+    async def of(name: Annotated[str, mcpkit.Complete(people)]) -> str:
+        return name
+
+    @app.prompt(allow=may_read)
+    async def greet(name: Annotated[str, mcpkit.Complete(people)], tone: str) -> str:
+        return name + tone
+
+    site = host.serve(app)
+
+    def suggested(ref: dict[str, str], **context: Any) -> list[str]:
+        argument = {"name": "name", "value": ""}
+        answer = site.ask("completion/complete", who("bob"), ref=ref, argument=argument, **context)
+        values: list[str] = answer.result["completion"]["values"]
+        return values
+
+    assert suggested({"type": "ref/resource", "uri": "files://of/{name}"}) == ["bob"]
+    prompt = {"type": "ref/prompt", "name": "greet"}
+    assert suggested(prompt) == []
+    assert suggested(prompt, context={"arguments": {"tone": "kind"}}) == ["bob"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_whoever_may_not_read_does_not_hear_of_changes(host: Host, is_async: bool) -> None:
+    """SEC-7: a predicate is asked about each resource that somebody wants to be told of."""
+    app: MCPKit[None] = MCPKit("files", auth=Colons())
+
+    @app.resource(
+        "files://of/{name}", allow=may_read if is_async else lambda p, a: p.id == a["name"]
+    )
+    async def of(name: str) -> str:
+        return name
+
+    site = host.serve(app)
+    for name, status in (("bob", 200), ("ann", 403)):
+        wanted = {"resourceSubscriptions": ["files://of/bob"]}
+        answer = site.ask("subscriptions/listen", who(name), notifications=wanted)
+        assert answer.status == status
+        talk = site.begin(headers=who(name))
+        message = request(1, "resources/subscribe", {"uri": "files://of/bob"})
+        assert talk.post(message, who(name)).status == status
+    listening = site.ask("subscriptions/listen", who("bob"), notifications=wanted)
+    assert listening.message()["method"] == "notifications/subscriptions/acknowledged"
+    app.changed("files://of/bob")
+    assert listening.message()["method"] == "notifications/resources/updated"
+
+
+def test_a_session_hears_of_what_its_last_token_is_for(site: Site) -> None:
+    """SEC-7, AUTH-17: a token with fewer scopes is not told what an earlier one was for."""
+    talk = site.begin(headers=who("bob", "files"))
+    for uri in ("files://root", "files://x"):
+        subscribed = talk.post(request(1, "resources/subscribe", {"uri": uri}), who("bob", "files"))
+        assert subscribed.status == 200
+    stream = talk.get(headers=who("bob", "files"))
+    assert stream.status == 200
+
+    def told_after(*scopes: str) -> str:
+        assert talk.post(request(2, "ping"), who("bob", *scopes)).status == 200
+        for uri in ("files://root", "files://x"):
+            site.app.changed(uri)
+        message = stream.message()
+        assert message["method"] == "notifications/resources/updated"
+        return str(message["params"]["uri"])
+
+    assert told_after("other") == "files://x"
+    assert told_after("files:read") == "files://root"
+
+
+def test_what_a_task_reads_is_what_its_caller_may(host: Host) -> None:
+    """AUTH-17: scopes and predicates hold for what a handler reads, in a task as elsewhere."""
+    app = make_app()
+
+    @app.tool(task="optional")
+    async def copy(uri: str, ctx: Context) -> str:
+        try:
+            return str((await ctx.read_resource(uri))[0].text)  # type: ignore[union-attr]
+        except Forbidden as error:
+            return type(error).__name__
+
+    site = host.serve(app)
+    extension: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": extension}
+
+    def copied(uri: str, headers: dict[str, str], meta: Any) -> str:
+        answer = site.ask("tools/call", headers, **called("copy", {"uri": uri}), _meta=meta)
+        if not meta:
+            return answer.text
+        id = answer.result["taskId"]
+        found = eventually(
+            lambda: (
+                site.ask("tasks/get", {**headers, "Mcp-Name": id}, taskId=id, _meta=meta).result
+            ),
+            lambda found: bool(found["status"] == "completed"),
+        )
+        text: str = found["result"]["content"][0]["text"]
+        return text
+
+    for each in ({}, meta):
+        assert copied("files://root", who("bob", "files"), each) == "root"
+        assert copied("files://root", who("bob"), each) == "Forbidden"
+        assert copied("files://of/bob", who("bob", "files"), each) == "bob"
+        assert copied("files://of/ann", who("bob", "files"), each) == "Forbidden"
+
+
 # --- where scopes mean nothing --------------------------------------------------------------------
 
 
