@@ -1,4 +1,4 @@
-"""Other people's clients log in at other people's authorization server, and then use ours.
+"""Other people's clients log in, at an authorization server of others and at our own.
 
 401, metadata, registration, login, token, a call; a scope that is missing, 403, a better token, the
 call again; the end of the token, a refresh, and a new key meanwhile.
@@ -14,13 +14,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qsl
 from urllib.request import urlopen
 
 import jwt
 import pytest
 
 from mcpkit import Context, MCPKit
-from mcpkit.auth import JWT, ResourceServer
+from mcpkit.auth import JWT, AuthorizationServer, ResourceServer, Users, hash_password
 from mcpkit.auth import jwks as jwks_module
 from tests.auth.browser import browsing
 from tests.peers.installed import INSTALLED, NODE, ROOT, copy_scripts, node, require
@@ -47,7 +48,16 @@ LIFETIME: Final = 4
 LEEWAY: Final = 1
 """Seconds for which the server takes it afterwards: clients that can know by themselves do."""
 
-pytestmark = [pytest.mark.peers, pytest.mark.parametrize("client", CLIENTS)]
+PLACES: Final = ("certified", "our own")
+"""Where they log in."""
+
+PASSWORD: Final = "the password of Ada"
+
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.parametrize("client", CLIENTS),
+    pytest.mark.parametrize("place", PLACES),
+]
 
 
 class Seen:
@@ -62,9 +72,13 @@ class Seen:
         self.all: list[dict[str, Any]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
         headers = {name.decode(): value.decode() for name, value in scope.get("headers", ())}
         seen: dict[str, Any] = {
             "path": scope.get("path"),
+            "form": {},
             "session": headers.get("mcp-session-id"),
             "token": headers.get("authorization", "").removeprefix("Bearer "),
         }
@@ -76,8 +90,14 @@ class Seen:
                 seen["challenge"] = answered.get("www-authenticate", "")
             await send(message)
 
+        async def read() -> Any:
+            message = await receive()
+            if scope["path"] in ("/token", "/authorize/consent"):
+                seen["form"].update(parse_qsl(message.get("body", b"").decode()))
+            return message
+
         self.all.append(seen)
-        await self._application(scope, receive, note)
+        await self._application(scope, read, note)
 
 
 def make_app(auth: Any) -> MCPKit[None]:
@@ -97,7 +117,7 @@ def make_app(auth: Any) -> MCPKit[None]:
 
 
 @contextmanager
-def certified() -> Iterator[str]:
+def at_others() -> Iterator[str]:
     """The authorization server of others."""
     command = [*node(NODE / "oidc_provider.mjs"), str(LIFETIME), READ, WRITE]
     with subprocess.Popen(
@@ -121,10 +141,12 @@ class Walked:
     Args:
         report: What the client says.
         seen: What the server says.
+        issuer: Where its user has logged in.
     """
 
-    def __init__(self, report: dict[str, Any], seen: list[dict[str, Any]]) -> None:
+    def __init__(self, report: dict[str, Any], seen: list[dict[str, Any]], issuer: str) -> None:
         self.report = report
+        self.issuer = issuer
         self.calls = [each for each in seen if each["path"] == "/mcp"]
         self.others = [each for each in seen if each["path"] != "/mcp"]
 
@@ -137,10 +159,18 @@ class Walked:
         }
 
 
-def walked(client: str, issuer: str, browser: str) -> Walked:
+def own() -> AuthorizationServer:
+    """An authorization server of the app's own, with keys that last no longer than a token."""
+    users = Users({"ada": hash_password(PASSWORD)})
+    return AuthorizationServer(users, token_lifetime=LIFETIME, key_lifetime=LIFETIME)
+
+
+def walked(client: str, place: str, certified: str, browser: str) -> Walked:
     with listen() as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        verifier = JWT(issuer=issuer, leeway=LEEWAY)
+        origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        url = f"{origin}/mcp"
+        issuer = certified if place == "certified" else origin
+        verifier = JWT(issuer=issuer, leeway=LEEWAY) if place == "certified" else own()
         app = make_app(ResourceServer(verifier, required_scopes=[READ]))
         seen = Seen(app.asgi(public_url=url))
         with running(seen, listener, timeout_graceful_shutdown=1):
@@ -160,41 +190,54 @@ def walked(client: str, issuer: str, browser: str) -> Walked:
                 timeout=50,
             )
     assert done.returncode == 0, done.stderr
-    return Walked(json.loads(done.stdout), seen.all)
+    return Walked(json.loads(done.stdout), seen.all, issuer)
 
 
 @pytest.fixture(scope="module")
-def issuer() -> Iterator[str]:
+def certified() -> Iterator[str]:
     require(INSTALLED / "python-1", INSTALLED / "python-2", NODE)
     copy_scripts()
-    with certified() as found:
+    with at_others() as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def walks(request: pytest.FixtureRequest, issuer: str) -> Iterator[dict[str, Future[Walked]]]:
+def walks(
+    request: pytest.FixtureRequest, certified: str
+) -> Iterator[dict[tuple[str, str], Future[Walked]]]:
     """The walks of all clients that tests ask for, beside each other: most of it is waiting."""
     wanted = {
-        item.callspec.params["client"]: None
+        (item.callspec.params["client"], item.callspec.params["place"]): None
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.path == request.path
     }
-    with pytest.MonkeyPatch.context() as patch, browsing() as browser:
+    answers = {"name": "ada", "password": PASSWORD}
+    with pytest.MonkeyPatch.context() as patch, browsing(answers, "allow") as browser:
         patch.setattr(jwks_module, "_AGAIN_S", 0.0)  # as if the walk had taken longer
-        with ThreadPoolExecutor(len(CLIENTS)) as pool:
-            yield {each: pool.submit(walked, each, issuer, browser) for each in wanted}
+        with ThreadPoolExecutor(len(wanted)) as pool:
+            yield {each: pool.submit(walked, *each, certified, browser) for each in wanted}
 
 
 @pytest.fixture
-def walk(client: str, walks: dict[str, Future[Walked]]) -> Walked:
-    return walks[client].result()
+def walk(client: str, place: str, walks: dict[tuple[str, str], Future[Walked]]) -> Walked:
+    return walks[client, place].result()
 
 
 @pytest.fixture
-def served(client: str, walk: Walked, issuer: str) -> list[str]:
+def served(client: str, place: str, walk: Walked) -> list[str]:
     """What the authorization server has done for a client."""
-    with urlopen(f"{issuer}/seen", timeout=20) as answer:
-        return [what for name, what in json.load(answer) if name == client]
+    if place == "certified":
+        with urlopen(f"{walk.issuer}/seen", timeout=20) as answer:
+            return [what for name, what in json.load(answer) if name == client]
+    found: list[str] = []
+    for each in walk.others:
+        if (each["path"], each["status"]) == ("/register", 201):
+            found.append("registered")
+        elif each["form"].get("answer") == "allow":
+            found.append("authorized")
+        elif (each["path"], each["status"]) == ("/token", 200):
+            found.append(each["form"]["grant_type"])
+    return found
 
 
 def test_it_begins_with_a_challenge_that_leads_to_the_metadata(walk: Walked) -> None:
@@ -213,9 +256,9 @@ def test_the_client_registers_and_its_user_logs_in(served: list[str]) -> None:
     assert served[:3] == ["registered", "authorized", "authorization_code"]
 
 
-def test_the_server_knows_who_has_logged_in(client: str, walk: Walked, issuer: str) -> None:
+def test_the_server_knows_who_has_logged_in(client: str, walk: Walked) -> None:
     """AUTH-8, AUTH-17: the token is for this server, and about somebody of that issuer."""
-    assert walk.report["who"] == f"{issuer}|ada"
+    assert walk.report["who"] == f"{walk.issuer}|ada"
     if client != "typescript_2":  # which does not tell
         assert walk.report["revision"] == REVISIONS[client]
 

@@ -17,7 +17,6 @@ from urllib.parse import SplitResult, urlsplit
 from mcpkit.auth.fetch import Unreachable, fetch_document
 from mcpkit.auth.server.errors import OAuthError
 from mcpkit.auth.server.store import AuthStore
-from mcpkit.support.scopes import is_scope
 from mcpkit.support.target import is_loopback_name
 from mcpkit.types import is_array, is_object
 
@@ -26,7 +25,6 @@ __all__ = ["Clients", "RegisteredClient", "is_allowed", "is_secret_of", "origin_
 _MOST_URIS: Final = 10
 _LONGEST_URI: Final = 2000
 _LONGEST_NAME: Final = 100
-_LONGEST_SCOPE: Final = 2000
 _DANGEROUS: Final = frozenset(
     {
         *("about", "blob", "chrome", "data", "file", "filesystem", "ftp", "javascript"),
@@ -178,8 +176,6 @@ class Clients:
         }
         if record["name"]:
             told["client_name"] = record["name"]
-        if record["scopes"] is not None:
-            told["scope"] = " ".join(record["scopes"])
         if record["method"] != "none":
             secret = secrets.token_urlsafe(32)
             record["secret"] = _hash(secret)
@@ -252,7 +248,6 @@ class Clients:
             url,
             tuple(record["redirect_uris"]),
             record["name"],
-            scopes=None if record["scopes"] is None else frozenset(record["scopes"]),
             method="none",
             is_document=True,
         )
@@ -342,6 +337,9 @@ def _check_redirect(uri: object) -> str:
 def _registration(wish: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept of the metadata of a client (RFC 7591, 2).
 
+    Its ``scope`` is not: clients register with that of the first challenge that they see, and need
+    more later. Who may be given what, the user says.
+
     Raises:
         OAuthError: It cannot be had here.
     """
@@ -360,14 +358,10 @@ def _registration(wish: Mapping[str, Any]) -> dict[str, Any]:
     name: Any = wish.get("client_name", "")
     if not isinstance(name, str):
         raise OAuthError("invalid_client_metadata", "client_name is a text")
-    scope: Any = wish.get("scope")
-    if scope is not None and (not isinstance(scope, str) or len(scope) > _LONGEST_SCOPE):
-        raise OAuthError("invalid_client_metadata", "scope is a short text")
     return {
         "redirect_uris": [_check_redirect(each) for each in uris],
         "method": method,
         "name": _plain(name),
-        "scopes": None if scope is None else [each for each in scope.split() if is_scope(each)],
     }
 
 
@@ -378,13 +372,11 @@ def _plain(name: str) -> str:
 
 
 def _from_record(id: str, record: Mapping[str, Any]) -> RegisteredClient:
-    scopes: Any = record["scopes"]
     return RegisteredClient(
         id,
         tuple(record["redirect_uris"]),
         record["name"],
         record.get("secret"),
-        None if scopes is None else frozenset(scopes),
         method=record["method"],
     )
 

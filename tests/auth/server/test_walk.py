@@ -214,3 +214,11 @@ def test_the_page_of_consent_says_who_wants_what(site: Site) -> None:
     for each in ("An editor", "Notes", "Ada", "Read your notes", "Change your notes"):
         assert each in text
     assert "A program on this device" in text
+
+
+def test_a_client_that_has_registered_for_a_scope_may_ask_for_more(site: Site) -> None:
+    """AUTH-6: clients register with the scope of the first challenge, and step up later."""
+    client = site.register(scope="notes:read")["client_id"]
+    assert site.tokens(client_id=client)["scope"] == "notes:read"
+    more = site.tokens(client_id=client, scope="notes:read notes:write")
+    assert set(more["scope"].split()) == {"notes:read", "notes:write"}
