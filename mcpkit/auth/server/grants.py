@@ -26,7 +26,7 @@ from mcpkit.auth.server.store import AuthStore
 from mcpkit.auth.server.vault import ALGORITHM, Vault
 from mcpkit.types import Principal
 
-__all__ = ["Code", "Grants", "Issued", "Upstream", "challenge_of", "tokens_of"]
+__all__ = ["ON_ITS_WAY", "Code", "Grants", "Issued", "Upstream", "challenge_of", "tokens_of"]
 
 _CODE_S: Final = 60.0
 """Seconds for which a code can be redeemed."""
@@ -39,6 +39,10 @@ _GRACE_S: Final = 20.0
 
 _EARLY_S: Final = 30.0
 """Seconds before its end at which a token of a provider is renewed."""
+
+ON_ITS_WAY: Final = 2
+"""Seconds that a token is good for beside those that its client is told: it counts them from when
+it gets the token, and the claim has no parts of a second."""
 
 _MOST_GRANTS: Final = 100_000
 _MOST_CODES: Final = 10_000
@@ -373,7 +377,7 @@ class Grants:
             "iss": grant.issuer,
             "sub": grant.user,
             "aud": grant.resource,
-            "exp": now + int(self._token_lifetime),
+            "exp": now + int(self._token_lifetime) + ON_ITS_WAY,
             "iat": now,
             "jti": secrets.token_urlsafe(12),
             "client_id": grant.client_id,

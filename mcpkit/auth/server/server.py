@@ -24,7 +24,7 @@ from mcpkit.auth.server.clients import (
     origin_of,
 )
 from mcpkit.auth.server.errors import OAuthError
-from mcpkit.auth.server.grants import Grants, challenge_of
+from mcpkit.auth.server.grants import ON_ITS_WAY, Grants, challenge_of
 from mcpkit.auth.server.login import (
     Login,
     LoginRefused,
@@ -139,7 +139,7 @@ class AuthorizationServer(EmbeddedServer):
             self._store,
             _secrets_of(secret, self._store),
             lifetime=key_lifetime,
-            overlap=token_lifetime,
+            overlap=token_lifetime + ON_ITS_WAY,
             clock=clock,
         )
         self._clients = Clients(
