@@ -13,8 +13,13 @@ import pytest
 
 from mcpkit.auth import Keys, hash_key
 from tests.auth.attacked import ATTACKS, Attack, Ground
+from tests.auth.attacks_on_logins import ATTACKS as ATTACKS_ON_LOGINS
+from tests.auth.attacks_on_logins import Attack as AttackOnLogins
+from tests.auth.attacks_on_logins import victim
 from tests.auth.attacks_on_resources import META
+from tests.auth.browser import Page, fields_of
 from tests.auth.issuer import issuing
+from tests.auth.server.conftest import Site, serving
 from tests.transports.http.wire import Exchange, hosting
 
 
@@ -80,3 +85,38 @@ def test_the_time_of_an_answer_tells_nothing_of_a_key(monkeypatch: pytest.Monkey
         assert (None if found is None else found.id) == (sent if sent in known else None)
         digest = hashlib.sha256(sent.encode()).digest()
         assert [(len(one), other) for one, other in compared] == [(32, digest)] * len(known)
+
+
+# --- a server that issues tokens of its own -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with serving() as found:
+        yield found
+
+
+def error_said(page: Page) -> str | None:
+    """The error that a program is told: in JSON, or in the address that a browser is sent to."""
+    if page.location is not None:
+        return fields_of(page.location).get("error")
+    if page.headers.get_content_type() == "application/json" and page.status >= 400:
+        found = page.json.get("error")
+        return found if isinstance(found, str) else None
+    return None
+
+
+@pytest.mark.parametrize("attack", ATTACKS_ON_LOGINS.values(), ids=str)
+def test_what_is_tried_at_logins_is_refused(
+    site: Site, attack: AttackOnLogins, caplog: pytest.LogCaptureFixture
+) -> None:
+    """AUTH-8, AUTH-9, AUTH-15, AUTH-16, SEC-13, SEC-16, SEC-18, and RFC 9700."""
+    caplog.set_level("DEBUG")
+    honest = site.tokens(victim())
+    page = attack.send(site)
+    assert (page.status, error_said(page)) == (attack.status, attack.error)
+    assert "evil.example.com" not in (page.location or "")
+    assert site.said(honest["access_token"]) == "ada False [notes:read]"
+    assert site.said(site.tokens(victim())["access_token"]) == "ada False [notes:read]"
+    for secret in honest["access_token"], honest["refresh_token"]:
+        assert secret not in caplog.text

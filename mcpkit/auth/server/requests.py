@@ -51,7 +51,7 @@ class Request:
                 raise OAuthError("invalid_request", "The parameters cannot be read") from None
         self.resources = [value for name, value in pairs if name == "resource" and value]
         names = [name for name, _ in pairs if name != "resource"]
-        self.repeated = len(set(names)) != len(names)
+        self.repeated = frozenset(each for each in names if names.count(each) > 1)
         # Without a value is as if it were not there (RFC 6749, 3.1).
         self.fields = {name: value for name, value in pairs if value and name != "resource"}
 

@@ -266,6 +266,8 @@ class AuthorizationServer(EmbeddedServer):
     async def _authorize(self, request: Request) -> Reply:
         """Begin a visit, if users may be sent back to the client that has sent them."""
         given = request.fields
+        if not request.repeated.isdisjoint(("client_id", "redirect_uri")):
+            raise OAuthError("invalid_request", "The program has sent two addresses, or two names")
         client = await self._find(given.get("client_id", ""))
         redirect_uri = given.get("redirect_uri", "")
         if not redirect_uri and len(client.redirect_uris) == 1:
