@@ -175,6 +175,7 @@ BINDING: Final[dict[str, str]] = {
     "AUTH-6": "and so does one for a token that has too few",
     "AUTH-7": "scopes may imply others",
     "AUTH-8": "tokens for others are refused",
+    "AUTH-9": "a token is passed on to nobody",
     "AUTH-10": "tokens in queries as well",
     "AUTH-11": "nobody is asked to stay offline",
     "AUTH-12": "malformed credentials are 400",
@@ -241,7 +242,6 @@ ELSEWHERE: Final[dict[str, str]] = {
     "CACHE-6": "binds the client",
     "LOG-7": "binds the author of a server; mcpkit logs nothing to clients by itself",
     "SEC-12": "no schema that comes from outside is ever evaluated",
-    "AUTH-9": "binds the author of a server, who has other tokens for other servers",
     "SEC-19": "binds the client",
     "SEC-20": "binds whoever chooses a transport",
 }
