@@ -7,11 +7,26 @@ These are requests of the server in the handshake revisions, and parts of a resu
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import shlex
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    Sequence,
+)
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, TypeGuard, TypeVar
 from uuid import uuid4
@@ -69,6 +84,7 @@ if TYPE_CHECKING:
     from mcpkit.app import MCPKit
     from mcpkit.client_offers import OfferedTasks
     from mcpkit.engine.server import Server
+    from mcpkit.oauth.source import HttpAuth
     from mcpkit.transports.http_client import HttpLink
 
 __all__ = ["Client", "Handler", "Target"]
@@ -175,6 +191,7 @@ class ClientOptions(TypedDict, total=False):
     stderr: int | None
     headers: Mapping[str, str] | None
     http_client: httpx2.AsyncClient | None
+    auth: HttpAuth | str | Callable[[], str | Awaitable[str]] | None
     raise_exceptions: bool
 
 
@@ -207,6 +224,9 @@ class Client:
         http_client: Sends the HTTP requests, for its proxies, certificates, authentication or
             transport. Its timeouts do not apply, except to connecting, and it follows no
             redirects. It is not closed, and may serve several clients.
+        auth: Who gets the tokens for a server over HTTP: `mcpkit.oauth.OAuth`, which logs the user
+            in, or `ClientCredentials`; or a token, or a function that returns one. A login takes
+            nothing of the time that a request may take.
         raise_exceptions: With an app object, raise the handler's own exception instead of
             returning the error that a client sees. An exception of a callback is raised by the
             next request, or by the end of the connection; otherwise it is only logged.
@@ -244,6 +264,7 @@ class Client:
         stderr: int | None = None,
         headers: Mapping[str, str] | None = None,
         http_client: httpx2.AsyncClient | None = None,
+        auth: HttpAuth | str | Callable[[], str | Awaitable[str]] | None = None,
         raise_exceptions: bool = False,
     ) -> None:
         if revision is not None and revision not in BY_VERSION:
@@ -279,6 +300,14 @@ class Client:
         self._on_round = on_round
         self._env, self._cwd, self._stderr = env, cwd, stderr
         self._headers, self._http_client = headers, http_client
+        self._auth: HttpAuth | None = None
+        if auth is not None:
+            from mcpkit.oauth.source import http_auth
+
+            self._auth = http_auth(auth)
+        self._limits: set[anyio.CancelScope] = set()
+        self._paused: dict[anyio.CancelScope, float] = {}
+        self._pauses = 0
         self._raise = raise_exceptions
         self._raised: dict[Id, BaseException] = {}
         self._failed: Exception | None = None
@@ -349,6 +378,8 @@ class Client:
                 self._renew,
                 headers=self._headers,
                 http_client=self._http_client,
+                auth=self._auth,
+                unhurried=self._unhurried,
             )
             return self._http
         command = command_of(target)
@@ -746,7 +777,7 @@ class Client:
                 await self._carry(sent)
             limit = self._timeout if timeout is None else timeout
             try:
-                with anyio.fail_after(limit):
+                with self._within(limit):
                     if self._http is not None:
                         await self._carry(sent, pending.arrived.is_set)
                     await pending.arrived.wait()
@@ -770,6 +801,35 @@ class Client:
         if not is_object(answer.result):
             raise ValueError(f"The server's answer to {method} is malformed: not an object")
         return answer.result, pending.size
+
+    @contextmanager
+    def _within(self, limit: float | None) -> Generator[None, None, None]:
+        """Raise TimeoutError after some seconds, in which nobody logs in."""
+        with anyio.fail_after(limit) as scope:
+            self._limits.add(scope)
+            try:
+                yield
+            finally:
+                self._limits.discard(scope)
+                self._paused.pop(scope, None)
+
+    @contextmanager
+    def _unhurried(self) -> Generator[None, None, None]:
+        """Let all that waits wait for longer: a user is logging in."""
+        now = anyio.current_time()
+        self._pauses += 1
+        for scope in self._limits - self._paused.keys():
+            self._paused[scope] = scope.deadline - now
+            scope.deadline = math.inf
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses:
+                now = anyio.current_time()
+                for scope, left in self._paused.items():
+                    scope.deadline = now + left
+                self._paused.clear()
 
     async def _abandon(self, sent: Sent, error: BaseException) -> None:
         """Tell the server that nobody waits for an answer any more (CANC-6, CANC-7)."""
@@ -914,7 +974,7 @@ class Client:
         leveled = self._with_level(meta, log_level)
         options: Params = {"meta": leveled, "on_progress": on_progress, "timeout": timeout}
         limit = self._timeout if timeout is None else timeout
-        with anyio.fail_after(limit):
+        with self._within(limit):
             try:
                 result = await self._call(params, {**options, "may_be_task": self._knows_tasks})
             except (MethodNotFound, MissingClientCapability) as refusal:

@@ -28,6 +28,7 @@ FLOORS: Final[dict[str, int]] = {
     "protocol": 2,
     "tasks": 2,  # and what lasts, which knows neither
     "auth": 2,  # nor does what knows tokens
+    "oauth": 3,  # and what gets tokens, which knows no messages
     # 3: what a handler may ask, and the ways to get the answer
     "asking": 3,
     # 4: what a handler is given

@@ -9,7 +9,8 @@ may use at any time (handshake revisions).
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Final
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import httpx2
@@ -27,6 +28,9 @@ from mcpkit.support.logs import get_logger
 from mcpkit.support.text import cut
 from mcpkit.transports.event_stream import MAX_EVENT_BYTES, EventStream, EventTooLarge
 from mcpkit.types import is_object
+
+if TYPE_CHECKING:
+    from mcpkit.oauth.source import HttpAuth
 
 __all__ = ["HttpLink"]
 
@@ -78,6 +82,9 @@ Answered = Callable[[], bool]
 
 
 _MAX_POSTPONED: Final = 5
+_MAX_REFUSED: Final = 4
+"""Times that a request is sent again with another token."""
+
 _LONGEST_PAUSE_S: Final = 10.0
 """Seconds, and how often, for which a server may have a request come again later."""
 
@@ -97,6 +104,8 @@ class HttpLink:
         renew: Makes a new handshake, when the server has forgotten the session.
         headers: Sent with every request, such as ``Authorization``.
         http_client: Used instead of a client of our own, and not closed.
+        auth: Adds a token to requests, and gets another one if it is refused.
+        unhurried: Returns a context manager, inside of which nothing that waits runs out of time.
 
     Attributes:
         status: The HTTP status of the latest answer to a message; None if there was none.
@@ -116,6 +125,8 @@ class HttpLink:
         *,
         headers: Mapping[str, str] | None = None,
         http_client: httpx2.AsyncClient | None = None,
+        auth: HttpAuth | None = None,
+        unhurried: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         try:
             self._url = httpx2.URL(url)
@@ -129,6 +140,8 @@ class HttpLink:
         self._renew = renew
         self._renewing = anyio.Lock()
         self._headers = httpx2.Headers(headers)
+        self._auth = auth
+        self._unhurried = unhurried
         self._owned = None if http_client is not None else _client_of_our_own()
         client = http_client or self._owned
         assert client is not None
@@ -541,10 +554,15 @@ class HttpLink:
         merged = self._headers.copy()
         merged.update({_bytes(name): _bytes(value) for name, value in headers.items()})
         merged["Accept-Encoding"] = "identity"
-        detours = postponed = 0
+        detours = postponed = refused = 0
         while detours < _MAX_REDIRECTS:
+            tokens: Mapping[str, str] = {}
+            if self._auth is not None:
+                tokens = await self._auth.headers(method, str(url))
+            sent = merged.copy()
+            sent.update(tokens)
             request = self._client.build_request(
-                method, url, headers=merged, content=content, timeout=self._timeout
+                method, url, headers=sent, content=content, timeout=self._timeout
             )
             try:
                 response = await self._client.send(request, stream=True, follow_redirects=False)
@@ -561,6 +579,17 @@ class HttpLink:
                 log.info("%s asks to wait for %g s", _without_secrets(url), pause)
                 await anyio.sleep(pause)
                 continue
+            if self._auth is not None and response.status_code in (401, 403):
+                refused += 1
+                answer = {
+                    name.lower(): response.headers.get_list(name)
+                    for name in ("WWW-Authenticate", "DPoP-Nonce")
+                    if name in response.headers
+                }
+                if refused <= _MAX_REFUSED and await self._is_granted(
+                    method, url, tokens, response, answer
+                ):
+                    continue
             target = self._detour(url, response)
             if target is None:
                 return response
@@ -570,6 +599,28 @@ class HttpLink:
                 self._url = target
             url = target
         raise ConnectionClosed(f"{_without_secrets(url)} redirects again and again")
+
+    async def _is_granted(
+        self,
+        method: str,
+        url: httpx2.URL,
+        sent: Mapping[str, str],
+        response: httpx2.Response,
+        answer: Mapping[str, list[str]],
+    ) -> bool:
+        """Return True if there is another token for a request; its answer is closed then."""
+        assert self._auth is not None
+        try:
+            with self._unhurried():
+                granted = await self._auth.refused(
+                    method, str(url), sent, response.status_code, answer
+                )
+        except BaseException:
+            await _close(response)
+            raise
+        if granted:
+            await _close(response)
+        return granted
 
     def _detour(self, url: httpx2.URL, response: httpx2.Response) -> httpx2.URL | None:
         """Return the target of a redirect, if the request may go there: to the same origin."""

@@ -1,4 +1,4 @@
-"""The client that the official conformance suite tests: every scenario but those about OAuth.
+"""The client that the official conformance suite tests.
 
     conformance client --command "python tests/conformance/client.py" --scenario tools_call
 
@@ -14,8 +14,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import anyio
+import httpx2
 
 from mcpkit import Client
+from mcpkit.oauth import ClientCredentials, HttpAuth, IdentityAssertion, JwtBearer, OAuth
 
 Params = Mapping[str, Any]
 Scenario = Callable[[Client], Awaitable[None]]
@@ -104,7 +106,50 @@ def speak(params: Params) -> Params:
     return {"role": "assistant", "content": content, "model": "none", "stopReason": "endTurn"}
 
 
+# --- authorization --------------------------------------------------------------------------------
+
+
+async def follow(url: str) -> None:
+    """The browser of a user who has logged in before, and always says yes."""
+    async with httpx2.AsyncClient(follow_redirects=True) as browser:
+        await browser.get(url)
+
+
+def auth_for(name: str) -> HttpAuth | None:
+    """Whoever gets the tokens in a scenario."""
+    if not name.startswith("auth/"):
+        return None
+    context: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    id, secret = context.get("client_id"), context.get("client_secret")
+    if "private_key_pem" in context:
+        algorithm = context["signing_algorithm"]
+        key = context["private_key_pem"]
+        return ClientCredentials(str(id), private_key=key, algorithm=algorithm)
+    if name == "auth/client-credentials-basic":
+        return ClientCredentials(str(id), secret)
+    if "valid_jwt" in context:
+        return JwtBearer(str(id), context["valid_jwt"])
+    if "idp_id_token" in context:
+        return IdentityAssertion(
+            str(id),
+            secret,
+            id_token=context["idp_id_token"],
+            provider_token_endpoint=context["idp_token_endpoint"],
+            provider_client_id=context["idp_client_id"],
+        )
+    document = "https://conformance-test.local/client-metadata.json"
+    return OAuth(
+        client_id=id, client_secret=secret, client_document=document, show=follow, timeout=20
+    )
+
+
+async def use_what_is_there(client: Client) -> None:
+    for tool in await client.list_tools():
+        await client.call_tool(tool.name)
+
+
 async def main(url: str) -> None:
+    name = os.environ["MCP_CONFORMANCE_SCENARIO"]
     async with Client(
         url,
         name="mcpkit-conformance",
@@ -112,8 +157,9 @@ async def main(url: str) -> None:
         elicitation=accept_defaults,
         sampling=speak,
         roots=["file:///test/root"],
+        auth=auth_for(name),
     ) as client:
-        await SCENARIOS[os.environ["MCP_CONFORMANCE_SCENARIO"]](client)
+        await SCENARIOS.get(name, use_what_is_there)(client)
 
 
 if __name__ == "__main__":
