@@ -1,4 +1,4 @@
-"""Other people's clients log in, at an authorization server of others and at our own.
+"""Other people's clients, and our own, log in: at an authorization server of others and at our own.
 
 401, metadata, registration, login, token, a call; a scope that is missing, 403, a better token, the
 call again; the end of the token, a refresh, and a new key meanwhile.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -34,12 +35,14 @@ READ, WRITE = "notes:read", "notes:write"
 CLIENTS: Final = {
     "python_1": [str(INSTALLED / "python-1" / "bin" / "python"), str(HERE / "walk_python.py")],
     "python_2": [str(INSTALLED / "python-2" / "bin" / "python"), str(HERE / "walk_python.py")],
+    "mcpkit": [sys.executable, str(HERE / "walk_mcpkit.py")],
     "typescript_1": node(NODE / "walk_typescript_1.mjs"),
     "typescript_2": node(NODE / "walk_typescript_2.mjs"),
 }
 REVISIONS: Final = {
     "python_1": "2025-11-25",
     "python_2": "2026-07-28",
+    "mcpkit": "2026-07-28",
     "typescript_1": "2025-11-25",
     "typescript_2": "2026-07-28",
 }
@@ -160,6 +163,11 @@ class Walked:
         }
 
 
+def _environment(client: str) -> dict[str, str]:
+    env = {name: value for name, value in os.environ.items() if "PYTHON" not in name}
+    return {**env, "PYTHONPATH": str(ROOT)} if client == "mcpkit" else env
+
+
 def own() -> AuthorizationServer:
     """An authorization server of the app's own, with keys that last no longer than a token."""
     users = Users({"ada": hash_password(PASSWORD)})
@@ -185,7 +193,7 @@ def walked(client: str, place: str, certified: str, browser: str) -> Walked:
                     str(LIFETIME + LEEWAY),
                 ],
                 cwd=ROOT,
-                env={name: value for name, value in os.environ.items() if "PYTHON" not in name},
+                env=_environment(client),
                 capture_output=True,
                 text=True,
                 timeout=50,
