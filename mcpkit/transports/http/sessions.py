@@ -170,7 +170,7 @@ class LiveSession(ExchangeChannel):
             self._drop(stream)
 
         stream.on_spent = drop
-        self._table.buffer.trim(stream)
+        stream.spare()
 
     def _drop(self, stream: Stream) -> None:
         stream.on_spent = None

@@ -135,6 +135,7 @@ class Stream:
         "_buffer",
         "_events",
         "_head",
+        "_is_over",
         "_relieved",
         "_unread",
         "_unsent",
@@ -176,6 +177,7 @@ class Stream:
         self._head = b"" if kind is None else b"event: %b\n" % kind.encode()
         self._events: deque[tuple[int, bytes]] = deque()
         self._unsent = 0
+        self._is_over = False
         self._relieved: anyio.Event | None = None
 
     @property
@@ -206,7 +208,7 @@ class Stream:
         self._add(b"event: endpoint\ndata: %b\n\n" % uri.encode())
 
     def _add(self, event: bytes) -> None:
-        if self._is_full:
+        if self._is_full or self._is_over:
             return
         self.number += 1
         if self.name is not None:
@@ -262,7 +264,7 @@ class Stream:
         if self._buffer is None:
             self._events.clear()
         else:
-            self._buffer.trim(self)
+            self.spare()
             if self._unread is not None:
                 self._unread.set(len(text))  # what another response has taken, it has given up
         return text
@@ -290,8 +292,14 @@ class Stream:
         self._buffer.remove(self, len(event))
         return True
 
+    def spare(self) -> None:
+        """Let the buffer know that there may be events that can be spared."""
+        if self._buffer is not None:
+            self._buffer.trim(self)
+
     def discard(self) -> None:
-        """Forget all events."""
+        """Forget all events, and those that may still come: nobody comes back for them."""
+        self._is_over = True
         if self._buffer is not None:
             kept = sum(len(event) for _, event in self._events)
             self._buffer.remove(self, _OVERHEAD + kept)

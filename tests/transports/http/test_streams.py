@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from mcpkit.support.budget import Budget, Holder
+from mcpkit.transports.http.streams import ReplayBuffer, Stream
 from tests.messages import LEGACY, NEWEST, called
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, JSON, Site, Talk
@@ -285,3 +287,19 @@ def test_it_has_no_priming_event(site: Site) -> None:
     get = talk.get()
     talk.call("offer", name="the_first_event").finish()
     assert get.event().message["method"] == CHANGED
+
+
+# --- what is over ---------------------------------------------------------------------------------
+
+
+def test_nothing_is_kept_of_a_stream_that_is_over() -> None:
+    """A request may still run when its session ends, and its handler may still be talking."""
+    kept, unread = Budget(10_000), Budget(10_000)
+    buffer = ReplayBuffer(kept)
+    stream = Stream("1", buffer, holder=Holder("somebody"), unread=unread)
+    stream.put(b"{}")
+    stream.end()
+    stream.discard()
+    stream.put(b'{"jsonrpc":"2.0"}')
+    stream.spare()
+    assert (buffer.streams, kept.used, unread.used) == (0, 0, 0)
