@@ -20,6 +20,7 @@ from mcpkit.oauth.discovery import (
     find_issuer,
     find_resource,
     read_challenge,
+    scopes_in,
 )
 from mcpkit.oauth.errors import AuthorizationFailed
 from mcpkit.oauth.proof import Proofs
@@ -211,6 +212,9 @@ class IssuedToken(HttpAuth):
             )
         fields = {"grant_type": "refresh_token", "refresh_token": kept.refresh_token or ""}
         answer = await self.ask(issuer, kept, fields)
+        if answer.status == 429 or answer.status >= 500:
+            # Which says nothing of the refresh token.
+            raise AuthorizationFailed(f"the issuer cannot renew the token now: {answer.status}")
         if answer.status != 200:
             return None
         return self.taken(kept, answer, kept.scopes)
@@ -270,12 +274,17 @@ class IssuedToken(HttpAuth):
             raise AuthorizationFailed(f"the issuer gives a token of the kind {shown(kind)}")
         lasts: Any = told.get("expires_in")
         refresh: Any = told.get("refresh_token")
+        given: Any = told.get("scope")
+        granted = scopes_in(given.split()) if isinstance(given, str) else None
+        if granted is None and scopes == client.scopes:
+            granted = client.granted  # a renewed token is good for the same
         return replace(
             client,
             access_token=token,
             expires_at=time.time() + lasts if isinstance(lasts, (int, float)) else None,
             refresh_token=refresh if isinstance(refresh, str) else client.refresh_token,
             scopes=scopes,
+            granted=granted,
             proof_key=self._proofs.key if name == "dpop" and self._proofs is not None else None,
         )
 

@@ -110,15 +110,23 @@ class Return:
 
 
 @asynccontextmanager
-async def waiting(port: int = 0) -> AsyncGenerator[Return, None]:
+async def waiting(port: int = 0, *, strict: bool = False) -> AsyncGenerator[Return, None]:
     """Listen on this machine for the browser to come back, inside the ``async with``.
 
     Args:
         port: To listen on, if it is free; 0 for any.
+        strict: Take no other one: the issuer knows this one.
+
+    Raises:
+        AuthorizationFailed: It is not free.
     """
     try:
         listener = await anyio.create_tcp_listener(local_host=_HOST, local_port=port)
     except OSError:
+        if strict:
+            raise AuthorizationFailed(
+                f"the browser cannot come back to port {port}: somebody listens there already"
+            ) from None
         listener = await anyio.create_tcp_listener(local_host=_HOST, local_port=0)
     bound: Any = listener.extra(SocketAttribute.local_port)
     found = Return(int(bound))

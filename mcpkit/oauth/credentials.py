@@ -7,8 +7,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +16,8 @@ from typing import Any, Final, Protocol
 
 import anyio
 from anyio import to_thread
+
+from mcpkit.oauth.errors import AuthorizationFailed
 
 __all__ = ["Credentials", "FileTokenStore", "MemoryTokenStore", "TokenStore", "default_store"]
 
@@ -42,6 +44,9 @@ class Credentials:
         expires_at: When it ends, in seconds since the epoch; None: not known.
         refresh_token: To get another one.
         scopes: That were asked for.
+        granted: That were given; None: those that were asked for (RFC 6749, 5.1).
+        grant: How a program gets another token without a user, such as ``client_credentials``;
+            empty if a user has logged in.
         proof_key: The private key that the tokens are bound to.
     """
 
@@ -55,6 +60,8 @@ class Credentials:
     expires_at: float | None = None
     refresh_token: str | None = field(default=None, repr=False)
     scopes: tuple[str, ...] | None = None
+    granted: tuple[str, ...] | None = None
+    grant: str = ""
     proof_key: str | None = field(default=None, repr=False)
 
     @property
@@ -66,7 +73,14 @@ class Credentials:
 
     def without_tokens(self) -> Credentials:
         """Return the registration alone."""
-        return replace(self, access_token=None, expires_at=None, refresh_token=None, scopes=None)
+        return replace(
+            self,
+            access_token=None,
+            expires_at=None,
+            refresh_token=None,
+            scopes=None,
+            granted=None,
+        )
 
     def to_json(self) -> str:
         """Return it as text, with everything that is secret in it."""
@@ -77,8 +91,9 @@ class Credentials:
         """Return what was written; None if it is not readable."""
         try:
             found: dict[str, Any] = json.loads(text)
-            scopes: Any = found.get("scopes")
-            found["scopes"] = None if scopes is None else tuple(scopes)
+            for name in ("scopes", "granted"):
+                scopes: Any = found.get(name)
+                found[name] = None if scopes is None else tuple(scopes)
             return cls(**found)
         except (ValueError, TypeError, AttributeError):
             return None
@@ -135,6 +150,8 @@ class FileTokenStore:
             the user's configuration.
         keyring: A module such as `keyring`, with `get_password`, `set_password` and
             `delete_password`; the files have locks only then.
+
+    Each method raises `AuthorizationFailed` if the files cannot be read or written.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, keyring: Any = None) -> None:
@@ -144,6 +161,10 @@ class FileTokenStore:
     def __repr__(self) -> str:
         return f"<FileTokenStore: {'the keyring' if self._keyring else self._folder}>"
 
+    def place(self, url: str) -> str:
+        """Return where credentials for a server are kept, in words for people."""
+        return str(self._path(url)) if self._keyring is None else "the keyring of this machine"
+
     async def get(self, url: str) -> Credentials | None:
         """Return what is kept for a server."""
 
@@ -151,7 +172,7 @@ class FileTokenStore:
             if self._keyring is not None:
                 found: str | None = self._keyring.get_password(_SERVICE, url)
                 return found
-            with suppress(OSError):
+            with self._readable(), suppress(FileNotFoundError, UnicodeDecodeError):
                 return self._path(url).read_text(encoding="utf-8")
             return None
 
@@ -168,9 +189,11 @@ class FileTokenStore:
                 elif self._keyring.get_password(_SERVICE, url) is not None:
                     self._keyring.delete_password(_SERVICE, url)
             elif credentials is None:
-                self._path(url).unlink(missing_ok=True)
+                with self._readable():
+                    self._path(url).unlink(missing_ok=True)
             else:
-                self._replace(self._path(url), credentials.to_json())
+                with self._readable():
+                    self._replace(self._path(url), credentials.to_json())
 
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(write)
@@ -179,17 +202,19 @@ class FileTokenStore:
     async def lock(self, url: str) -> AsyncGenerator[None, None]:
         """Hold the file beside the credentials that says that somebody renews them."""
         path = self._path(url).with_suffix(".lock")
-        self._make_folder()
+        with self._readable():
+            self._make_folder()
         while True:
-            try:
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-                break
-            except FileExistsError:
-                with suppress(OSError):
-                    if time.time() - path.stat().st_mtime > _STALE_S:
-                        path.unlink(missing_ok=True)
-                        continue
-                await anyio.sleep(0.05)
+            with self._readable():
+                try:
+                    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+                    break
+                except FileExistsError:
+                    with suppress(OSError):
+                        if time.time() - path.stat().st_mtime > _STALE_S:
+                            path.unlink(missing_ok=True)
+                            continue
+            await anyio.sleep(0.05)
         try:
             yield
         finally:
@@ -197,6 +222,17 @@ class FileTokenStore:
 
     def _path(self, url: str) -> Path:
         return self._folder / f"{sha256(url.encode()).hexdigest()[:32]}.json"
+
+    @contextmanager
+    def _readable(self) -> Generator[None, None, None]:
+        """Say in one line what the system says of the files, in here."""
+        try:
+            yield
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise AuthorizationFailed(
+                f"credentials cannot be kept in {self._folder}: {why}"
+            ) from None
 
     def _make_folder(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -216,7 +252,7 @@ class FileTokenStore:
             raise
 
 
-def default_store(environment: Mapping[str, str] | None = None) -> TokenStore:
+def default_store(environment: Mapping[str, str] | None = None) -> FileTokenStore:
     """Return where the commands keep credentials: the platform's keyring, or files."""
     given = (os.environ if environment is None else environment).get("MCPKIT_CREDENTIALS")
     if given:

@@ -6,6 +6,7 @@ import inspect
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from mcpkit.oauth.base import IssuedToken
@@ -16,6 +17,7 @@ from mcpkit.oauth.requests import post_form, shown
 
 __all__ = ["ClientCredentials", "IdentityAssertion", "JwtBearer"]
 
+_CLIENT: Final = "client_credentials"
 _BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"
@@ -113,8 +115,8 @@ class ClientCredentials(_Machine):
         self, url: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
     ) -> Credentials:
         """Ask for a token."""
-        client = self._client(resource, issuer)
-        fields = {"grant_type": "client_credentials"}
+        client = replace(self._client(resource, issuer), grant=_CLIENT)
+        fields = {"grant_type": _CLIENT}
         if scopes:
             fields["scope"] = " ".join(scopes)
         return self.taken(client, await self.ask(issuer, client, fields), scopes)

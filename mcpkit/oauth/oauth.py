@@ -40,7 +40,8 @@ class OAuth(IssuedToken):
         scopes: To ask for, beside those that the server wants.
         store: Where credentials are kept; in this process by default.
         show: Shows the user an address: by default it opens the browser, and prints the address.
-        redirect_port: The port on this machine that the browser comes back to; any by default.
+        redirect_port: The port on this machine that the browser comes back to; any by default. A
+            login fails if somebody else listens on it.
         timeout: Seconds that the user has.
         interactive: False to use what is kept, and to fail where a login is needed.
         proof: Ask for tokens that are bound to a key of this client (DPoP, RFC 9449).
@@ -90,10 +91,10 @@ class OAuth(IssuedToken):
         kept = await self._store.get(place_of(url))
         if kept is not None and kept.issuer != issuer.id:
             kept = None
-        port = self._port
-        if kept is not None and kept.redirect_uri and not port:
-            port = urlsplit(kept.redirect_uri).port or 0
-        async with waiting(port) as back:
+        wished = 0
+        if kept is not None and kept.redirect_uri:
+            wished = urlsplit(kept.redirect_uri).port or 0
+        async with waiting(self._port or wished, strict=bool(self._port)) as back:
             client = await self._registered(kept, issuer, resource, back.redirect_uri)
             verifier = secrets.token_urlsafe(48)
             code = await self._code(issuer, client, back, verifier, scopes)
@@ -202,18 +203,33 @@ class OAuth(IssuedToken):
         kept = await self._store.get(place)
         if kept is None:
             return False
-        token = kept.refresh_token or kept.access_token
-        if token is not None:
-            try:
-                issuer = await self._issuer(Resource(kept.resource, kept.issuer))
-                if issuer.revocation_endpoint:
-                    fields, headers = self.authenticated(issuer, kept)
-                    sent = {**fields, "token": token}
-                    await post_form(issuer.revocation_endpoint, "the issuer", sent, headers)
-            except AuthorizationFailed:
-                pass  # it is forgotten here all the same
+        await self.revoke(url)  # and if it is not, it is forgotten here all the same
         await self._store.set(place, None)
         return True
+
+    async def revoke(self, url: str) -> bool:
+        """Tell the issuer that the tokens for a server are to be good no more (RFC 7009).
+
+        Returns:
+            True if it has taken that; False if there are none, or it does not.
+        """
+        kept = await self._store.get(place_of(url))
+        token = None if kept is None else kept.refresh_token or kept.access_token
+        if kept is None or token is None:
+            return False
+        try:
+            described = bool(kept.resource)
+            issuer = await self._issuer(
+                Resource(kept.resource, kept.issuer, is_described=described)
+            )
+            if not issuer.revocation_endpoint:
+                return False
+            fields, headers = self.authenticated(issuer, kept)
+            sent = {**fields, "token": token}
+            answer = await post_form(issuer.revocation_endpoint, "the issuer", sent, headers)
+        except AuthorizationFailed:
+            return False
+        return answer.status == 200
 
 
 def _check_issuer(issuer: Issuer, resource: Resource) -> None:
