@@ -22,17 +22,21 @@ if TYPE_CHECKING:
         Login,
         LoginRefused,
         Page,
+        ProviderAway,
         Redirect,
         UpstreamTokens,
         User,
         Visit,
     )
+    from mcpkit.auth.server.providers import PROVIDERS, Provider
     from mcpkit.auth.server.server import AuthorizationServer
     from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
+    from mcpkit.auth.server.upstream import UpstreamLogin
     from mcpkit.auth.server.users import Users, hash_password
 
 __all__ = [
     "JWT",
+    "PROVIDERS",
     "AuthStore",
     "AuthorizationServer",
     "Introspection",
@@ -42,10 +46,13 @@ __all__ = [
     "MemoryAuthStore",
     "NewKey",
     "Page",
+    "Provider",
+    "ProviderAway",
     "Redirect",
     "RegisteredClient",
     "ResourceServer",
     "SqliteAuthStore",
+    "UpstreamLogin",
     "UpstreamTokens",
     "User",
     "Users",
@@ -58,15 +65,19 @@ __all__ = [
 ]
 
 _IN_SERVER = {
+    "PROVIDERS": "providers",
     "AuthStore": "store",
     "AuthorizationServer": "server",
     "Login": "login",
     "LoginRefused": "login",
     "MemoryAuthStore": "store",
     "Page": "login",
+    "Provider": "providers",
+    "ProviderAway": "login",
     "Redirect": "login",
     "RegisteredClient": "clients",
     "SqliteAuthStore": "store",
+    "UpstreamLogin": "upstream",
     "UpstreamTokens": "login",
     "User": "login",
     "Users": "users",

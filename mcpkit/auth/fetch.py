@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from mcpkit.support.target import is_loopback_name
 from mcpkit.types import is_object
 
-__all__ = ["PerLoop", "Unreachable", "check_address", "fetch_document", "fetch_json"]
+__all__ = [
+    "Answer",
+    "PerLoop",
+    "Unreachable",
+    "ask",
+    "check_address",
+    "fetch_document",
+    "fetch_json",
+]
 
 T = TypeVar("T")
 
@@ -25,6 +33,18 @@ _NEEDS: Final = (
 
 class Unreachable(Exception):
     """An authorization server has not answered, or not with JSON."""
+
+
+class Answer(NamedTuple):
+    """An answer of an authorization server.
+
+    Args:
+        status: Of it.
+        document: The JSON object in it; empty if it is a refusal without one.
+    """
+
+    status: int
+    document: dict[str, Any]
 
 
 class PerLoop(Generic[T]):
@@ -98,14 +118,46 @@ async def fetch_json(
         Unreachable: There is none; the message says why, without what was sent.
         ImportError: The HTTP client is not installed.
     """
+    return _accepted(url, await ask(url, form=form, credentials=credentials))
+
+
+async def ask(
+    url: str,
+    *,
+    form: Mapping[str, str] | None = None,
+    credentials: tuple[str, str] | None = None,
+    token: str | None = None,
+) -> Answer:
+    """Return what is answered at a URL, refusals too. Redirects are not followed.
+
+    Args:
+        url: As `check_address` allows it.
+        form: Sent with POST; None: GET.
+        credentials: A client id and its secret, sent as RFC 6749 has it (section 2.3.1).
+        token: Sent in the header (RFC 6750).
+
+    Raises:
+        Unreachable: Nobody answers, or the answer is no JSON; the message says why, without what
+            was sent.
+        ImportError: The HTTP client is not installed.
+    """
     options: dict[str, Any] = {"data": form}
+    headers: dict[str, str] = {}
     if credentials is not None:
         from urllib.parse import quote
 
         httpx2 = _library()
         options["auth"] = httpx2.BasicAuth(*(quote(each, safe="") for each in credentials))
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
     method = "GET" if form is None else "POST"
-    return await _fetch(url, method, options, _LARGEST)
+    return await _ask(url, method, options, _LARGEST, headers)
+
+
+def _accepted(url: str, answer: Answer) -> dict[str, Any]:
+    if answer.status != 200:
+        raise Unreachable(f"{url} answers {answer.status}")
+    return answer.document
 
 
 async def fetch_document(url: str, largest: int) -> dict[str, Any]:
@@ -140,7 +192,8 @@ async def fetch_document(url: str, largest: int) -> dict[str, Any]:
     place = f"[{first}]{port}" if ":" in first else f"{first}{port}"
     options: dict[str, Any] = {"extensions": {"sni_hostname": host}}
     pinned = parts._replace(netloc=place).geturl()
-    return await _fetch(pinned, "GET", options, largest, host=parts.netloc)
+    headers = {"Host": parts.netloc}
+    return _accepted(pinned, await _ask(pinned, "GET", options, largest, headers, proxies=False))
 
 
 async def addresses_of(host: str, port: int) -> list[str]:
@@ -183,9 +236,15 @@ def _library() -> Any:
     return httpx2
 
 
-async def _fetch(
-    url: str, method: str, options: Mapping[str, Any], largest: int, host: str = ""
-) -> dict[str, Any]:
+async def _ask(
+    url: str,
+    method: str,
+    options: Mapping[str, Any],
+    largest: int,
+    headers: Mapping[str, str],
+    *,
+    proxies: bool = True,
+) -> Answer:
     global _context
     import anyio
     from pydantic_core import from_json
@@ -196,17 +255,14 @@ async def _fetch(
         _context = httpx2.create_ssl_context()  # which takes longer than a request
     context: Any = _context if is_safe else False  # which nothing is verified with
     body = bytearray()
-    headers = {"Accept": "application/json"}
-    if host:
-        headers["Host"] = host
+    sent = {"Accept": "application/json", **headers}
     try:
         with anyio.fail_after(_PATIENCE):
-            client: Any = httpx2.AsyncClient(verify=context, timeout=_PATIENCE, trust_env=not host)
+            client: Any = httpx2.AsyncClient(verify=context, timeout=_PATIENCE, trust_env=proxies)
             async with client:
-                asked = client.stream(method, url, headers=headers, **options)
+                asked = client.stream(method, url, headers=sent, **options)
                 async with asked as response:
-                    if response.status_code != 200:
-                        raise Unreachable(f"{url} answers {response.status_code}")
+                    status: int = response.status_code
                     async for part in response.aiter_bytes():
                         body += part
                         if len(body) > largest:
@@ -218,7 +274,9 @@ async def _fetch(
     try:
         found: Any = from_json(bytes(body), allow_inf_nan=False)
     except ValueError:
-        raise Unreachable(f"{url} answers with what is no JSON") from None
-    if not is_object(found):
+        found = None
+    if is_object(found):
+        return Answer(status, found)
+    if status == 200:
         raise Unreachable(f"{url} answers with what is no JSON object")
-    return found
+    return Answer(status, {})

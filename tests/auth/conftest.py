@@ -11,7 +11,7 @@ from tests.auth.issuer import Issuer, Key, issuing
 
 @pytest.fixture(scope="package")
 def _shared_issuer() -> Iterator[Issuer]:
-    with issuing() as issuer:
+    with issuing(Issuer) as issuer:
         yield issuer
 
 

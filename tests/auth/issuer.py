@@ -6,17 +6,17 @@ import json
 import threading
 import time
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-__all__ = ["RESOURCE", "Issuer", "Key", "issuing"]
+__all__ = ["RESOURCE", "Issuer", "Key", "Reply", "issuing"]
 
 RESOURCE: Final = "https://notes.example.com/mcp"
 """The server that tokens are for."""
@@ -56,6 +56,14 @@ def _rsa() -> Any:
     return rsa.generate_private_key(65537, 2048)  # which takes as long as many tests
 
 
+class Reply(NamedTuple):
+    """An answer that is more than JSON with 200."""
+
+    status: int
+    document: Any = None
+    location: str = ""
+
+
 class Issuer:
     """An identity provider.
 
@@ -70,6 +78,7 @@ class Issuer:
         self.asked: list[tuple[str, dict[str, str]]] = []
         """The paths that were asked for, and what was sent along."""
         self.credentials: list[str] = []
+        self.bearers: list[str] = []
         self.answers: dict[str, Any] = {}
         """What introspection says of each token."""
         self.away = False
@@ -113,8 +122,11 @@ class Issuer:
         return None
 
 
+Kind = TypeVar("Kind", bound=Issuer)
+
+
 @contextmanager
-def issuing() -> Iterator[Issuer]:
+def issuing(make: Callable[[str], Kind]) -> Iterator[Kind]:
     """Run an identity provider."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -129,11 +141,18 @@ def issuing() -> Iterator[Issuer]:
             self.reply({name: values[0] for name, values in parse_qs(body).items()})
 
         def reply(self, form: dict[str, str]) -> None:
+            given = self.headers.get("authorization", "")
+            if given.startswith("Bearer "):
+                issuer.bearers.append(given[7:])
             issuer.asked.append((self.path, form))
             time.sleep(issuer.delay)
-            found = None if issuer.away else issuer.answer(self.path, form)
-            body = json.dumps(found).encode()
-            self.send_response(503 if issuer.away else 404 if found is None else 200)
+            found = Reply(503) if issuer.away else issuer.answer(self.path, form)
+            if not isinstance(found, Reply):
+                found = Reply(404 if found is None else 200, found)
+            body = json.dumps(found.document).encode()
+            self.send_response(found.status)
+            if found.location:
+                self.send_header("Location", found.location)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -143,7 +162,7 @@ def issuing() -> Iterator[Issuer]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
-        issuer = Issuer(f"http://127.0.0.1:{server.server_address[1]}")
+        issuer = make(f"http://127.0.0.1:{server.server_address[1]}")
         thread = threading.Thread(target=server.serve_forever, args=(0.005,))
         thread.start()
         try:

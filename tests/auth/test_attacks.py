@@ -18,14 +18,14 @@ from tests.auth.attacks_on_logins import Attack as AttackOnLogins
 from tests.auth.attacks_on_logins import victim
 from tests.auth.attacks_on_resources import META
 from tests.auth.browser import Page, fields_of
-from tests.auth.issuer import issuing
+from tests.auth.issuer import Issuer, issuing
 from tests.auth.server.conftest import Site, serving
 from tests.transports.http.wire import Exchange, hosting
 
 
 @pytest.fixture(scope="module")
 def shared_ground() -> Iterator[Ground]:
-    with issuing() as issuer, hosting() as host:
+    with issuing(Issuer) as issuer, hosting() as host:
         yield Ground(host, issuer)
 
 

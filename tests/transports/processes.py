@@ -281,13 +281,15 @@ class Process:
         self._popen.send_signal(number)
 
     def exit_code(self, within: float = TIMEOUT) -> int:
-        """Wait until it has ended.
+        """Wait until it has ended, and all that it has said on stderr is here.
 
         Raises:
             AssertionError: It has not after so many seconds.
         """
         try:
-            return self._popen.wait(within)
+            code = self._popen.wait(within)
+            self._threads[0].join(TIMEOUT)
+            return code
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running after {within} s: {self.stderr}") from None
 

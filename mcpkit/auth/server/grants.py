@@ -130,6 +130,7 @@ class Upstream:
 
         Raises:
             LoginRefused: The provider has ended the login; the user has to log in again.
+            ProviderAway: It does not answer.
         """
         return (await self._grants.upstream_tokens(self._grant)).access_token
 
@@ -424,6 +425,7 @@ class Grants:
 
         Raises:
             LoginRefused: The provider has ended the login; the grant has ended with it.
+            ProviderAway: It does not answer, and the token has ended.
         """
         gone = LoginRefused("The login has ended; log in again")
         for _ in range(3):

@@ -19,6 +19,7 @@ __all__ = [
     "LoginRefused",
     "Outcome",
     "Page",
+    "ProviderAway",
     "Redirect",
     "UpstreamTokens",
     "User",
@@ -30,6 +31,10 @@ class LoginRefused(MCPKitError):
     """Somebody may not log in; the client is told ``access_denied`` (RFC 6749, 4.1.2.1)."""
 
 
+class ProviderAway(MCPKitError):
+    """A provider does not answer, so its tokens cannot be renewed at the moment."""
+
+
 @dataclass(frozen=True)
 class UpstreamTokens:
     """What another authorization server has issued for a user; it never leaves the server.
@@ -39,12 +44,14 @@ class UpstreamTokens:
         refresh_token: To get another one, if there is one.
         expires_at: When the access token ends, in seconds since the epoch; None: not known.
         scopes: That it is good for.
+        provider: The `Login.key` of the login that they came from.
     """
 
     access_token: str = field(repr=False)
     refresh_token: str | None = field(default=None, repr=False)
     expires_at: float | None = None
     scopes: frozenset[str] = frozenset()
+    provider: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,6 +126,12 @@ Outcome: TypeAlias = "User | Page | Redirect"
 class Login(ABC):
     """Finds out who sits before a browser."""
 
+    label = "Log in"
+    """What users choose it by, where there are several."""
+
+    key = ""
+    """What it is known by to the tokens of its provider, if it has one."""
+
     @abstractmethod
     async def begin(self, visit: Visit) -> Outcome:
         """Show a page with a form, send the browser elsewhere, or say who it is at once.
@@ -140,5 +153,6 @@ class Login(ABC):
 
         Raises:
             LoginRefused: The provider has ended the login.
+            ProviderAway: It does not answer at the moment.
         """
         raise LoginRefused("This login has no provider")

@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 from mcpkit.auth.fetch import check_address
 from mcpkit.auth.server import pages
+from mcpkit.auth.server.choice import Choice
 from mcpkit.auth.server.clients import (
     Clients,
     RegisteredClient,
@@ -43,7 +44,7 @@ from mcpkit.auth.verifier import EmbeddedServer, Place
 from mcpkit.support.logs import get_logger
 from mcpkit.support.scopes import is_scope
 from mcpkit.support.target import is_loopback_name
-from mcpkit.types import Principal
+from mcpkit.types import Principal, is_array
 
 __all__ = ["AuthorizationServer"]
 
@@ -583,11 +584,19 @@ class _Asked(Login):
 
 
 def _login_of(given: Any) -> Login:
+    if is_array(given):
+        several = [_login_of(each) for each in given]
+        if not several:
+            raise ValueError("login= needs a Login at least")
+        keys = [each.key for each in several if each.key]
+        if len(set(keys)) < len(keys):
+            raise ValueError("login= has two logins with the same provider")
+        return several[0] if len(several) == 1 else Choice(several)
     if isinstance(given, Login):
         return given
     if callable(given) and not isinstance(given, type):
         return _Asked(cast("Ask", given))
-    raise TypeError("login= takes a Login, or a function from a Visit to a User")
+    raise TypeError("login= takes a Login, several, or a function from a Visit to a User")
 
 
 def _store_of(given: Any, clock: Callable[[], float]) -> AuthStore:

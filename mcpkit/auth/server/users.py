@@ -65,6 +65,8 @@ class Users(Login):
         ValueError: A hash is none, such as a password that was not hashed.
     """
 
+    label = "Log in with a password"
+
     def __init__(
         self,
         users: Mapping[str, str | tuple[str, User]],

@@ -24,6 +24,7 @@ from mcpkit.auth import (
     Login,
     LoginRefused,
     MemoryAuthStore,
+    ProviderAway,
     RegisteredClient,
     SqliteAuthStore,
     User,
@@ -157,8 +158,8 @@ class Site:
         }
         return self.send("/mcp", json.dumps(message).encode(), headers)
 
-    def said(self, token: str) -> str:
-        page = self.call(token)
+    def said(self, token: str, tool: str = "whoami") -> str:
+        page = self.call(token, tool)
         assert page.status == 200, page.text
         return str(page.json["result"]["content"][0]["text"])
 
@@ -228,6 +229,16 @@ def make_app(server: AuthorizationServer) -> MCPKit[Any]:
         scopes = " ".join(sorted(principal.scopes))
         return f"{principal.claims['sub']} {principal.client_id == ''} [{scopes}]"
 
+    @app.tool
+    async def upstream(ctx: Context) -> str:
+        """Ask for the token of the provider, as a tool that uses its API does."""
+        assert ctx.principal is not None
+        assert ctx.principal.upstream is not None
+        try:
+            return str(await ctx.principal.upstream.token())
+        except (LoginRefused, ProviderAway) as error:
+            return f"{type(error).__name__}: {error}"
+
     @app.tool(scopes=["notes:read"])
     async def read_notes(ctx: Context) -> str:
         """Read."""
@@ -245,6 +256,7 @@ def make_app(server: AuthorizationServer) -> MCPKit[Any]:
 def serving(store: Any = None, clock: Clock | None = None, **options: Any) -> Iterator[Site]:
     """Run a server, with a client that has registered."""
     clock = clock or Clock()
+    listener = options.pop("listener", None) or listen()
     server = AuthorizationServer(
         options.pop("login", None) or NameLogin(),
         MemoryAuthStore(clock) if store is None else store,
@@ -259,7 +271,6 @@ def serving(store: Any = None, clock: Clock | None = None, **options: Any) -> It
         cache_time=0,
         **options,
     )
-    listener = listen()
     origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
     app = make_app(server)
     with running(app.asgi(public_url=f"{origin}/mcp"), listener):

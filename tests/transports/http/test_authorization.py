@@ -231,7 +231,7 @@ def test_tokens_appear_in_no_log(serve: Serve, caplog: pytest.LogCaptureFixture)
 
 @pytest.fixture(scope="module")
 def issuer() -> Iterator[Issuer]:
-    with issuing() as made:
+    with issuing(Issuer) as made:
         yield made
 
 

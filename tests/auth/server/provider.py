@@ -1,0 +1,149 @@
+"""A provider that users come from: OpenID Connect, and plain OAuth with an address for the user."""
+
+from __future__ import annotations
+
+import secrets
+from base64 import urlsafe_b64encode
+from hashlib import sha256
+from typing import Any, Final
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from mcpkit.auth import Provider
+from tests.auth.issuer import Issuer, Reply
+
+__all__ = ["CLIENT", "CLIENT_SECRET", "IdentityProvider"]
+
+CLIENT: Final = "mcp-server"
+CLIENT_SECRET: Final = "the secret / of the server"
+
+
+class IdentityProvider(Issuer):
+    """A provider in which somebody is logged in, and agrees to everything.
+
+    Args:
+        url: Of it.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.user: dict[str, Any] = {
+            "sub": "248289",
+            "name": "Ada",
+            "email": "Ada@example.com",
+            "email_verified": True,
+        }
+        self.account: dict[str, Any] = {"id": 583231, "login": "Ada", "name": "Ada", "email": None}
+        self.metadata: dict[str, Any] = {}
+        """Changes of the metadata; None leaves a member out."""
+        self.id_claims: dict[str, Any] = {}
+        """Changes of the ID token."""
+        self.id_key: Any = None
+        self.id_token: str | None = None
+        """In place of an ID token."""
+        self.told: dict[str, Any] = {}
+        """Changes of what is said of tokens."""
+        self.back: dict[str, str | None] = {}
+        """Changes of what the browser brings back."""
+        self.lasts = 3600
+        self.refuses = 0
+        """The status of answers to a request for tokens, if it is none."""
+        self.number = 0
+        self._codes: dict[str, dict[str, str]] = {}
+
+    def plain(self, name: str = "Plain") -> Provider:
+        """The provider without OpenID Connect, as GitHub is."""
+        return Provider(
+            name,
+            authorization_endpoint=f"{self.url}/authorize",
+            token_endpoint=f"{self.url}/token",
+            user_endpoint=f"{self.url}/account",
+            scopes=("read:user",),
+            id="id",
+            names=("login",),
+            open_to_all=True,
+        )
+
+    @property
+    def access_token(self) -> str:
+        """The last that it has issued."""
+        return f"upstream-access-{self.number}"
+
+    @property
+    def refresh_token(self) -> str:
+        return f"upstream-refresh-{self.number}"
+
+    def answer(self, path: str, form: dict[str, str]) -> Any:
+        parts = urlsplit(path)
+        if parts.path == "/.well-known/openid-configuration":
+            return self._metadata()
+        if parts.path == "/authorize":
+            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+            return self._authorize(query)
+        if parts.path == "/token":
+            return self._token(form)
+        if parts.path in ("/userinfo", "/account"):
+            known = self.bearers[-1:] == [self.access_token]
+            found = self.user if parts.path == "/userinfo" else self.account
+            return found if known else Reply(401, {})
+        return super().answer(path, form)
+
+    def _metadata(self) -> dict[str, Any]:
+        usual = {
+            "issuer": self.url,
+            "authorization_endpoint": f"{self.url}/authorize?tenant=a",
+            "token_endpoint": f"{self.url}/token",
+            "userinfo_endpoint": f"{self.url}/userinfo",
+            "jwks_uri": self.jwks_url,
+            "id_token_signing_alg_values_supported": ["ES256"],
+            **self.metadata,
+        }
+        return {name: value for name, value in usual.items() if value is not None}
+
+    def _authorize(self, query: dict[str, str]) -> Reply:
+        assert query["response_type"] == "code"
+        assert query["client_id"] == CLIENT
+        code = secrets.token_urlsafe(16)
+        self._codes[code] = query
+        usual = {"code": code, "state": query["state"], "scope": "openid", **self.back}
+        answer = {name: value for name, value in usual.items() if value is not None}
+        return Reply(302, {}, f"{query['redirect_uri']}?{urlencode(answer)}")
+
+    def _token(self, form: dict[str, str]) -> Any:
+        if self.refuses:
+            return Reply(self.refuses, {"error": "invalid_grant"})
+        if form["grant_type"] == "refresh_token":
+            if form["refresh_token"] != self.refresh_token:
+                return Reply(400, {"error": "invalid_grant"})
+            return self._issued(None)
+        query = self._codes.pop(form["code"], None)
+        digest = sha256(form["code_verifier"].encode()).digest()
+        challenge = urlsafe_b64encode(digest).decode().rstrip("=")
+        if (
+            query is None
+            or query["redirect_uri"] != form["redirect_uri"]
+            or (query["code_challenge"], query["code_challenge_method"]) != (challenge, "S256")
+        ):
+            # GitHub says it with 200.
+            return Reply(200 if "nonce" not in (query or {}) else 400, {"error": "invalid_grant"})
+        return self._issued(query)
+
+    def _issued(self, query: dict[str, str] | None) -> dict[str, Any]:
+        self.number += 1
+        found: dict[str, Any] = {
+            "access_token": self.access_token,
+            "token_type": "bearer",
+            "refresh_token": self.refresh_token,
+            "expires_in": self.lasts,
+        }
+        if query is not None and "nonce" in query:
+            claims = {
+                "aud": CLIENT,
+                "sub": self.user["sub"],
+                "nonce": query["nonce"],
+                "client_id": None,
+                "scope": None,
+                **self.id_claims,
+            }
+            found["id_token"] = self.id_token or self.token(self.id_key, **claims)
+        usual = {**found, **self.told}
+        return {name: value for name, value in usual.items() if value is not None}

@@ -1,0 +1,539 @@
+"""Users who come from a provider: who they are here, what is kept of it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import jwt
+import pytest
+
+from mcpkit.auth import (
+    PROVIDERS,
+    AuthorizationServer,
+    Provider,
+    SqliteAuthStore,
+    UpstreamLogin,
+    User,
+    Users,
+    hash_password,
+)
+from tests.auth.browser import Browser, Page, fields_of
+from tests.auth.issuer import Key, issuing
+from tests.auth.server.conftest import BACK, Asked, Clock, Site, serving
+from tests.auth.server.provider import CLIENT, CLIENT_SECRET, IdentityProvider
+
+KINDS: Final = ("openid", "plain")
+
+
+@pytest.fixture
+def provider() -> Iterator[IdentityProvider]:
+    with issuing(IdentityProvider) as found:
+        yield found
+
+
+def login(provider: IdentityProvider, kind: str = "openid", **options: Any) -> UpstreamLogin:
+    place = provider.url if kind == "openid" else provider.plain()
+    if kind == "plain":
+        options.setdefault("allow", ["ada"])
+    options.setdefault("client_secret", CLIENT_SECRET)
+    return UpstreamLogin(place, client_id=CLIENT, **options)
+
+
+@contextmanager
+def site_of(provider: IdentityProvider, kind: str = "openid", **options: Any) -> Iterator[Site]:
+    clock = Clock()
+    found = login(provider, kind, clock=clock, **options)
+    with serving(clock=clock, login=found) as site:
+        yield site
+
+
+def answered(site: Site, browser: Browser | None = None) -> Page | dict[str, str]:
+    """What a browser sees in the end: a page with a problem, or the answer for the client."""
+    browser = browser or site.browser
+    page = browser.open(site.authorize_url())
+    while page.location is not None:
+        if page.location.startswith(BACK):
+            return fields_of(page.location)
+        page = browser.open(page.location)
+    return page
+
+
+# --- who they are ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whoever_the_provider_knows_is_the_user(provider: IdentityProvider, kind: str) -> None:
+    with site_of(provider, kind) as site:
+        token = site.tokens()["access_token"]
+        id = "583231" if kind == "plain" else "248289"
+        assert site.said(token).startswith(f"{provider.url.partition('//')[2]}:{id} ")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_users_see_who_they_are_and_allow_the_client(provider: IdentityProvider, kind: str) -> None:
+    """AUTH-9: a login at the provider is no consent to a client of this server."""
+    with site_of(provider, kind) as site:
+        page = answered(site)
+        assert isinstance(page, Page)
+        assert "You are <strong>Ada</strong>" in page.text
+        assert "Let An editor use Notes?" in page.text
+
+
+@pytest.mark.parametrize("basic", [True, False])
+def test_the_server_authenticates_as_the_provider_says(
+    provider: IdentityProvider, basic: bool
+) -> None:
+    methods = ["client_secret_basic"] if basic else ["client_secret_post"]
+    provider.metadata = {"token_endpoint_auth_methods_supported": methods}
+    with site_of(provider) as site:
+        site.tokens()
+    form = next(form for path, form in provider.asked if path == "/token")
+    if basic:
+        assert provider.credentials == ["mcp-server:the%20secret%20%2F%20of%20the%20server"]
+        assert "client_secret" not in form
+    else:
+        assert provider.credentials == []
+        assert (form["client_id"], form["client_secret"]) == (CLIENT, CLIENT_SECRET)
+
+
+def test_a_client_without_a_secret_sends_none(provider: IdentityProvider) -> None:
+    with site_of(provider, client_secret=None) as site:
+        site.tokens()
+    form = next(form for path, form in provider.asked if path == "/token")
+    assert form["client_id"] == CLIENT
+    assert "client_secret" not in form
+    assert provider.credentials == []
+
+
+def test_facts_that_are_not_in_the_token_are_asked_for(provider: IdentityProvider) -> None:
+    with site_of(provider, allow=["@example.com"]) as site:
+        site.tokens()
+        assert provider.times("/userinfo") == 1
+        provider.id_claims = {"name": "Ada", "email": "a@example.com", "email_verified": True}
+        site.tokens()
+        assert provider.times("/userinfo") == 1
+
+
+def test_the_browser_brings_along_what_the_provider_needs(provider: IdentityProvider) -> None:
+    place = Provider("P", issuer=provider.url, parameters={"access_type": "offline"})
+    found = UpstreamLogin(place, client_id=CLIENT, scopes=["offline_access", "files"])
+    with serving(login=found) as site:
+        sent = fields_of(site.browser.open(site.authorize_url()).location or "")
+    assert (
+        sent.items()
+        >= {
+            "access_type": "offline",
+            "client_id": CLIENT,
+            "code_challenge_method": "S256",
+            "prompt": "consent",
+            "redirect_uri": f"{site.origin}/authorize/login",
+            "response_type": "code",
+            "scope": "openid profile email offline_access files",
+            "tenant": "a",  # of the address itself
+        }.items()
+    )
+    assert len(sent["state"]) == len(sent["nonce"]) == len(sent["code_challenge"]) == 43
+
+
+def test_the_provider_is_looked_up_once(provider: IdentityProvider) -> None:
+    with site_of(provider) as site:
+        site.tokens()
+        site.tokens()
+    assert provider.times("/.well-known/openid-configuration") == 1
+
+
+# --- who may come ---------------------------------------------------------------------------------
+
+WRITERS: Final = {"ada@example.com": ["notes:write"]}
+
+
+@pytest.mark.parametrize(
+    ("allow", "expected"),
+    [
+        (None, "notes:read notes:write"),
+        (["ada@example.com"], "notes:read notes:write"),
+        (["248289"], "notes:read notes:write"),
+        (["@example.com"], "notes:read notes:write"),
+        ({"ada@example.com": None}, "notes:read notes:write"),
+        (WRITERS, "notes:write"),
+        ({"@example.com": ["notes:read"], **WRITERS}, "notes:write"),
+        (lambda user: user.claims["name"] == "Ada", "notes:read notes:write"),
+        (lambda user: User("ada", scopes=frozenset({"notes:read"})), "notes:read"),
+        (["bob@example.com"], None),
+        (["ada"], None),
+        (["@ample.com"], None),
+        ([], None),
+        (lambda user: False, None),
+        (lambda user: user.claims.get("admin"), None),
+    ],
+)
+def test_only_those_who_are_allowed_come_in(
+    provider: IdentityProvider, allow: Any, expected: str | None
+) -> None:
+    with site_of(provider, allow=allow) as site:
+        if expected is None:
+            answer = site.log_in().answer
+            assert answer["error"] == "access_denied"
+            assert answer["error_description"] == "This account may not log in here"
+            assert "code" not in answer
+        else:
+            assert site.tokens(scope="notes:read notes:write")["scope"] == expected
+
+
+def test_a_function_may_wait(provider: IdentityProvider) -> None:
+    async def allow(user: User) -> bool:
+        assert user.upstream is not None
+        return user.upstream.access_token == provider.access_token
+
+    with site_of(provider, allow=allow) as site:
+        assert site.tokens()["access_token"]
+
+
+@pytest.mark.parametrize("verified", [False, None, "true"])
+def test_an_address_that_nobody_has_verified_is_no_name(
+    provider: IdentityProvider, verified: Any
+) -> None:
+    provider.user["email_verified"] = verified
+    with site_of(provider, allow=["ada@example.com", "@example.com"]) as site:
+        assert site.log_in().answer["error"] == "access_denied"
+
+
+def test_the_domain_is_that_of_the_organization_where_the_provider_says_it(
+    provider: IdentityProvider,
+) -> None:
+    """Whoever has left keeps an account with the address."""
+    place = Provider("P", issuer=provider.url, domain="hd")
+    found = UpstreamLogin(place, client_id=CLIENT, allow=["@example.com"])
+    with serving(login=found) as site:
+        assert site.log_in().answer["error"] == "access_denied"
+        provider.user["hd"] = "example.com"
+        assert "code" in site.log_in().answer
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"provider": "github"}, "anybody can have an account with GitHub"),
+        ({"provider": "google"}, "anybody can have an account with Google"),
+        ({"provider": "gihub"}, "there is no provider 'gihub': there are github, google, entra"),
+        ({"provider": "http://example.com"}, "not safe on its way; use https"),
+        ({"provider": "entra"}, "Microsoft needs tenant="),
+        ({"provider": "entra", "tenant": "common"}, "Microsoft needs tenant="),
+        ({"provider": "github", "allow": "ada"}, r"several names: \['ada'\]"),
+        ({"provider": "github", "allow": ["@"]}, "'@' is no name"),
+        ({"provider": "github", "allow": ["a"], "tenant": "x"}, "tenant= means nothing to GitHub"),
+        ({"provider": "github", "allow": ["a"], "client_id": ""}, "register this server with"),
+        ({"provider": "github", "allow": ["a"], "scopes": ["a b"]}, "'a b' is no scope"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_at_once(options: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        UpstreamLogin(**{"client_id": CLIENT, **options})
+
+
+def test_the_presets_say_where_they_are() -> None:
+    """One row each: the addresses are those that the providers document."""
+    tenant = "8F3E0E2C-1234-4567-89AB-0123456789AB"
+    entra = UpstreamLogin("entra", client_id=CLIENT, tenant=tenant)
+    assert entra._issuer == f"https://login.microsoftonline.com/{tenant.lower()}/v2.0"
+    assert set(PROVIDERS) == {"github", "google", "entra"}
+    for name, provider in PROVIDERS.items():
+        assert provider.issuer.startswith("https://") != (name == "github")
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def none_token(provider: IdentityProvider, claims: dict[str, Any]) -> str:
+    def part(value: Any) -> str:
+        return urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    return f"{part({'alg': 'none'})}.{part(provider.claims(aud=CLIENT, sub='248289', **claims))}."
+
+
+FORGED: Final[dict[str, Callable[[IdentityProvider], object]]] = {
+    "for another client": lambda p: p.id_claims.update(aud="somebody else"),
+    "of another issuer": lambda p: p.id_claims.update(iss="https://login.example.org"),
+    "that has ended": lambda p: p.id_claims.update(exp=1_700_000_000),
+    "of another login": lambda p: p.id_claims.update(nonce="another"),
+    "of no login": lambda p: p.id_claims.update(nonce=None),
+    "for another party": lambda p: p.id_claims.update(aud=[CLIENT, "b"], azp="b"),
+    "without a subject": lambda p: p.id_claims.update(sub=None),
+    "with a strange key": lambda p: setattr(p, "id_key", Key("two")),
+    "with a strange key of the same name": lambda p: setattr(p, "id_key", Key("one", "EdDSA")),
+    "without a signature": lambda p: setattr(p, "id_token", none_token(p, {})),
+    "that is none": lambda p: setattr(p, "id_token", "a.b.c"),
+    "that is missing": lambda p: p.told.update(id_token=None),
+    "and facts of somebody else": lambda p: p.user.update(sub="1") or p.id_claims.update(sub="2"),
+    "and no access token": lambda p: p.told.update(access_token=None),
+    "and a token that breaks lines": lambda p: p.told.update(access_token="a\r\nX: b"),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGED.values(), ids=FORGED)
+def test_an_id_token_that_is_not_for_this_login_is_refused(
+    provider: IdentityProvider, forgery: Callable[[IdentityProvider], object]
+) -> None:
+    """AUTH-3, OpenID Connect Core 3.1.3.7: the user may try again, and the client gets nothing."""
+    forgery(provider)
+    with site_of(provider) as site:
+        page = answered(site)
+        assert isinstance(page, Page), page
+        assert page.status == 502
+        assert "has not confirmed the login" in page.text
+
+
+@pytest.mark.parametrize("back", [{"iss": "https://evil.example.com"}, {"iss": None}])
+def test_an_answer_of_another_provider_is_refused(
+    provider: IdentityProvider, back: dict[str, str | None]
+) -> None:
+    """RFC 9207: mix-up."""
+    provider.metadata = {"authorization_response_iss_parameter_supported": True}
+    provider.back = back
+    with site_of(provider) as site:
+        answer = answered(site)
+        assert isinstance(answer, dict)
+        assert answer["error"] == "access_denied"
+        assert provider.times("/token") == 0
+        provider.back = {"iss": provider.url}
+        assert "code" in site.log_in().answer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_code_of_another_login_gives_nothing(provider: IdentityProvider, kind: str) -> None:
+    """PKCE: a code that somebody else was sent, brought along in one's own login."""
+    with site_of(provider, kind) as site:
+        theirs = Browser()
+        page = theirs.open(theirs.open(site.authorize_url()).location or "")
+        stolen = fields_of(page.location or "")["code"]
+        provider.back = {"code": stolen}
+        found = answered(site)
+        assert isinstance(found, Page)
+        assert found.status == 502
+
+
+def test_an_answer_reaches_only_the_browser_that_began(provider: IdentityProvider) -> None:
+    """AUTH-11: somebody is sent the end of another one's login."""
+    with site_of(provider) as site:
+        mine = Browser()
+        page = mine.open(mine.open(site.authorize_url()).location or "")
+        victim = Browser().open(page.location or "")
+        assert victim.status == 400
+        assert provider.times("/token") == 0
+
+
+def test_an_answer_is_taken_once(provider: IdentityProvider) -> None:
+    with site_of(provider) as site:
+        browser = Browser()
+        page = browser.open(browser.open(site.authorize_url()).location or "")
+        back = page.location or ""
+        assert browser.open(back).location is not None
+        assert browser.open(back).status == 400
+        assert provider.times("/token") == 1
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"issuer": "https://login.example.org"},
+        {"token_endpoint": "http://login.example.com/token"},
+        {"authorization_endpoint": "javascript:alert(1)"},
+        {"authorization_endpoint": None},
+        {"jwks_uri": None},
+        {"userinfo_endpoint": "file:///etc/passwd"},
+    ],
+)
+def test_metadata_that_cannot_be_trusted_are_not_used(
+    provider: IdentityProvider, metadata: dict[str, Any]
+) -> None:
+    """SEC-16, OpenID Connect Discovery 4.3."""
+    provider.metadata = metadata
+    with site_of(provider) as site:
+        page = answered(site)
+        assert isinstance(page, Page)
+        assert page.status == 502
+        assert "does not answer" in page.text
+        assert site.browser.seen == [page]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_user_may_try_again(provider: IdentityProvider, kind: str) -> None:
+    provider.refuses = 500
+    with site_of(provider, kind) as site:
+        page = answered(site)
+        assert isinstance(page, Page)
+        assert page.status == 502
+        provider.refuses = 0
+        link = page.text.partition('href="')[2].partition('"')[0].replace("&amp;", "&")
+        assert site.browser.walk(link, BACK).startswith(f"{BACK}?code=")
+
+
+def test_a_provider_that_refuses_is_no_way_in(provider: IdentityProvider) -> None:
+    provider.back = {"code": None, "error": "access_denied", "error_description": "<b>no</b>"}
+    with site_of(provider) as site:
+        answer = site.log_in().answer
+        assert answer["error"] == "access_denied"
+        assert "<b>" not in answer["error_description"]
+
+
+@pytest.mark.parametrize("account", [{"id": None}, {"id": True}, {"id": ""}, {"id": {}}])
+def test_whoever_has_no_id_is_nobody(provider: IdentityProvider, account: dict[str, Any]) -> None:
+    provider.account.update(account)
+    with site_of(provider, "plain") as site:
+        assert site.log_in().answer["error"] == "access_denied"
+
+
+def test_facts_without_end_are_not_kept(provider: IdentityProvider) -> None:
+    provider.user["groups"] = ["x" * 100] * 1000
+    with site_of(provider) as site:
+        assert site.log_in().answer["error"] == "access_denied"
+
+
+# --- the tokens of the provider -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_handler_may_use_them(provider: IdentityProvider, kind: str) -> None:
+    """AUTH-9: the client has another token, and the provider's is good for nothing here."""
+    with site_of(provider, kind) as site:
+        token = site.tokens()["access_token"]
+        assert site.said(token, "upstream") == provider.access_token
+        assert provider.access_token not in json.dumps(
+            jwt.decode(token, options={"verify_signature": False})
+        )
+        assert site.call(provider.access_token).status == 401
+        assert all(each == provider.access_token for each in provider.bearers)
+
+
+def test_they_are_renewed_when_they_end(provider: IdentityProvider) -> None:
+    provider.lasts = 600
+    with site_of(provider) as site:
+        token = site.tokens()["access_token"]
+        for number in (1, 2, 3):
+            assert site.said(token, "upstream") == f"upstream-access-{number}"
+            site.clock.now += 590
+
+
+def test_they_end_with_the_login_at_the_provider(provider: IdentityProvider) -> None:
+    provider.lasts = 600
+    with site_of(provider) as site:
+        tokens = site.tokens()
+        token = tokens["access_token"]
+        site.clock.now += 590
+        provider.refuses = 400
+        assert site.said(token, "upstream").startswith("LoginRefused: ")
+        assert site.call(token).status == 401
+        assert site.refresh(tokens["refresh_token"]).status == 400
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_provider_that_is_away_ends_nothing(provider: IdentityProvider, status: int) -> None:
+    provider.lasts = 600
+    with site_of(provider) as site:
+        token = site.tokens()["access_token"]
+        site.clock.now += 590
+        provider.refuses = status
+        assert site.said(token, "upstream").startswith("ProviderAway: ")
+        provider.refuses = 0
+        assert site.said(token, "upstream") == "upstream-access-2"
+
+
+def test_without_a_refresh_token_they_end_when_they_end(provider: IdentityProvider) -> None:
+    provider.told = {"refresh_token": None}
+    provider.lasts = 600
+    with site_of(provider) as site:
+        token = site.tokens()["access_token"]
+        assert site.said(token, "upstream") == "upstream-access-1"
+        site.clock.now += 590
+        assert site.said(token, "upstream").startswith("LoginRefused: ")
+
+
+def test_nothing_of_them_can_be_read_where_they_are_kept(
+    provider: IdentityProvider, tmp_path: Path
+) -> None:
+    """SEC-13: also while the user is still before the page that asks for consent."""
+    clock = Clock()
+    store = SqliteAuthStore(tmp_path / "auth.db", clock=clock)
+    with serving(store, clock, login=login(provider, clock=clock)) as site:
+        assert isinstance(answered(site), Page)
+        token = site.tokens()["access_token"]
+        assert site.said(token, "upstream") == provider.access_token
+        kept = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+        assert b"upstream-" not in kept
+
+
+# --- several logins -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other() -> Iterator[IdentityProvider]:
+    with issuing(IdentityProvider) as found:
+        found.number = 100
+        yield found
+
+
+@pytest.fixture
+def several(provider: IdentityProvider, other: IdentityProvider) -> Iterator[Site]:
+    clock = Clock()
+    provider.lasts = other.lasts = 600
+    logins = [
+        Users({"bob": hash_password("the password of bob")}, clock=clock),
+        login(provider, clock=clock),
+        login(other, "plain", clock=clock),
+    ]
+    with serving(clock=clock, login=logins) as found:
+        yield found
+
+
+def links_of(page: Page) -> dict[str, str]:
+    """The addresses to choose from, by what is written on them."""
+    parts = [each.partition('">') for each in page.text.split('<a class="button" href="')[1:]]
+    return {rest.partition("<")[0]: url.replace("&amp;", "&") for url, _, rest in parts}
+
+
+def test_users_choose_how_they_log_in(several: Site, provider: IdentityProvider) -> None:
+    browser = Browser({"name": "bob", "password": "the password of bob"}, "allow")
+    links = links_of(browser.open(several.authorize_url()))
+    host = provider.url.partition("//")[2]
+    assert list(links) == ["Log in with a password", f"Log in with {host}", "Log in with Plain"]
+    assert browser.walk(links["Log in with a password"], BACK).startswith(f"{BACK}?code=")
+
+
+def test_another_one_may_be_chosen_on_the_way(several: Site) -> None:
+    browser = several.browser
+    links = links_of(browser.open(several.authorize_url()))
+    assert browser.open(links["Log in with a password"]).forms
+    assert browser.walk(links["Log in with Plain"], BACK).startswith(f"{BACK}?code=")
+
+
+@pytest.mark.parametrize(("number", "first"), [(1, 1), (2, 101)])
+def test_tokens_are_renewed_where_they_came_from(several: Site, number: int, first: int) -> None:
+    browser = several.browser
+    given, verifier = several.parameters()
+    page = browser.open(f"{several.origin}/authorize?{urlencode(given)}")
+    answer = fields_of(browser.walk(list(links_of(page).values())[number], BACK))
+    asked = Asked(answer, verifier, given["client_id"], given["redirect_uri"])
+    token = several.redeem(asked).json["access_token"]
+    assert several.said(token, "upstream") == f"upstream-access-{first}"
+    several.clock.now += 590
+    assert several.said(token, "upstream") == f"upstream-access-{first + 1}"
+
+
+def test_a_number_that_is_none_begins_anew(several: Site) -> None:
+    browser = several.browser
+    links = links_of(browser.open(several.authorize_url()))
+    link = links["Log in with a password"].replace("chosen=0", "chosen=7")
+    assert list(links_of(browser.open(link))) == list(links)
+
+
+def test_logins_that_make_no_sense_together_are_refused(provider: IdentityProvider) -> None:
+    with pytest.raises(ValueError, match="two logins with the same provider"):
+        AuthorizationServer([login(provider), login(provider)])
+    with pytest.raises(ValueError, match="needs a Login at least"):
+        AuthorizationServer([])
