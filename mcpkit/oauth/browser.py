@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import webbrowser
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from html import escape
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
@@ -21,6 +21,7 @@ PATH: Final = "/callback"
 _HOST: Final = "127.0.0.1"
 _LONGEST_HEAD: Final = 32 * 1024
 _HEAD_S: Final = 10.0
+_BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 Show: TypeAlias = Callable[[str], "Awaitable[object] | object"]
 """Shows an address to the user: given the URL, it opens a browser, or prints it."""
@@ -74,9 +75,12 @@ class Return:
         raise AuthorizationFailed(f"nobody has logged in within {seconds:g} seconds")
 
     async def serve(self, stream: SocketStream) -> None:
-        """Answer one connection."""
+        """Answer one connection.
+
+        Browsers open some in advance, and close them without a word.
+        """
         async with stream:
-            with anyio.move_on_after(_HEAD_S):
+            with anyio.move_on_after(_HEAD_S), suppress(anyio.EndOfStream, *_BROKEN):
                 head = b""
                 while b"\r\n\r\n" not in head and len(head) < _LONGEST_HEAD:
                     head += await stream.receive()
@@ -130,9 +134,14 @@ async def waiting(port: int = 0, *, strict: bool = False) -> AsyncGenerator[Retu
         listener = await anyio.create_tcp_listener(local_host=_HOST, local_port=0)
     bound: Any = listener.extra(SocketAttribute.local_port)
     found = Return(int(bound))
+    failed: Exception | None = None
     async with listener, anyio.create_task_group() as group:
         group.start_soon(listener.serve, found.serve)
         try:
             yield found
+        except Exception as error:
+            failed = error  # which the group would put into an exception of its own
         finally:
             group.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
