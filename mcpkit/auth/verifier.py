@@ -58,6 +58,9 @@ class Verifier(ABC):
             VerifierAway: Nobody can tell at the moment.
         """
 
+    async def aclose(self) -> None:  # noqa: B027  # most have nothing open
+        """Let go of what is open when a server ends; the next use opens it again."""
+
 
 class Place(NamedTuple):
     """Where an endpoint is, and what it is, for an authorization server beside it.

@@ -29,6 +29,16 @@ SERVERS: Final = [
     and path.stem != "json_logs"  # configures logging, which is a process's own
 ]
 
+ENVIRONMENT: Final = {
+    "NOTES_KEY": "a-key-of-my-own-that-is-long",
+    "ADA_HASH": "scrypt:32768:8:" + "A" * 24 + ":" + "A" * 44,
+    "GUEST_HASH": "scrypt:32768:8:" + "A" * 24 + ":" + "A" * 44,
+    "GITHUB_CLIENT_ID": "an id",
+    "GITHUB_CLIENT_SECRET": "a secret",
+    "MCPKIT_SECRET": "a-secret-of-these-tests",
+}
+"""What the servers want to know."""
+
 
 @contextmanager
 def hosted_in(folder: Path, name: str, application: str) -> Iterator[str]:
@@ -65,7 +75,8 @@ def app_of(name: str) -> Any:
 def test_every_file_is_a_server_that_describes_itself(
     path: Path, revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NOTES_KEY", "a-key-of-my-own-that-is-long")
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
     with TestClient(app_of(path.stem).app, revision=revision) as client:
         offered: list[Any] = []
         if "tools" in client.server_capabilities:

@@ -174,6 +174,10 @@ class AuthorizationServer(EmbeddedServer):
 
         return await self._grants.verify(token, is_ours)
 
+    async def aclose(self) -> None:
+        """Let go of the store."""
+        await self._store.aclose()
+
     # --- requests ---------------------------------------------------------------------------------
 
     async def serve(

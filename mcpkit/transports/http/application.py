@@ -88,6 +88,7 @@ class Application:
         self._authorization: Authorization | None = None
         if settings.auth is not None:
             self._authorization = Authorization(settings, base, server, loopback=loopback)
+            lifespans.on_end.append(self._authorization.aclose)
         self._endpoint = Endpoint(
             lifespans, settings, loopback=loopback, authorization=self._authorization
         )

@@ -267,6 +267,11 @@ class Authorization:
             own.add(urlsplit(self.resource).path)
         return rest in own
 
+    async def aclose(self) -> None:
+        """Let go of what the verifiers have open."""
+        for each in self.resource_server.verifiers:
+            await each.aclose()
+
     @property
     def metadata_paths(self) -> tuple[str, ...]:
         """The paths of the metadata, for the router of a host that the app is attached to."""

@@ -57,7 +57,7 @@ class Lifespan:
         self.busy: list[Callable[[], bool]] = []
         """Functions that return True while calls are running."""
         self.on_end: list[Callable[[], Any]] = []
-        """Functions to call and await before the app's lifespan is left."""
+        """Functions to call and await before the app's lifespan is left, the last one first."""
         self.task: asyncio.Task[None] | None = None
         """The task that holds it without lifespan events; loops hold tasks only weakly."""
         self._settled = anyio.Event()
@@ -102,7 +102,7 @@ class Lifespan:
                     self.over = True
                     self._signals.unchain()
                     with anyio.CancelScope(shield=True), anyio.move_on_after(5):
-                        for end in self.on_end:
+                        for end in reversed(self.on_end):
                             await end()
                     since = time.monotonic() - self._drained_at if self.draining else self.grace
                     await tasks.aclose(self.grace - since)
@@ -149,6 +149,8 @@ class Lifespans:
     """
 
     def __init__(self, running: Running) -> None:
+        self.on_end: list[Callable[[], Any]] = []
+        """Functions to call and await when each of them ends."""
         self._running = running
         self._by_loop: dict[int, Lifespan] = {}
         self._last: Lifespan | None = None
@@ -217,6 +219,7 @@ class Lifespans:
 
     def _add(self, loop: object) -> Lifespan:
         lifespan = self._by_loop[id(loop)] = self._last = Lifespan(loop)
+        lifespan.on_end += self.on_end
         return lifespan
 
     def _remove(self, lifespan: Lifespan) -> None:

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from mcpkit.auth import MemoryAuthStore
 from tests.auth.browser import Browser
 from tests.auth.server.conftest import BACK, MACHINE_SECRET, Site, basic, serving
 
@@ -224,3 +225,17 @@ def test_a_client_that_has_registered_for_a_scope_may_ask_for_more(site: Site) -
     assert site.tokens(client_id=client)["scope"] == "notes:read"
     more = site.tokens(client_id=client, scope="notes:read notes:write")
     assert set(more["scope"].split()) == {"notes:read", "notes:write"}
+
+
+class Noting(MemoryAuthStore):
+    closed = 0
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+def test_the_store_is_closed_when_the_server_ends() -> None:
+    store = Noting()
+    with serving(store):
+        assert store.closed == 0
+    assert store.closed == 1

@@ -1,0 +1,29 @@
+"""Clients of servers that want a token."""
+
+import asyncio
+import os
+import sys
+
+from mcpkit import Client
+from mcpkit.oauth import ClientCredentials, FileTokenStore, OAuth
+
+
+# region user
+async def main(url: str) -> None:
+    """Log in, if need be, and say what there is."""
+    async with Client(url, auth=OAuth(store=FileTokenStore())) as client:
+        print([tool.name for tool in await client.list_tools()])
+        # endregion user
+
+
+# region machine
+async def nightly(url: str) -> None:
+    """Do what no user has to be there for."""
+    machine = ClientCredentials("reports", os.environ["REPORTS_SECRET"])
+    async with Client(url, auth=machine) as client:
+        await client.call_tool("make_report")
+        # endregion machine
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,20 @@
+"""Notes behind a password: a server that knows its own users."""
+
+import os
+
+from mcpkit import MCPKit, SyncContext
+from mcpkit.auth import AuthorizationServer, Users
+
+app = MCPKit(
+    "notes",
+    auth=AuthorizationServer(
+        login=Users({"ada": os.environ["ADA_HASH"]}),
+        store="logins.db",
+    ),
+)
+
+
+@app.tool(scopes=["notes:read"])
+def my_notes(ctx: SyncContext) -> str:
+    """List the notes of whoever asks."""
+    return f"The notes of {ctx.principal}."
