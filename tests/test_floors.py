@@ -66,6 +66,7 @@ DEFERRED: Final = {
         "cli.reloading.supervise",
     ): "so that only who wants several processes loads what makes them",
     ("cli.run", "cli.reloading.worker"): "as above",
+    ("cli.options", "cli.access"): "so that only whoever names a URL loads what knows tokens",
     ("cli.target", "cli.factories"): "so that only whoever names a function loads what reads flags",
     (
         "support.wrong_names",

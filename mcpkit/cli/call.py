@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Generator, Mapping
 from typing import Annotated, Any, Final
 
 import typer
@@ -23,6 +24,7 @@ from mcpkit.cli.options import (
     Save,
     TargetArgument,
     Timeout,
+    Token,
 )
 from mcpkit.cli.show import (
     Saver,
@@ -37,7 +39,7 @@ from mcpkit.cli.talking import Talk
 from mcpkit.cli.terminal import BAD_NEWS, fail, note, say
 from mcpkit.client import Client, is_url
 from mcpkit.client_tasks import TaskStatus
-from mcpkit.errors import ProtocolError
+from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.protocol.revisions import BY_VERSION
 from mcpkit.results import CallResult, ListedTool
 from mcpkit.types import UNSET, LogLevel
@@ -70,6 +72,7 @@ def call(
     roots: Roots = None,
     revision: Revision = None,
     header: Headers = None,
+    token: Token = None,
     env: Env = None,
     timeout: Timeout = None,
 ) -> None:
@@ -97,12 +100,13 @@ def call(
       mcpkit call "npx -y @example/server" list_files --roots . --json
       mcpkit call https://example.com/mcp whoami -H "Authorization: Bearer $TOKEN"
     """
-    reach = Reach(target, revision, header, env, timeout)
+    reach = Reach(target, revision, header, env, timeout, token)
     talk = Talk(reach, answer, sampling_command, roots, quiet)
 
     async def main() -> None:
         async with talk.connected() as client:
-            found = await _find(client, tool)
+            listed = await _listed(client)
+            found = listed.get(tool) or _unlisted(tool, listed, reach)
             given = tool_arguments(arguments or (), found.input_schema, args)
             if not quiet:
                 await _want_logs(client)
@@ -114,7 +118,7 @@ def call(
                 "log_level": None if quiet else _LEVEL,
                 "timeout": float("inf"),
             }
-            with talk.waiting(tool):
+            with talk.waiting(tool), _known(tool, listed):
                 if as_task:
                     task = await client.start(tool, given, **options)
                     if detach and task.status is not None:
@@ -149,12 +153,31 @@ def _detached(status: TaskStatus, target: str, *, as_json: bool) -> None:
         )
 
 
-async def _find(client: Client, name: str) -> ListedTool:
+async def _listed(client: Client) -> dict[str, ListedTool]:
     listed = await client.list_tools() if "tools" in client.server_capabilities else []
-    found = {each.name: each for each in listed}
-    if name not in found:
-        fail(nothing_like("tool", name, list(map(str, found))))
-    return found[name]
+    return {each.name: each for each in listed}
+
+
+def _unlisted(name: str, listed: Mapping[str, ListedTool], reach: Reach) -> ListedTool:
+    """Return a tool that a server has not listed.
+
+    Whoever says who asks may lack a scope, without which the tool is hidden; a server that is
+    asked for it all the same says which (AUTH-6).
+    """
+    if reach.is_anonymous:
+        fail(nothing_like("tool", name, list(listed)))
+    return ListedTool.from_wire({"name": name, "inputSchema": {}})
+
+
+@contextlib.contextmanager
+def _known(name: str, listed: Mapping[str, ListedTool]) -> Generator[None, None, None]:
+    """Say what there is instead, if a server does not know a tool that it has not listed."""
+    try:
+        yield
+    except (InvalidParams, MethodNotFound):
+        if name in listed:
+            raise
+        fail(nothing_like("tool", name, list(listed)))
 
 
 async def _want_logs(client: Client) -> None:

@@ -18,7 +18,7 @@ from mcpkit.cli.checks.settings import SettingsError, Wishes, wishes_for
 from mcpkit.cli.checks.table import check as apply
 from mcpkit.cli.checks.table import chosen, unknown
 from mcpkit.cli.connect import is_python, run_async
-from mcpkit.cli.options import Env, Headers, Reach, Revision, Timeout
+from mcpkit.cli.options import Env, Headers, Reach, Revision, Timeout, Token
 from mcpkit.cli.show import put_json
 from mcpkit.cli.terminal import BAD_NEWS, fail, note, on_stdout
 from mcpkit.support.target import is_remote, split
@@ -63,6 +63,7 @@ def check(
     ] = False,
     revision: Revision = None,
     header: Headers = None,
+    token: Token = None,
     env: Env = None,
     timeout: Timeout = None,
 ) -> None:
@@ -102,9 +103,9 @@ def check(
         fail("say what to check, as in mcpkit check server.py")
     if wishes.unread is not None:
         note(f"{wishes.unread.name} is not read for settings; that needs Python 3.11")
-    reach = Reach(target, revision, header, env, timeout)
+    reach = Reach(target, revision, header, env, timeout, token)
     served = run_async(lambda: _asked(reach))
-    if is_remote(target) and not header:
+    if is_remote(target) and reach.is_anonymous:
         served = replace(served, open_at=target)
     if is_python(target):
         served = with_facts(served, target)

@@ -49,6 +49,8 @@ COMMANDS: Final[dict[str, Listed]] = {
     "prompt": Listed("mcpkit.cli.prompt", _LOOK, "Get a prompt."),
     "tasks": Listed("mcpkit.cli.tasks", _LOOK, "List, show, await and cancel tasks."),
     "check": Listed("mcpkit.cli.check", _LOOK, "Find what hosts and models will stumble over."),
+    "login": Listed("mcpkit.cli.login", _LOOK, "Log in to a server, for the commands above."),
+    "logout": Listed("mcpkit.cli.logout", _LOOK, "Revoke a login, and forget it."),
     "install": Listed("mcpkit.cli.install", _SHARE, "Put a server into a host's configuration."),
 }
 """Name → the facts of a command that need no loading, in the order of the help."""

@@ -25,6 +25,7 @@ from mcpkit.cli.options import (
     Revision,
     TargetArgument,
     Timeout,
+    Token,
 )
 from mcpkit.cli.schemas import Effort, in_words, properties_of, required_of, resolved
 from mcpkit.cli.show import on_terminal, put_json, size
@@ -113,6 +114,7 @@ def inspect(
     as_json: AsJson = False,
     revision: Revision = None,
     header: Headers = None,
+    token: Token = None,
     env: Env = None,
     timeout: Timeout = None,
 ) -> None:
@@ -130,7 +132,7 @@ def inspect(
       mcpkit inspect "npx -y @example/server --verbose" --env API_KEY=secret
       mcpkit inspect https://example.com/mcp -H "Authorization: Bearer $TOKEN" --json
     """
-    reach = Reach(target, revision, header, env, timeout)
+    reach = Reach(target, revision, header, env, timeout, token)
     app = None if as_ is None else _app_as(target, as_)
 
     async def main() -> None:

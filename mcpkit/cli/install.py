@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -21,6 +23,8 @@ __all__ = ["install"]
 
 _SERVER: Final = "The server"
 _PLACE: Final = "Where it goes"
+_FILLED_IN: Final = re.compile(r"(?:[A-Za-z]+ +)?\$(?:\{[^{}]+\}|[A-Za-z_]\w*)")
+"""Credentials whose secret part is the name of a variable."""
 
 
 def install(
@@ -116,6 +120,7 @@ def install(
             _remove(place, target, name, dry_run=dry_run)
             return
         variables, headers = variables_from(env, "KEY=VALUE"), headers_from(header)
+        _check_no_token(headers)
         server = server_at(target, env=variables, headers=headers, uv=uv)
         entry = host.entry(server)
         called = _checked(host, name) if name else ""
@@ -208,6 +213,16 @@ def _checked(host: Host, name: str) -> str:
             f"{host.title} does not take the name {name!r}; {accepted or 'server'!r} it would"
         )
     return name
+
+
+def _check_no_token(headers: Mapping[str, str]) -> None:
+    """Refuse what says to a server who asks, unless the host fills it in."""
+    for name, value in headers.items():
+        if name.lower() == "authorization" and _FILLED_IN.fullmatch(value) is None:
+            raise Unfit(
+                "the header Authorization is not written into files: hosts log in to a URL by "
+                "themselves, or fill in a variable, as in 'Authorization: Bearer ${TOKEN}'"
+            )
 
 
 def _warn_of_secrets(values: dict[str, str], place: _Place) -> None:

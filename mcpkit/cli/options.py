@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from mcpkit.support.plain import one_line
 from mcpkit.types import is_object
 
 __all__ = [
+    "SECRET",
+    "TOKEN",
     "Answers",
     "AsJson",
     "Env",
@@ -32,9 +35,12 @@ __all__ = [
     "Save",
     "TargetArgument",
     "Timeout",
+    "Token",
     "roots_from",
 ]
 
+TOKEN: Final = "MCPKIT_TOKEN"
+SECRET: Final = "MCPKIT_CLIENT_SECRET"
 _SERVER: Final = "The server"
 _ASKING: Final = "When the server asks"
 
@@ -67,6 +73,14 @@ Headers = Annotated[
         "-H",
         metavar="'NAME: VALUE'",
         help="Sent to a URL with every request; several times for several",
+        rich_help_panel=_SERVER,
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOKEN",
+        help="Sent to a URL, instead of what mcpkit login keeps; MCPKIT_TOKEN says it unseen",
         rich_help_panel=_SERVER,
     ),
 ]
@@ -130,7 +144,7 @@ class Reach:
     """A server, and the way to reach it.
 
     Args:
-        target, revision, headers, env, timeout: As on the command line.
+        target, revision, headers, env, timeout, token: As on the command line.
 
     Raises:
         typer.Exit: An option makes no sense; a message has said so.
@@ -138,10 +152,11 @@ class Reach:
 
     target: str
     revision: str | None = None
-    headers: Sequence[str] | None = None
-    env: Sequence[str] | None = None
+    headers: Sequence[str] | None = field(default=None, repr=False)
+    env: Sequence[str] | None = field(default=None, repr=False)
     timeout: float | None = None
-    _options: dict[str, Any] = field(init=False, default_factory=dict[str, Any])
+    token: str | None = field(default=None, repr=False)
+    _options: dict[str, Any] = field(init=False, repr=False, default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
         if self.revision is not None and self.revision not in BY_VERSION:
@@ -153,13 +168,32 @@ class Reach:
             fail(f"--header is for URLs, and {self.target!r} is none; see --env")
         if self.env and is_url(self.target):
             fail("--env is for servers that are started here; see --header")
+        if self.token is not None and not is_url(self.target):
+            fail(f"--token is for URLs, and {self.target!r} is none; see --env")
         self._options["revision"] = self.revision
         if self.headers:
             self._options["headers"] = headers_from(self.headers)
-        if self.env:
-            self._options["env"] = variables_from(self.env, "NAME=VALUE")
+        if not is_url(self.target):
+            # Which are for servers at URLs, and not for one that is started here.
+            env = {name: "" for name in (TOKEN, SECRET) if os.environ.get(name)}
+            env.update(variables_from(self.env, "NAME=VALUE"))
+            self._options["env"] = env or None
         if self.timeout is not None:
             self._options["timeout"] = self.timeout
+        if is_url(self.target):
+            from mcpkit.cli.access import access_to
+
+            headers: dict[str, str] = self._options.get("headers", {})
+            self._options["auth"] = access_to(self.target, self.token, headers)
+
+    @property
+    def is_anonymous(self) -> bool:
+        """True if nothing that was sent says who asks."""
+        from mcpkit.cli.access import KeptLogin
+
+        auth: object = self._options.get("auth")
+        has_token = auth.is_used if isinstance(auth, KeptLogin) else auth is not None
+        return not self.headers and not has_token
 
     @asynccontextmanager
     async def connected(self, **options: Any) -> AsyncGenerator[Client, None]:

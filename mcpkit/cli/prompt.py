@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -23,11 +24,13 @@ from mcpkit.cli.options import (
     Save,
     TargetArgument,
     Timeout,
+    Token,
 )
 from mcpkit.cli.show import Saver, as_binary, put, put_json, text_of
 from mcpkit.cli.talking import Talk
 from mcpkit.cli.terminal import fail, on_stdout
 from mcpkit.client import Client
+from mcpkit.errors import ProtocolError
 from mcpkit.results import ListedPrompt, PromptMessages
 from mcpkit.support.plain import one_line
 
@@ -49,6 +52,7 @@ def prompt(
     roots: Roots = None,
     revision: Revision = None,
     header: Headers = None,
+    token: Token = None,
     env: Env = None,
     timeout: Timeout = None,
 ) -> None:
@@ -60,12 +64,12 @@ def prompt(
       mcpkit prompt server.py review code=@main.py
       mcpkit prompt https://example.com/mcp greet --json
     """
-    reach = Reach(target, revision, header, env, timeout)
+    reach = Reach(target, revision, header, env, timeout, token)
     talk = Talk(reach, answer, sampling_command, roots, quiet)
 
     async def main() -> None:
         async with talk.connected() as client:
-            found = await _find(client, name)
+            found = await _find(client, name, reach)
             texts = _texts(arguments or (), found)
             with talk.waiting(name):
                 result = await client.get_prompt(name, texts, timeout=float("inf"))
@@ -77,10 +81,13 @@ def prompt(
     run_async(main)
 
 
-async def _find(client: Client, name: str) -> ListedPrompt:
+async def _find(client: Client, name: str, reach: Reach) -> ListedPrompt:
     listed = await client.list_prompts() if "prompts" in client.server_capabilities else []
     found = {each.name: each for each in listed}
     if name not in found:
+        if not reach.is_anonymous:
+            with suppress(ProtocolError):  # it may be hidden, and the server says for whom (AUTH-6)
+                await client.get_prompt(name, {})
         fail(nothing_like("prompt", name, list(map(str, found))))
     return found[name]
 

@@ -20,6 +20,7 @@ from mcpkit.cli.options import (
     Save,
     TargetArgument,
     Timeout,
+    Token,
 )
 from mcpkit.cli.show import Saver, as_binary, on_terminal, put, put_bytes, put_json, size
 from mcpkit.cli.talking import Talk
@@ -44,6 +45,7 @@ def read(
     roots: Roots = None,
     revision: Revision = None,
     header: Headers = None,
+    token: Token = None,
     env: Env = None,
     timeout: Timeout = None,
 ) -> None:
@@ -59,7 +61,7 @@ def read(
       mcpkit read server.py images://logo > logo.png
       mcpkit read https://example.com/mcp docs://all --save docs/
     """
-    reach = Reach(target, revision, header, env, timeout)
+    reach = Reach(target, revision, header, env, timeout, token)
     talk = Talk(reach, answer, sampling_command, roots, quiet)
 
     async def main() -> None:

@@ -22,6 +22,7 @@ from mcpkit.cli.options import (
     Save,
     TargetArgument,
     Timeout,
+    Token,
 )
 from mcpkit.cli.show import Saver, put, put_json
 from mcpkit.cli.talking import Talk
@@ -50,6 +51,7 @@ def tasks(
     roots: Roots = None,
     revision: Revision = None,
     header: Headers = None,
+    token: Token = None,
     env: Env = None,
     timeout: Timeout = None,
 ) -> None:
@@ -71,7 +73,7 @@ def tasks(
         fail(f"{action!r} is nothing to do with tasks; use one of {', '.join(_ACTIONS)}")
     if (id is None) is not (action == "list"):
         fail("list takes no id" if id else f"say which task to {_verb(action)}: its id")
-    reach = Reach(target, revision, header, env, timeout)
+    reach = Reach(target, revision, header, env, timeout, token)
     talk = Talk(reach, answer, sampling_command, roots, quiet)
 
     async def main() -> None:

@@ -455,6 +455,7 @@ REFUSED = {
     "weather.py -c json --header A:b": "--header is for a URL",
     "http://x/mcp -c json --env A=b": "--env is for servers that the host starts",
     "http://u:secret@x/mcp -c json": "the URL has a name or password in it, which",
+    "http://x/mcp?access_token=secret -c json": "the URL has a token in it, which hosts show;",
     "http://x:y/mcp -c json": "http://x:y/mcp is no URL: ",
     "http:///mcp -c json": "http:///mcp names no host",
     "http://x/mcp -c json --uv": "--uv is for servers that the host starts",
@@ -575,7 +576,7 @@ def test_a_folder_that_must_not_be_written_to(person: Person) -> None:
     ("arguments", "what"),
     [
         (["weather.py", "--env", "KEY=x", "--env", "TOKEN=y"], "KEY and TOKEN"),
-        (["https://example.com/mcp", "--header", "Authorization: Bearer x"], "Authorization"),
+        (["https://example.com/mcp", "--header", "X-Key: x"], "X-Key"),
     ],
 )
 def test_secrets_are_written_in_clear_text_and_that_is_said(
@@ -588,10 +589,32 @@ def test_secrets_are_written_in_clear_text_and_that_is_said(
     )
 
 
-def test_what_the_host_fills_in_is_no_secret(person: Person) -> None:
-    header = "Authorization: Bearer ${env:TOKEN}"
+@pytest.mark.parametrize("value", ["Bearer ${env:TOKEN}", "Basic $LOGIN", "${input:token}"])
+def test_what_the_host_fills_in_is_no_secret(person: Person, value: str) -> None:
+    header = f"Authorization: {value}"
     done = person.installs("https://example.com/mcp", "--header", header, "-c", "cursor")
     assert (done.code, done.stderr) == (0, "")
+    assert value in (person.home / ".cursor" / "mcp.json").read_text()
+
+
+@pytest.mark.parametrize("value", ["Bearer x", "authorization: Basic pa$$word", "x ${A} y", "$"])
+@pytest.mark.parametrize("host", ["cursor", "json"])
+def test_no_token_is_written_because_hosts_log_in_by_themselves(
+    person: Person, host: str, value: str
+) -> None:
+    header = value if ":" in value else f"Authorization: {value}"
+    refusal = person.installs("https://x/mcp", "--header", header, "-c", host).refusal
+    assert "hosts log in to a URL by themselves" in refusal
+    assert "pa$$word" not in refusal
+    assert not (person.home / ".cursor").exists()
+
+
+def test_no_token_of_the_environment_is_written(person: Person) -> None:
+    """SEC-13: MCPKIT_TOKEN is for the commands that send it."""
+    done = person.installs("https://x/mcp", "-c", "cursor", MCPKIT_TOKEN="sw0rdfish")
+    assert done.code == 0
+    assert "sw0rdfish" not in (person.home / ".cursor" / "mcp.json").read_text()
+    assert "sw0rdfish" not in done.stdout + done.stderr
 
 
 # --- Claude Code ----------------------------------------------------------------------------------

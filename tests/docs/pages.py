@@ -27,7 +27,7 @@ import sys
 import tempfile
 import textwrap
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,6 +131,17 @@ def free_port() -> int:
         return port
 
 
+def free_ports() -> dict[str, str]:
+    """Ports that nobody listens on, by those that pages have."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return {"8000": str(listener.getsockname()[1]), "8001": str(free_port())}
+
+
+def changed(text: str, words: Mapping[str, str]) -> str:
+    """A text with other words instead of some."""
+    return re.sub("|".join(words), lambda found: words[found[0]], text)
+
+
 Served: TypeAlias = "tuple[subprocess.Popen[str], threading.Thread]"
 
 
@@ -147,7 +158,7 @@ class Page:
     path: Path
     folder: Path
     cold: bool = True
-    port: int = field(default_factory=free_port)
+    ports: dict[str, str] = field(default_factory=free_ports)
     outputs: list[tuple[Block, str]] = field(default_factory=list[tuple[Block, str]])
     _here: Path = field(init=False)
     _served: list[Served] = field(default_factory=list)
@@ -171,7 +182,8 @@ class Page:
                     printed = self._run(block)
                 elif "output" in block.words:
                     assert printed is not None, f"{self._at(block)}: nothing was run before"
-                    check(block, printed.replace(str(self.port), "8000"))
+                    shown = {free: port for port, free in self.ports.items()}
+                    check(block, changed(printed, shown))
         finally:
             for process, _ in self._served:
                 process.terminate()
@@ -185,7 +197,7 @@ class Page:
         return f"{self.path.relative_to(ROOT)}:{block.line}"
 
     def _ported(self, text: str) -> str:
-        return text.replace("8000", str(self.port))
+        return changed(text, self.ports)
 
     def _file(self, name: str, text: str) -> None:
         target = self._here / name
@@ -236,7 +248,7 @@ class Page:
             assert process.stdout is not None
             for line in process.stdout:
                 lines.append(line)
-                if str(self.port) in line:
+                if any(each in line for each in self.ports.values()):
                     listens.set()
             listens.set()
 

@@ -36,6 +36,8 @@ ENVIRONMENT: Final = {
     "GITHUB_CLIENT_ID": "an id",
     "GITHUB_CLIENT_SECRET": "a secret",
     "MCPKIT_SECRET": "a-secret-of-these-tests",
+    "NIGHTLY_SECRET": "a-secret-of-these-tests",
+    "PASSWORD_OF_ADA": "a-password-of-these-tests",
 }
 """What the servers want to know."""
 

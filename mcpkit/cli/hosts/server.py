@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import mcpkit
 from mcpkit.cli.connect import command_for, is_python
@@ -97,9 +97,12 @@ def _check_url(url: str) -> None:
         raise Unfit(f"{url} names no host")
     if "@" in parts.netloc:
         raise Unfit(
-            "the URL has a name or password in it, which hosts show; "
-            "give it with --header 'Authorization: …'"
+            "the URL has a name or password in it, which hosts show; they fill in a variable, as "
+            "in --header 'Authorization: Basic ${LOGIN}'"
         )
+    if any(name == "access_token" for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
+        # Where it stands in logs, too (AUTH-10).
+        raise Unfit("the URL has a token in it, which hosts show; they log in by themselves")
 
 
 def _program(name: str) -> str:

@@ -1,0 +1,789 @@
+"""``mcpkit login`` and ``logout``, and the commands that send what is kept, as processes."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qs
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+
+from mcpkit import MCPKit
+from mcpkit.cli.options import Reach
+from tests.auth.browser import Browser, fields_of
+from tests.auth.server.conftest import MACHINE_SECRET, Clock, Site, serving
+from tests.cli.commands import MCPKIT, Ended, mcpkit, one_line
+from tests.transports.processes import TIMEOUT, environment
+from tests.uvicorns import listen, running
+from tests.warm import Popen
+
+ADDRESS: Final = re.compile(rb"Log in here[^:]*: (http\S+)\n")
+MACHINE: Final = {"MCPKIT_CLIENT_SECRET": MACHINE_SECRET}
+Waiting: TypeAlias = "tuple[Popen, str]"
+SECRETS: Final = ("access_token", "refresh_token", "client_secret")
+
+
+class Person:
+    """Somebody with a terminal, and a folder that their logins are kept in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "credentials"
+        self.secrets: set[str] = {MACHINE_SECRET}
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted(self.folder.glob("*")) if self.folder.exists() else []
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """The one login that is kept."""
+        [file] = self.files
+        found: dict[str, Any] = json.loads(file.read_text())
+        self.secrets.update(found[name] for name in SECRETS if found[name])
+        return found
+
+    def change(self, **members: Any) -> None:
+        """Write something else into the login that is kept."""
+        [file] = self.files
+        file.write_text(json.dumps({**self.kept, **members}))
+
+    def variables(self, **more: str) -> dict[str, str]:
+        usual = {"MCPKIT_CREDENTIALS": str(self.folder), "MCPKIT_TOKEN": "", "BROWSER": "false"}
+        return {**usual, **more}
+
+    def runs(self, *arguments: str, **variables: str) -> Ended:
+        """Run a command, which shows no secret (SEC-13, AUTH-16)."""
+        return self._checked(mcpkit(*arguments, env=self.variables(**variables)))
+
+    def runs_cold(self, *arguments: str, **variables: str) -> Ended:
+        """The same, with a Python that has imported nothing."""
+        return self._checked(mcpkit(*arguments, env=self.variables(**variables), cold=True))
+
+    def _checked(self, ended: Ended) -> Ended:
+        if len(self.files) == 1:
+            assert self.kept
+        for secret in self.secrets:
+            assert secret not in ended.stdout + ended.stderr
+        return ended
+
+    def logs_in(
+        self, url: str, *options: str, browser: Browser | None = None, **variables: str
+    ) -> Ended:
+        """Log in, with a browser that goes where the command says."""
+        with self.logging_in(url, *options, **variables) as (process, address):
+            browser = browser or Browser({"name": "ada"}, "allow")
+            back = browser.walk(address, fields_of(address)["redirect_uri"])
+            assert browser.open(back).status == 200
+            stdout, stderr = process.communicate(timeout=TIMEOUT)
+        return self._checked(Ended(process.returncode, stdout.decode(), stderr.decode()))
+
+    @contextmanager
+    def logging_in(self, url: str, *options: str, **variables: str) -> Iterator[Waiting]:
+        """A command that waits for a browser, and the address that it has printed."""
+        with Popen(
+            [*MCPKIT, "login", url, "--no-browser", *options],
+            env=environment(**self.variables(**variables)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            try:
+                assert process.stderr is not None
+                line = process.stderr.readline()
+                found = ADDRESS.fullmatch(line)
+                assert found is not None, line
+                yield process, found[1].decode()
+            finally:
+                process.kill()
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Person:
+    return Person(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Site]:
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def site(shared: Site) -> Site:
+    """A server that has forgotten how many clients have registered."""
+    shared.clock.now += 3600
+    return shared
+
+
+@pytest.fixture
+def aging() -> Iterator[tuple[Site, Clock]]:
+    """A server of its own, whose time goes on."""
+    clock = Clock()
+    with serving(clock=clock) as found:
+        yield found, clock
+
+
+def whoami(person: Person, site: Site, *options: str, **variables: str) -> Ended:
+    return person.runs("call", site.url, "whoami", *options, **variables)
+
+
+def said(ended: Ended) -> str:
+    assert ended.code == 0, ended.stderr
+    return ended.stdout
+
+
+# --- logging in -----------------------------------------------------------------------------------
+
+
+def test_a_login_opens_the_browser_and_other_commands_use_what_it_keeps(
+    person: Person, site: Site, tmp_path: Path
+) -> None:
+    browser = tmp_path / "browser.py"
+    browser.write_text(
+        "import sys\n"
+        "from tests.auth.browser import Browser, fields_of\n"
+        "browser = Browser({'name': 'ada'}, 'allow')\n"
+        "browser.open(browser.walk(sys.argv[1], fields_of(sys.argv[1])['redirect_uri']))\n"
+    )
+    command = f"{sys.executable} {browser} %s"
+    ended = person.runs_cold("login", site.url, BROWSER=command)
+    assert ended.code == 0, ended.stderr
+    assert ended.stderr.startswith(f"Log in here, if no browser opens: {site.origin}/authorize?")
+    [file] = person.files
+    first, second = ended.stdout.splitlines()
+    assert first == (
+        f"You are logged in to {site.url}: {site.origin} has issued a token for notes:read, "
+        f"notes:write."
+    )
+    until = r"It is good until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d, and renewed then\. It is kept in "
+    assert re.fullmatch(f"{until}{re.escape(str(file))}\\.", second)
+    assert said(whoami(person, site)) == "ada False [notes:read notes:write]\n"
+    offer = json.loads(said(person.runs("inspect", site.url, "--json")))
+    assert "write_notes" in [each["name"] for each in offer["tools"]]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has other permissions")
+def test_what_is_kept_only_the_user_can_read(person: Person, site: Site) -> None:
+    assert person.logs_in(site.url).code == 0
+    assert person.kept["refresh_token"]
+    assert [stat.S_IMODE(each.stat().st_mode) for each in person.files] == [0o600]
+    assert stat.S_IMODE(person.folder.stat().st_mode) == 0o700
+
+
+def test_whoever_has_logged_in_need_not_do_so_again(person: Person, site: Site) -> None:
+    person.logs_in(site.url)
+    before = person.kept
+    ended = person.runs("login", site.url, "--scope", "notes:write")
+    assert said(ended).startswith(
+        f"You are logged in to {site.url} already (--again: anew): {site.origin} has issued"
+    )
+    assert (ended.stderr, person.kept) == ("", before)
+
+
+def test_but_can(person: Person, site: Site) -> None:
+    """As if there had been no login: the client registers anew, too."""
+    person.logs_in(site.url)
+    before = person.kept
+    ended = person.logs_in(site.url, "--again", browser=Browser({"name": "eve"}, "allow"))
+    assert said(ended).startswith(f"You are logged in to {site.url}: ")
+    assert person.kept["client_id"] != before["client_id"]
+    assert said(whoami(person, site)).startswith("eve ")
+
+
+def test_who_is_known_to_the_issuer_is_known_again(person: Person, site: Site) -> None:
+    """A login that has ended leaves its registration."""
+    person.logs_in(site.url)
+    before = person.kept
+    person.change(access_token=None, refresh_token=None)
+    assert person.logs_in(site.url).code == 0
+    assert person.kept["client_id"] == before["client_id"]
+
+
+def test_a_server_that_asks_for_no_login(person: Person) -> None:
+    app: MCPKit[None] = MCPKit("open")
+    listener = listen()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    with running(app.asgi(), listener):
+        assert said(person.runs("login", url)) == f"{url} asks for no login.\n"
+    assert person.files == []
+
+
+def test_a_client_that_the_issuer_knows_already(person: Person, site: Site) -> None:
+    """Its secret is in the environment, and never an argument."""
+    known = site.register(
+        redirect_uris=["http://127.0.0.1/callback"],
+        token_endpoint_auth_method="client_secret_basic",
+    )
+    person.secrets.add(known["client_secret"])
+    id, secret = known["client_id"], known["client_secret"]
+    assert person.logs_in(site.url, "--client-id", id, MCPKIT_CLIENT_SECRET=secret).code == 0
+    assert person.kept["client_id"] == id
+    person.change(expires_at=0)
+    assert said(whoami(person, site)).startswith("ada ")
+
+
+def test_the_browser_comes_back_to_the_port_that_is_named(person: Person, site: Site) -> None:
+    with listen() as listener:
+        port = str(listener.getsockname()[1])
+        taken = person.runs("login", site.url, "--redirect-port", port)
+    assert one_line(taken).endswith(
+        f"the browser cannot come back to port {port}: somebody listens there already"
+    )
+    with person.logging_in(site.url, "--redirect-port", port) as (_, address):
+        assert fields_of(address)["redirect_uri"] == f"http://127.0.0.1:{port}/callback"
+
+
+# --- logins that come to nothing ------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such signals")
+def test_ctrl_c_leaves_nothing(person: Person, site: Site) -> None:
+    with person.logging_in(site.url) as (process, _):
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=TIMEOUT)
+    assert (process.returncode, stdout, stderr) == (130, b"", b"")
+    assert person.files == []
+
+
+def test_ctrl_c_leaves_the_login_of_before(person: Person, site: Site) -> None:
+    person.logs_in(site.url)
+    before = person.kept
+    with person.logging_in(site.url, "--again") as (process, _):
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=TIMEOUT)
+    assert (process.returncode, person.kept) == (130, before)
+    assert said(whoami(person, site)).startswith("ada ")
+
+
+def test_nobody_logs_in(person: Person, site: Site) -> None:
+    ended = person.runs("login", site.url, "--no-browser", "--timeout", "0.2")
+    *_, line = ended.stderr.splitlines()
+    assert (ended.code, ended.stdout) == (2, "")
+    assert line == f"mcpkit: {site.url}: nobody has logged in within 0.2 seconds"
+    assert person.files == []
+
+
+def test_the_user_does_not_want_to(person: Person, site: Site) -> None:
+    ended = person.logs_in(site.url, browser=Browser({"name": "ada"}, "deny"))
+    [line] = ended.stderr.splitlines()
+    assert (ended.code, ended.stdout) == (2, "")
+    assert line.startswith(f"mcpkit: {site.url}: the login has failed: access_denied")
+    assert person.files == []
+
+
+def test_connections_that_say_nothing_do_not_end_a_login(person: Person, site: Site) -> None:
+    """Browsers open some in advance."""
+    import socket
+
+    with person.logging_in(site.url) as (process, address):
+        back = fields_of(address)["redirect_uri"]
+        port = int(back.rpartition(":")[2].partition("/")[0])
+        socket.create_connection(("127.0.0.1", port), TIMEOUT).close()
+        browser = Browser({"name": "ada"}, "allow")
+        assert browser.open(back).status == 400  # nor does whoever else comes
+        assert browser.open(browser.walk(address, back)).status == 200
+        process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 0
+
+
+REFUSED: Final = {
+    "server.py": "login is for URLs, and 'server.py' is none",
+    "http://example.com/mcp": "URL: 'http://example.com/mcp' is not safe on its way; use https",
+    "https://ada:pass@example.com/": "URL: 'https://ada:pass@example.com/' is no URL",
+    "URL --scope offline_access": "--scope: offline_access is between clients and their issuer",
+    'URL --scope a"b': "--scope: 'a\"b' is no scope",
+    "URL --timeout 0": "--timeout must be more than 0, not 0",
+    "URL --redirect-port 70000": "--redirect-port must be from 1 to 65535, not 70000",
+    "URL --client-document http://example.com/c": "--client-document: 'http://example.com/c' is",
+    "URL --client-id a --client-document https://b/c": "--client-id and --client-document: choose",
+    "URL --machine": "--machine needs --client-id",
+    "URL --machine --client-id a": "--machine needs a secret in MCPKIT_CLIENT_SECRET, or the path",
+    "URL --machine --client-id a --no-browser": "--machine needs no browser: leave --no-browser",
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.items(), ids=REFUSED)
+def test_one_line_says_what_is_wrong(person: Person, arguments: str, message: str) -> None:
+    words = arguments.replace("URL", "http://127.0.0.1:9/mcp").split()
+    ended = person.runs("login", *words)
+    assert ended.code == 2
+    assert one_line(ended).startswith(message)
+
+
+@pytest.mark.parametrize("command", [["login"], ["inspect"], ["logout"]])
+def test_a_folder_that_is_none(person: Person, site: Site, command: list[str]) -> None:
+    person.folder.write_text("a file")
+    ended = mcpkit(*command, site.url, env=person.variables())
+    assert ended.code == 2
+    assert f"credentials cannot be kept in {person.folder}: " in one_line(ended)
+
+
+def test_a_server_that_cannot_be_reached(person: Person) -> None:
+    with listen() as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    ended = person.runs("login", url)
+    assert ended.code == 2
+    assert one_line(ended).startswith(f"Cannot connect to {url}: ")
+
+
+# --- using it -------------------------------------------------------------------------------------
+
+COMMANDS: Final = {
+    "inspect": [],
+    "call": ["whoami"],
+    "read": ["notes://all"],
+    "prompt": ["greet"],
+    "check": [],
+}
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "tasks"])
+def test_every_command_says_in_one_line_which_one_logs_in(
+    person: Person, site: Site, command: str
+) -> None:
+    words = ["tasks", "list", site.url]
+    if command != "tasks":
+        words = [command, site.url, *COMMANDS[command]]
+    ended = person.runs(*words)
+    assert ended.code == 2
+    assert one_line(ended) == f"a login is needed: run mcpkit login {site.url}"
+
+
+def test_a_token_that_has_ended_is_renewed_before_it_is_sent(person: Person, site: Site) -> None:
+    person.logs_in(site.url)
+    before = person.kept
+    person.change(expires_at=time.time() - 1)
+    assert said(whoami(person, site)).startswith("ada ")
+    after = person.kept
+    assert after["access_token"] != before["access_token"]
+    assert after["refresh_token"] != before["refresh_token"]
+    assert after["expires_at"] > time.time()
+    assert after["granted"] == ["notes:read", "notes:write"]
+    assert said(whoami(person, site)).startswith("ada ")
+    assert person.kept == after
+
+
+def test_one_that_the_server_refuses_is_renewed_too(
+    person: Person, aging: tuple[Site, Clock]
+) -> None:
+    site, clock = aging
+    person.logs_in(site.url)
+    before = person.kept
+    clock.now += 2 * 3600
+    assert said(whoami(person, site)).startswith("ada ")
+    assert person.kept["access_token"] != before["access_token"]
+
+
+def test_a_login_that_is_used_up_is_named_as_one_that_is_needed(
+    person: Person, aging: tuple[Site, Clock]
+) -> None:
+    site, clock = aging
+    person.logs_in(site.url)
+    clock.now += 31 * 24 * 3600
+    ended = whoami(person, site)
+    assert one_line(ended) == f"a login is needed: run mcpkit login {site.url}"
+    assert person.logs_in(site.url).code == 0
+
+
+def test_what_needs_more_than_was_given_names_it(person: Person, site: Site) -> None:
+    """AUTH-6: a tool that is hidden, and the command that has it shown."""
+    ended = person.logs_in(site.url, browser=Browser({"name": "reader"}, "allow"))
+    assert said(ended).startswith(
+        f"You are logged in to {site.url}: {site.origin} has issued a token for notes:read.\n"
+    )
+    ended = person.runs("call", site.url, "write_notes")
+    assert ended.code == 2
+    assert one_line(ended) == (
+        f"{site.url} wants more than you have logged in for, notes:write: "
+        f"run mcpkit login {site.url} --scope notes:write"
+    )
+    assert one_line(person.runs("call", site.url, "red_notes")) == (
+        "there is no tool 'red_notes'; did you mean 'read_notes'?"
+    )
+    assert one_line(person.runs("prompt", site.url, "greet")) == (
+        "there is no prompt 'greet'; there are none at all"
+    )
+    ended = person.logs_in(site.url, "--scope", "notes:write")
+    assert ended.code == 0, ended.stderr
+    assert said(person.runs("call", site.url, "write_notes")) == "written\n"
+
+
+def test_what_is_asked_for_and_not_given_is_bad_news(person: Person, site: Site) -> None:
+    reader = Browser({"name": "reader"}, "allow")
+    ended = person.logs_in(site.url, "--scope", "notes:write", browser=reader)
+    assert ended.code == 1
+    assert ended.stderr == "mcpkit: this was asked for, and not given: notes:write\n"
+    assert said(whoami(person, site)) == "reader False [notes:read]\n"
+
+
+def test_what_is_kept_for_one_server_is_sent_to_no_other(person: Person, site: Site) -> None:
+    person.logs_in(site.url)
+    with serving() as other:
+        ended = whoami(person, other)
+    assert one_line(ended) == f"a login is needed: run mcpkit login {other.url}"
+
+
+# --- tokens that somebody else has got ------------------------------------------------------------
+
+
+def test_a_token_is_an_option_or_a_variable(person: Person, site: Site) -> None:
+    """The option goes before the variable, and both before what is kept."""
+    ada, eve = (
+        site.tokens(Browser({"name": name}, "allow"))["access_token"] for name in ("ada", "eve")
+    )
+    person.secrets |= {ada, eve}
+    assert said(whoami(person, site, "--token", ada)).startswith("ada ")
+    assert said(whoami(person, site, MCPKIT_TOKEN=ada)).startswith("ada ")
+    assert said(whoami(person, site, "--token", eve, MCPKIT_TOKEN=ada)).startswith("eve ")
+    header = f"authorization: Bearer {eve}"
+    assert said(whoami(person, site, "--header", header, MCPKIT_TOKEN=ada)).startswith("eve ")
+    person.logs_in(site.url, browser=Browser({"name": "zoe"}, "allow"))
+    assert said(whoami(person, site, MCPKIT_TOKEN=ada)).startswith("ada ")
+    assert said(whoami(person, site, "--header", header)).startswith("eve ")
+    assert said(whoami(person, site)).startswith("zoe ")
+    ended = person.runs("login", site.url, MCPKIT_TOKEN=ada)
+    assert ended.stderr == "mcpkit: MCPKIT_TOKEN is set, and is sent instead\n"
+
+
+def test_one_that_is_not_accepted(person: Person, site: Site) -> None:
+    person.secrets.add("sw0rdfish")
+    for options, variables, source in (
+        (["--token", "sw0rdfish"], {}, "--token"),
+        ([], {"MCPKIT_TOKEN": "sw0rdfish"}, "MCPKIT_TOKEN"),
+    ):
+        ended = whoami(person, site, *options, **variables)
+        assert ended.code == 2
+        assert one_line(ended) == (
+            f"{site.url} does not accept the token of {source}: invalid_token"
+        )
+
+
+def test_one_that_is_not_good_for_what_is_wanted(person: Person, site: Site) -> None:
+    """AUTH-6."""
+    token = site.tokens(scope="notes:read")["access_token"]
+    person.secrets.add(token)
+    ended = person.runs("call", site.url, "write_notes", MCPKIT_TOKEN=token)
+    assert one_line(ended) == (
+        f"{site.url} wants more than the token of MCPKIT_TOKEN is good for: notes:write"
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "message"),
+    [
+        ("server.py", [], "--token is for URLs, and 'server.py' is none; see --env"),
+        ("http://example.com/mcp", [], "--token: 'http://example.com/mcp' is not safe on its way"),
+        ("http://x/mcp", ["-H", "Authorization: Basic x"], "--token and --header 'Authorization"),
+    ],
+)
+def test_where_no_token_belongs(
+    person: Person, target: str, options: Sequence[str], message: str
+) -> None:
+    """SEC-16: nor is it sent where others could read it."""
+    person.secrets.add("sw0rdfish")
+    ended = person.runs("inspect", target, "--token", "sw0rdfish", *options)
+    assert ended.code == 2
+    assert one_line(ended).startswith(message)
+
+
+@pytest.mark.parametrize("token", ["Bearer sw0rdfish", "sw0rdfish\n", "sw0rd fish", "ſword"])
+def test_what_is_no_token_is_not_shown(person: Person, token: str) -> None:
+    """SEC-18, SEC-13."""
+    ended = person.runs("inspect", "https://example.com/mcp", MCPKIT_TOKEN=token)
+    assert ended.code == 2
+    assert re.fullmatch("MCPKIT_TOKEN: (a token is a text|write it without).*", one_line(ended))
+    assert token not in ended.stderr
+
+
+def test_no_server_that_is_started_here_gets_them(person: Person, tmp_path: Path) -> None:
+    """They are for servers at URLs."""
+    server = tmp_path / "server.py"
+    server.write_text(
+        "import os\n"
+        "from mcpkit import MCPKit\n"
+        "app = MCPKit('curious')\n"
+        "@app.tool\n"
+        "def look() -> list[str]:\n"
+        "    names = ('MCPKIT_TOKEN', 'MCPKIT_CLIENT_SECRET', 'OTHER')\n"
+        "    return [os.environ.get(name) or 'nothing' for name in names]\n"
+    )
+    ended = person.runs("call", str(server), "look", MCPKIT_TOKEN="sw0rdfish", **MACHINE, OTHER="x")
+    assert json.loads(said(ended)) == ["nothing", "nothing", "x"]
+
+
+def test_what_a_command_knows_of_its_server_shows_no_secret() -> None:
+    reach = Reach("https://x/mcp", headers=["X-Key: sw0rdfish"], token="sw0rdfish")
+    assert "sw0rdfish" not in repr(reach)
+
+
+def test_whoever_says_who_asks_is_not_just_anybody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`mcpkit check` warns of servers that anybody may use."""
+    monkeypatch.setenv("MCPKIT_CREDENTIALS", str(tmp_path))
+    monkeypatch.delenv("MCPKIT_TOKEN", raising=False)
+    assert Reach("https://x/mcp").is_anonymous
+    assert not Reach("https://x/mcp", token="sw0rdfish").is_anonymous
+    assert not Reach("https://x/mcp", headers=["X-Key: sw0rdfish"]).is_anonymous
+    monkeypatch.setenv("MCPKIT_TOKEN", "sw0rdfish")
+    assert not Reach("https://x/mcp").is_anonymous
+
+
+# --- logging out ----------------------------------------------------------------------------------
+
+
+def test_a_logout_revokes_and_forgets(person: Person, site: Site) -> None:
+    person.logs_in(site.url)
+    old = person.kept
+    assert said(person.runs("logout", site.url)) == (
+        f"You are logged out of {site.url}: the login is revoked and forgotten.\n"
+    )
+    assert person.files == []
+    page = site.refresh(old["refresh_token"], client_id=old["client_id"])
+    assert (page.status, page.json["error"]) == (400, "invalid_grant")
+    assert site.call(old["access_token"]).status == 401
+    assert one_line(whoami(person, site)) == f"a login is needed: run mcpkit login {site.url}"
+    ended = person.runs_cold("logout", site.url)
+    assert said(ended) == f"There is no login to {site.url}.\n"
+
+
+def test_it_forgets_even_if_nobody_is_there_to_revoke(person: Person) -> None:
+    with serving() as site:
+        person.logs_in(site.url)
+    ended = person.runs("logout", site.url)
+    assert said(ended) == f"You are logged out of {site.url}: the login is forgotten here.\n"
+    assert ended.stderr == (
+        f"mcpkit: {site.origin} has not revoked it: its tokens are good until they end\n"
+    )
+    assert person.files == []
+
+
+def test_it_forgets_what_is_left_of_a_login(person: Person, site: Site) -> None:
+    person.logs_in(site.url)
+    person.change(access_token=None, refresh_token=None)
+    assert said(person.runs("logout", f"{site.url}/")) == (
+        f"The login to {site.url} had ended; what was left of it is forgotten.\n"
+    )
+    assert person.files == []
+
+
+def test_it_says_that_a_token_is_sent_all_the_same(person: Person, site: Site) -> None:
+    ended = person.runs("logout", site.url, MCPKIT_TOKEN="x")
+    assert ended.stderr == "mcpkit: MCPKIT_TOKEN is set, and is sent all the same\n"
+
+
+def test_a_logout_is_for_urls(person: Person) -> None:
+    assert one_line(person.runs("logout", "server.py")) == (
+        "logout is for URLs, and 'server.py' is none"
+    )
+
+
+# --- machines -------------------------------------------------------------------------------------
+
+
+def test_a_machine_logs_in_without_a_user(person: Person, aging: tuple[Site, Clock]) -> None:
+    """And gets another token by itself: there is none to be renewed."""
+    site, clock = aging
+    words = ["login", site.url, "--machine", "--client-id", "machine"]
+    assert said(person.runs(*words, **MACHINE)).startswith(f"You are logged in to {site.url}: ")
+    before = person.kept
+    assert before["refresh_token"] is None
+    assert said(whoami(person, site)).startswith("machine ")
+    assert " already " in said(person.runs(*words, **MACHINE))
+    clock.now += 2 * 3600
+    assert said(whoami(person, site)).startswith("machine ")
+    assert person.kept["access_token"] != before["access_token"]
+    person.change(expires_at=0)
+    assert said(whoami(person, site)).startswith("machine ")
+    assert "is revoked and forgotten" in said(person.runs("logout", site.url))
+
+
+def test_a_machine_with_a_wrong_secret(person: Person, site: Site) -> None:
+    person.secrets.add("wrong-sw0rdfish")
+    words = ["login", site.url, "--machine", "--client-id", "machine"]
+    ended = person.runs(*words, MCPKIT_CLIENT_SECRET="wrong-sw0rdfish")
+    assert ended.code == 2
+    assert ": the issuer gives no token: invalid_client" in one_line(ended)
+    assert person.files == []
+
+
+class Fake:
+    """A server and its issuer, which knows a machine by its signatures.
+
+    Args:
+        origin: Of both.
+        is_open: Whether the server lets everybody in.
+        public: The key of the machine.
+        algorithm: Of its signatures.
+    """
+
+    def __init__(self, origin: str, is_open: bool, public: Any, algorithm: str) -> None:
+        self.url = f"{origin}/mcp"
+        self._origin = origin
+        self._open = is_open
+        self._public, self._algorithm = public, algorithm
+        self._count = 0
+        self.tokens: list[str] = []
+        """Those that are good."""
+        self.seen: list[str] = []
+        """The tokens that have been sent to the server."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            part = await receive()
+            body += part.get("body", b"")
+            more = part.get("more_body", False)
+        given = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
+        status, document = self._answer(scope["path"], given, body)
+        headers = [(b"content-type", b"application/json")]
+        if status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps(document).encode()})
+
+    def _answer(self, path: str, token: str, body: bytes) -> tuple[int, Any]:
+        if path == "/.well-known/oauth-protected-resource/mcp":
+            return 200, {"resource": self.url, "authorization_servers": [self._origin]}
+        if path == "/.well-known/oauth-authorization-server":
+            return 200, {"issuer": self._origin, "token_endpoint": f"{self._origin}/token"}
+        if path == "/token":
+            form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
+            claims = jwt.decode(
+                form["client_assertion"],
+                self._public,
+                algorithms=[self._algorithm],
+                audience=self._origin,
+            )
+            assert claims["sub"] == form["client_id"] == "nightly"
+            self._count += 1
+            self.tokens.append(f"token-{self._count}")
+            return 200, {"access_token": self.tokens[-1], "token_type": "Bearer"}
+        if path != "/mcp":
+            return 404, {}
+        self.seen.append(token)
+        if token not in self.tokens and not self._open:
+            return 401, {}
+        message = json.loads(body)
+        result: dict[str, Any] = {
+            "resultType": "complete",
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": {},
+            "ttlMs": 0,
+            "cacheScope": "private",
+        }
+        return 200, {"jsonrpc": "2.0", "id": message["id"], "result": result}
+
+
+@contextmanager
+def faking(key: Any, algorithm: str, *, is_open: bool = False) -> Iterator[Fake]:
+    listener = listen()
+    origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    fake = Fake(origin, is_open, key.public_key(), algorithm)
+    with running(fake, listener, lifespan="off"):
+        yield fake
+
+
+KEYS: Final[Mapping[str, Any]] = {
+    "ES256": lambda: ec.generate_private_key(ec.SECP256R1()),
+    "ES384": lambda: ec.generate_private_key(ec.SECP384R1()),
+    "EdDSA": ed25519.Ed25519PrivateKey.generate,
+    "RS256": lambda: rsa.generate_private_key(65537, 2048),
+}
+
+
+def written(key: Any, folder: Path, password: bytes | None = None) -> str:
+    """The path of a file with a key."""
+    kind = NoEncryption() if password is None else BestAvailableEncryption(password)
+    path = folder / "key.pem"
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, kind))
+    return str(path)
+
+
+@pytest.mark.parametrize("algorithm", KEYS)
+def test_a_machine_with_a_key_of_its_own(person: Person, tmp_path: Path, algorithm: str) -> None:
+    """The key stays where it is: another token is got where the variable is set."""
+    key = KEYS[algorithm]()
+    path = written(key, tmp_path)
+    with faking(key, algorithm) as fake:
+        words = ["login", fake.url, "--machine", "--client-id", "nightly"]
+        ended = person.runs(*words, MCPKIT_CLIENT_KEY=path)
+        assert said(ended).splitlines()[1].startswith("The issuer does not say until when")
+        assert "PRIVATE KEY" not in person.files[0].read_text()
+        assert person.runs("inspect", fake.url).code == 0
+        fake.tokens.clear()
+        assert one_line(person.runs("inspect", fake.url)) == (
+            f"the token for {fake.url} has ended: set MCPKIT_CLIENT_KEY, or run "
+            f"mcpkit login {fake.url} --machine --client-id nightly"
+        )
+        assert person.runs("inspect", fake.url, MCPKIT_CLIENT_KEY=path).code == 0
+        assert fake.seen[-1] == "token-2"
+
+
+def test_a_server_that_wants_a_token_for_some_things_only(person: Person, tmp_path: Path) -> None:
+    """It lets everybody in, and has metadata all the same (AUTH-3)."""
+    key = KEYS["ES256"]()
+    path = written(key, tmp_path)
+    with faking(key, "ES256", is_open=True) as fake:
+        assert person.runs("inspect", fake.url).code == 0
+        words = ["login", fake.url, "--machine", "--client-id", "nightly"]
+        assert person.runs(*words, MCPKIT_CLIENT_KEY=path).code == 0
+        assert person.runs("inspect", fake.url).code == 0
+        assert fake.seen[0] == ""
+        assert fake.seen[-1] == "token-1"
+
+
+def test_a_key_that_is_none(person: Person, tmp_path: Path) -> None:
+    words = ["login", "http://127.0.0.1:9/mcp", "--machine", "--client-id", "nightly"]
+    missing = str(tmp_path / "missing.pem")
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("nothing")
+    locked = written(KEYS["ES256"](), tmp_path, b"a password")
+    for path, said in {
+        missing: "cannot be read: No such file or directory",
+        str(wrong): "has no private key in PEM, or one with a password",
+        locked: "has no private key in PEM, or one with a password",
+    }.items():
+        ended = person.runs(*words, MCPKIT_CLIENT_KEY=path)
+        assert one_line(ended) == f"MCPKIT_CLIENT_KEY: {path} {said}"
+
+
+# --- servers that say nothing of issuers ----------------------------------------------------------
+
+
+def test_a_server_with_keys_of_its_own(person: Person) -> None:
+    """Nobody issues them, so nobody logs in."""
+    from mcpkit.auth import Keys, new_key
+
+    key = new_key()
+    app: MCPKit[None] = MCPKit("keyed", auth=Keys({key.hash: "me"}))
+    person.secrets.add(key.key)
+    listener = listen()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    with running(app.asgi(), listener):
+        assert person.runs("inspect", url, MCPKIT_TOKEN=key.key).code == 0
+        assert one_line(person.runs("inspect", url)) == (
+            f"{url} wants a token (it does not say who issues them): give it one with "
+            f"MCPKIT_TOKEN, or try mcpkit login {url}"
+        )
+        assert one_line(person.runs("login", url)) == (
+            f"{url} wants a token, and does not say who issues them; if you have got one "
+            f"elsewhere, MCPKIT_TOKEN gives it to commands"
+        )
