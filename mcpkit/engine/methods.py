@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeGuard, cast
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from mcpkit.context import Context
 from mcpkit.engine.encoding import Completion, Encoded
@@ -134,27 +134,26 @@ def call_tool(
     server: Server, params: Params, context: Context[Any]
 ) -> Awaitable[Rendered | Encoded]:
     """``tools/call``: a result, also when the tool failed; the model is to read about it."""
-    name = params.get("name")
-    arguments = params.get("arguments")
-    if not isinstance(name, str):
+    name: Any = params.get("name")
+    arguments: Any = params.get("arguments")
+    if type(name) is not str:
         raise InvalidParams('tools/call needs "name", a string')
     if arguments is None:
         arguments = {}
-    elif type(arguments) is not dict:
+    elif arguments.__class__ is not dict:
         raise InvalidParams('"arguments" must be an object')
     catalog = server.catalog
     tool = catalog.tools.get(name)
     if tool is not None:
         if "tasks" in catalog.advertised:
-            given = cast("dict[str, Any]", arguments)
-            task = task_of_call(tool, params, given, server, context, failed_result)
+            task = task_of_call(tool, params, arguments, server, context, failed_result)
             if task is not None:
                 return task
-        return use_tool(tool, cast("dict[str, Any]", arguments), context)
+        return use_tool(tool, arguments, context)
     provided = catalog.provided("tools", name, context)
     if provided is None:
         raise InvalidParams(f"Unknown tool: {cut(name)}")  # TOOL-6
-    return _use_provided(name, provided, cast("dict[str, Any]", arguments), context)
+    return _use_provided(name, provided, arguments, context)
 
 
 async def _use_provided(

@@ -181,6 +181,7 @@ class Session:
         "_idle",
         "_log_rank",
         "_loop",
+        "_most_running",
         "_operations",
         "_passing_on_roots",
         "_root_handlers",
@@ -214,6 +215,7 @@ class Session:
         self._connection = connection or Connection()
         self.threads = threads or Threads(loop, server.settings.max_threads)
         self._operations = operations_of(server)
+        self._most_running = server.settings.max_in_flight
         self._running: dict[Request, Run] = {}
         self._waiting: dict[Request, tuple[contextvars.Context, int]] = {}
         self._bytes_waiting = 0
@@ -237,7 +239,7 @@ class Session:
         try:
             message = parse(text)
         except ProtocolError:
-            self._handle(self._connection.receive(text))
+            self._act_on_all(self._connection.receive(text))
             return
         self._size = len(text)
         self.take(message)
@@ -245,34 +247,44 @@ class Session:
 
     def take(self, message: Any, origin: Origin | None = None) -> None:
         """Take one message that was parsed already, and what it arrived in; see `receive`."""
-        if type(message) is not dict:
-            self._handle(self._connection.take(message, origin), origin)
-            return
-        event = self._connection.take_one(cast("dict[str, Any]", message), origin)
-        if type(event) is Request:
-            self._serve(event)
+        if message.__class__ is dict:
+            self.act_on(self._connection.take_one(message, origin), origin)
         else:
-            self._handle((event,), origin)
+            self._act_on_all(self._connection.take(message, origin), origin)
+
+    def read(self, message: dict[str, Any], origin: Origin | None = None) -> Event:
+        """Return the meaning of one message, for whoever judges it before `act_on` serves it."""
+        return self._connection.take_one(message, origin)
+
+    def act_on(self, event: Event, origin: Origin | None = None) -> None:
+        """Do what one message means: begin a request, or take note."""
+        if type(event) is Request:
+            known = event.known
+            if self._has_room() or known.capability is None or known.operation in _ACTS:
+                self._begin(event)
+            elif len(self._waiting) < _MOST_HELD and self._bytes_waiting < _BYTES_HELD:
+                self._waiting[event] = contextvars.copy_context(), self._size
+                self._bytes_waiting += self._size
+            else:
+                self._fail(event, InternalError("Too many requests are waiting; ask again later"))
+        elif type(event) is Refused:
+            self._channel.turn_away(event, origin)
+        elif type(event) is Cancelled:
+            self.cancel(event.request)
+        elif type(event) is Notification:
+            self._noticed(event.notice)
+        elif type(event) is Answer:
+            self._questions.answered(event)
+        elif type(event) is Dropped:
+            self._dropped_message(event, origin)
 
     def forget_channel(self) -> None:
         """Drop every further message: the session is given up, and its channel with it."""
         self._channel = _NOWHERE
 
-    def _handle(self, events: Sequence[Event], origin: Origin | None = None) -> None:
+    def _act_on_all(self, events: Sequence[Event], origin: Origin | None = None) -> None:
         for event in events:
-            kind = type(event)
-            if kind is Request:
-                self._serve(cast("Request", event))
-            elif kind is Refused:
-                self._channel.turn_away(cast("Refused", event), origin)
-            elif kind is Cancelled:
-                self.cancel(cast("Cancelled", event).request)
-            elif kind is Notification:
-                self._noticed(cast("Notification", event).notice)
-            elif kind is Answer:
-                self._questions.answered(cast("Answer", event))
-            elif kind is Dropped:
-                self._dropped_message(cast("Dropped", event), origin)
+            self.act_on(event, origin)
 
     def _dropped_message(self, event: Dropped, origin: Origin | None) -> None:
         log.debug("not served: %s", event.reason)
@@ -393,21 +405,9 @@ class Session:
         """True if any handler runs, or waits to be begun."""
         return bool(self._running or self._waiting)
 
-    def _serve(self, request: Request) -> None:
-        known = request.known
-        capability = known.capability
-        if capability is None or self._has_room() or known.operation in _ACTS:
-            self._begin(request)
-        elif len(self._waiting) < _MOST_HELD and self._bytes_waiting < _BYTES_HELD:
-            self._waiting[request] = contextvars.copy_context(), self._size
-            self._bytes_waiting += self._size
-        else:
-            self._fail(request, InternalError("Too many requests are waiting; ask again later"))
-
     def _has_room(self) -> bool:
         # Requests that have not begun take less memory than answers that nobody fetches.
-        room = self.server.settings.max_in_flight - len(self._running)
-        return room > 0 and not self._channel.congested
+        return len(self._running) < self._most_running and not self._channel.congested
 
     def begin_waiting(self) -> None:
         """Begin the requests that wait, as far as there is room.

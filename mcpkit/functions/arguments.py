@@ -45,7 +45,6 @@ class Field:
     """One argument: its name on the wire, its type, and what happens when it is absent."""
 
     __slots__ = (
-        "_check",
         "default",
         "described",
         "factory",
@@ -58,7 +57,6 @@ class Field:
 
     def __init__(self, parameter: Parameter, signature: Signature) -> None:
         self.parameter = parameter
-        self._check: Callable[[Any], Any] | None = None
         self.name = self.wire_name = parameter.name
         self.described = False
         self.default = parameter.default
@@ -107,20 +105,6 @@ class Field:
             if self.factory is None and type(self.default) not in _ORDINARY:
                 self.factory = _copies_of(self.default)
 
-    def check(self, raw: Any) -> Any:
-        """Return the value of an argument.
-
-        Raises:
-            pydantic_core.ValidationError: It does not fit.
-        """
-        check = self._check
-        if check is None:
-            check = self._check = self.form.checker()
-        try:
-            return check(raw)
-        except RecursionError:
-            raise too_deep(raw, "nested too deeply") from None
-
     def show_default(self, schema: JsonSchema) -> None:
         """Add the default to a schema, unless JSON cannot show it."""
         if self.default is UNSET:
@@ -142,15 +126,20 @@ class _Texts:
     def __init__(self) -> None:
         self._values = MOST_VALUES
 
-    def check(self, field: Field, raw: Any) -> Any:
+    def check(self, check: Callable[[Any], Any], raw: Any) -> Any:
         """Return the value of an argument that is JSON inside of a string.
+
+        Args:
+            check: Checks a value of the argument.
+            raw: The argument as it was sent.
 
         Raises:
             ValueError: It is not, or does not fit.
+            RecursionError: It is nested too deeply.
         """
         if not isinstance(raw, str) or not self._is_worth_reading(raw):
             raise ValueError("no JSON")
-        return field.check(from_json(raw, allow_inf_nan=False))
+        return check(from_json(raw, allow_inf_nan=False))
 
     def _is_worth_reading(self, text: str) -> bool:
         """Return True if a text begins like an array, an object or a number, and may be read."""
@@ -211,10 +200,12 @@ class Arguments:
         RegistrationError: A type cannot come from JSON, or has no JSON Schema.
     """
 
-    __slots__ = ("_signature", "fields")
+    __slots__ = ("_checks", "_signature", "fields")
 
     def __init__(self, signature: Signature) -> None:
         self._signature = signature
+        self._checks: list[tuple[str, str, Callable[[Any], Any], Field]] = []
+        """The name of each field on the wire and in Python, its check, and itself."""
         self.fields = [Field(each, signature) for each in signature.arguments]
 
     def validate(self, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,26 +218,27 @@ class Arguments:
         problems: Problems | None = None
         texts: _Texts | None = None
         known = 0
-        for field in self.fields:
-            wire_name = field.wire_name
+        for wire_name, name, check, field in self._checks or self._prepare():
             if wire_name in raw:
                 known += 1
                 try:
-                    values[field.name] = field.check(raw[wire_name])
-                except ValidationError as error:
+                    values[name] = check(raw[wire_name])
+                except (ValidationError, RecursionError) as error:
                     texts = texts or _Texts()
                     try:
-                        values[field.name] = texts.check(field, raw[wire_name])
-                    except ValueError:
+                        values[name] = texts.check(check, raw[wire_name])
+                    except (ValueError, RecursionError):
+                        if isinstance(error, RecursionError):
+                            error = too_deep(raw[wire_name], "nested too deeply")
                         problems = problems or Problems()
                         problems.explain(error, raw[wire_name], wire_name)
             elif field.required:
                 problems = problems or Problems()
                 problems.add(wire_name, "required, but missing")
             elif field.factory is not None:
-                values[field.name] = field.factory()
+                values[name] = field.factory()
             elif field.default is not field.parameter.default:
-                values[field.name] = field.default
+                values[name] = field.default
         if known != len(raw):
             names = frozenset([field.wire_name for field in self.fields])
             unknown = [name for name in raw if name not in names]
@@ -260,6 +252,13 @@ class Arguments:
         if problems is not None:
             raise InvalidArguments(problems.told())
         return values
+
+    def _prepare(self) -> list[tuple[str, str, Callable[[Any], Any], Field]]:
+        """Decide with the first call what is the same for all."""
+        self._checks = [
+            (each.wire_name, each.name, each.form.checker(), each) for each in self.fields
+        ]
+        return self._checks
 
     def schema(self) -> JsonSchema:
         """Return the JSON Schema of the arguments: an object, without ``title`` noise.

@@ -343,20 +343,20 @@ class Connection:
         method = message.get("method")
         if method is None:
             return self._answer(message)
-        params = message.get("params")
+        params: Any = message.get("params")
         id: Id | None = message.get("id")
         if id is None:
             return self._notification(method, params)
         try:
             if params is None:
                 params = {}
-            elif type(params) is not dict:
+            elif params.__class__ is not dict:
                 raise InvalidParams('The member "params" must be an object')
             if id in self._in_flight:
                 raise InvalidRequest(
                     f"The id {quoted(id)} belongs to a request that is still running"
                 )
-            request = self._request(id, method, cast("dict[str, Any]", params))
+            request = self._request(id, method, params)
         except ProtocolError as error:
             return self._refuse(error, id, batch)
         request.batch = batch
@@ -370,8 +370,7 @@ class Connection:
             meta = {}
         elif type(meta) is not dict:
             raise InvalidParams('The member "_meta" must be an object')
-        token = meta.get("progressToken")
-        if token is not None and not messages.is_id(token):
+        elif not (meta.get("progressToken") is None or messages.is_id(meta["progressToken"])):
             raise InvalidParams('"progressToken" must be a string or an integer, and short')
         if (
             self._announced_only
@@ -422,10 +421,10 @@ class Connection:
     @staticmethod
     def _announced(id: Id, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Request:
         """A request that carries version and capabilities itself (META-1, VER-1)."""
-        version = meta.get(VERSION_KEY)
-        capabilities = meta.get(CAPABILITIES_KEY)
-        info = meta.get(CLIENT_INFO_KEY)
-        if not isinstance(version, str):
+        version: Any = meta.get(VERSION_KEY)
+        capabilities: Any = meta.get(CAPABILITIES_KEY)
+        info: Any = meta.get(CLIENT_INFO_KEY)
+        if type(version) is not str:
             raise InvalidParams(f'"_meta" needs "{VERSION_KEY}", a string')
         if type(capabilities) is not dict:
             raise InvalidParams(f'"_meta" needs "{CAPABILITIES_KEY}", an object')
@@ -443,9 +442,7 @@ class Connection:
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and not (isinstance(level, str) and level in LOG_RANK):
             raise InvalidParams(f"Unknown log level: {quoted(level)}; known: {', '.join(LOG_RANK)}")
-        client = ClientFacts(
-            cast("dict[str, Any]", capabilities), cast("dict[str, Any] | None", info)
-        )
+        client = ClientFacts(capabilities, info)
         return Request(id, method, known, params, meta, revision, client, level)
 
     def _notification(self, method: str, params: Any) -> Event:

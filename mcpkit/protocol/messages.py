@@ -18,6 +18,7 @@ Id: TypeAlias = str | int
 
 _LONGEST_ID: Final = 1024
 _LARGEST_ID: Final = 2**64
+_SMALLEST_ID: Final = -_LARGEST_ID
 """Characters of an id that is a string, and the largest that is an integer.
 
 An id is repeated in every message about its request, and it is a key: of much larger integers,
@@ -45,7 +46,7 @@ def parse(text: bytes | bytearray) -> Any:
 def is_id(value: object) -> TypeGuard[Id]:
     """Return True if a JSON value can be a request id or a progress token."""
     if type(value) is int:
-        return -_LARGEST_ID <= value <= _LARGEST_ID
+        return _SMALLEST_ID <= value <= _LARGEST_ID
     return type(value) is str and len(value) <= _LONGEST_ID
 
 
@@ -66,18 +67,10 @@ def check_envelope(message: Mapping[str, Any]) -> None:
     Raises:
         InvalidRequest: With a sentence that says which member is wrong.
     """
-    method, id = message.get("method"), message.get("id")
-    if (
-        type(method) is str
-        and ((type(id) is int and -_LARGEST_ID <= id <= _LARGEST_ID) or is_id(id))
-        and message.get("jsonrpc") == "2.0"
-        and (len(message) == 3 or (len(message) == 4 and "params" in message))
-    ):
-        return  # the shape of almost every message: jsonrpc, id, method and perhaps params
     if message.get("jsonrpc") != "2.0":
         raise InvalidRequest('The member "jsonrpc" must be "2.0"')
     if "method" in message:
-        if not isinstance(method, str):
+        if type(message["method"]) is not str:
             raise InvalidRequest('The member "method" must be a string')
         if "id" in message and not is_id(message["id"]):
             raise _wrong_id(message["id"])

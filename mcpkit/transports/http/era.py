@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from mcpkit.protocol.connection import announces_itself
+from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY, announces_itself
 from mcpkit.protocol.messages import readable_id
 from mcpkit.protocol.revisions import HANDSHAKE, PER_REQUEST
 from mcpkit.support.text import quoted
@@ -37,8 +37,7 @@ def era_of(message: dict[str, Any] | list[Any], raw: Mapping[bytes, bytes]) -> E
     """
     if isinstance(message, list):
         return "legacy" if has_session_version(raw) else "modern"
-    params: Any = message.get("params")
-    if type(params) is dict and "_meta" in params and is_announced(message):
+    if is_announced(message):
         return "modern"
     method: Any = message.get("method")
     if method == "initialize":
@@ -56,7 +55,7 @@ def is_announced(message: Mapping[str, Any]) -> bool:
     """True if the ``_meta`` of a message says that it belongs to no session (META-1)."""
     params: dict[str, Any] | None = message.get("params")
     meta: dict[str, Any] | None = params.get("_meta") if type(params) is dict else None
-    return type(meta) is dict and announces_itself(None, meta)
+    return type(meta) is dict and (VERSION_KEY in meta or CAPABILITIES_KEY in meta)
 
 
 def has_session_version(raw: Mapping[bytes, bytes]) -> bool:

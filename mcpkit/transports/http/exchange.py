@@ -7,7 +7,7 @@ waiting ──last word──▶ JSON
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -68,46 +68,54 @@ class ExchangeChannel(Channel):
     def send(self, text: bytes, about: Request | None = None) -> None:
         """Put a message on the stream of its request."""
         if about is not None:
-            _exchange(about.origin).push(text)
+            exchange: Any = about.origin
+            exchange.push(text)
 
     def answer(
         self, request: Request, text: bytes | None, error: ProtocolError | None = None
     ) -> None:
         """Take the answer to a request, or that it has none."""
-        _exchange(request.origin).settle(text, error)
+        exchange: Any = request.origin
+        exchange.settle(text, error)
 
     def turn_away(self, event: Refused | Dropped, origin: Origin | None = None) -> None:
         """Take the error of a message that is not served."""
-        if origin is not None:
-            _exchange(origin).turn_away(event)
+        exchange: Any = origin
+        if exchange is not None:
+            exchange.turn_away(event)
 
     def let_go(self, request: Request, retry: float | None) -> None:
         """Close the connection that a request's messages go to."""
-        _exchange(request.origin).leave(retry)
+        exchange: Any = request.origin
+        exchange.leave(retry)
 
     def is_congested(self, about: Request) -> bool:
         """Return True if the client does not read what is sent with a request."""
-        stream = _exchange(about.origin).stream
+        stream = self._stream_of(about)
         return stream is not None and stream.congested
 
     def reserve(self, size: int, about: Request) -> None:
         """Count bytes that are kept for the client of a request."""
-        _exchange(about.origin).reserve(size)
+        exchange: Any = about.origin
+        exchange.reserve(size)
 
     def park(self, about: Request) -> Callable[[], None]:
         """Note that a request waits for its client's answer."""
-        exchange = _exchange(about.origin)
-        return exchange.flight.park(exchange)
+        exchange: Any = about.origin
+        parked: Callable[[], None] = exchange.flight.park(exchange)
+        return parked
 
     async def drain(self, about: Request | None = None) -> None:
         """Wait until the client has read."""
-        stream = None if about is None else _exchange(about.origin).stream
+        stream = None if about is None else self._stream_of(about)
         if stream is not None:
             await stream.drain()
 
-
-def _exchange(origin: Origin | None) -> Exchange:
-    return cast("Exchange", origin)
+    @staticmethod
+    def _stream_of(request: Request) -> Stream | None:
+        exchange: Any = request.origin
+        stream: Stream | None = exchange.stream
+        return stream
 
 
 class Exchange(Occupant):
@@ -122,27 +130,16 @@ class Exchange(Occupant):
         modern: True if the client gives up on the request by going away.
     """
 
-    # Most of these change in few exchanges only.
-    body: bytes | None = None
-    error: ProtocolError | None = None
-    status = 202
-    stream: Stream | None = None
+    # These change in few exchanges only. What every exchange is asked for is set in each, since
+    # Python finds that faster.
     gone = False
     outlasts = False
     """True if it goes on when its client leaves, who may come back for the answer."""
     _watched: Watched | None = None
     """The bytes of the URIs that its client watches."""
-    headers: Sequence[tuple[bytes, bytes]] = ()
-    """Headers of the response, in addition."""
-    on_done: Callable[[], None] | None = None
-    """Called when the answer is complete."""
-    on_close: Callable[[], None] | None = None
-    """Called when the client has its answer, or has left."""
-    _wake: anyio.Event | None = None
     _response: StreamResponse | None = None
     _unwatch: Callable[[], object] | None = None
     _stop_timer: Callable[[], object] | None = None
-    _stop_deadline: Callable[[], object] | None = None
 
     def __init__(
         self,
@@ -162,6 +159,18 @@ class Exchange(Occupant):
         self._modern = modern
         self.done = count == 0
         """True if the answer is complete."""
+        self.status = 202
+        self.headers: Sequence[tuple[bytes, bytes]] = ()
+        """Headers of the response, in addition."""
+        self.body: bytes | None = None
+        self.error: ProtocolError | None = None
+        self.stream: Stream | None = None
+        self.on_done: Callable[[], None] | None = None
+        """Called when the answer is complete."""
+        self.on_close: Callable[[], None] | None = None
+        """Called when the client has its answer, or has left."""
+        self._wake: anyio.Event | None = None
+        self._stop_deadline: Callable[[], object] | None = None
 
     @property
     def principal(self) -> Principal | None:

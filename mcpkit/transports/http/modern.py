@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mcpkit.engine.session import Session
-from mcpkit.protocol.connection import Connection
-from mcpkit.protocol.messages import readable_id
+from mcpkit.protocol.connection import Connection, Request
 from mcpkit.transports.http.exchange import Exchange, ExchangeChannel
 from mcpkit.transports.http.http_error import HttpError
 from mcpkit.transports.http.in_flight import InFlight
-from mcpkit.transports.http.post_headers import check_repeated
+from mcpkit.transports.http.post_headers import check_repeated, check_request
 from mcpkit.web import HttpRequest
 
 __all__ = ["ModernRequests", "sessionless"]
@@ -53,7 +52,6 @@ class ModernRequests:
             raise HttpError(400, "A single message is expected, not a batch")  # HTTPM-1
         if "method" not in message and ("result" in message or "error" in message):
             raise HttpError(400, "There is no question that this could answer")
-        check_repeated(http.raw, message, self._registry)
         session, self._spare = self._spare or sessionless(self._flight), None
         wants_answer = "id" in message
         exchange = Exchange(
@@ -64,16 +62,21 @@ class ModernRequests:
             self._flight.open_stream,
             modern=True,
         )
-        if message.get("method") == "subscriptions/listen":
-            self._listen(message, exchange)
-        session.take(message, exchange)
+        event = session.read(message, exchange)
+        if type(event) is not Request:
+            check_repeated(http.raw, message, self._registry)
+        else:
+            check_request(http.raw, event, self._registry)
+            if event.known.operation == "listen":
+                self._listen(event, exchange)
+        session.act_on(event, exchange)
         if wants_answer and exchange.done and not (session.busy or session.has_state):
             self._spare = session  # nothing of the request is left in it
         return exchange
 
-    def _listen(self, message: dict[str, Any], exchange: Exchange) -> None:
+    def _listen(self, request: Request, exchange: Exchange) -> None:
         """Count a stream of changes for as long as its client listens."""
-        self._flight.check_streams(exchange.http, readable_id(message))
+        self._flight.check_streams(exchange.http, request.id)
         exchange.lasts = True
         exchange.on_expiry(self._flight.loop, lambda: exchange.session.end_listens(announce=False))
         exchange.on_close = lambda: _leave(exchange)

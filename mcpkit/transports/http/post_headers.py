@@ -13,8 +13,9 @@ from typing import Any, Final
 from mcpkit.engine.registry import Catalog
 from mcpkit.errors import HeaderMismatch, InvalidRequest
 from mcpkit.protocol import headers
-from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
+from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY, Request
 from mcpkit.protocol.messages import check_envelope, readable_id
+from mcpkit.protocol.revision import Method
 from mcpkit.protocol.revisions import BY_VERSION
 from mcpkit.transports.http.http_error import HttpError
 from mcpkit.types import is_object
@@ -25,6 +26,7 @@ __all__ = [
     "check_coding",
     "check_media",
     "check_repeated",
+    "check_request",
     "is_too_long",
     "read_token",
 ]
@@ -131,17 +133,35 @@ def read_token(sent: bytes | None) -> str:
     return "" if sent is None else sent.decode("latin-1").strip(" \t")
 
 
+def check_request(raw: Mapping[bytes, bytes], request: Request, catalog: Catalog) -> None:
+    """Hold the headers of a request of 2026-07-28 against what it says (HTTPM-2, SEC-14).
+
+    Args:
+        raw: The headers by lower-case name.
+        request: As its session has read it.
+        catalog: The catalog of the tools, whose schemas declare headers.
+
+    Raises:
+        HttpError: They disagree, or a header is missing.
+    """
+    try:
+        headers.check_version(raw, request.revision.version)
+        _compare(raw, request.method, request.known, request.params, catalog)
+    except HeaderMismatch as error:
+        raise HttpError(400, error, request.id) from None
+
+
 def check_repeated(
     raw: Mapping[bytes, bytes], message: Mapping[str, Any], catalog: Catalog
 ) -> None:
-    """Hold the headers of a request of 2026-07-28 against its body (HTTPM-2, SEC-14).
+    """Hold the headers of a message against its body, that is no request to serve, or not yet.
 
     Flaws of the body alone are left to the session that serves it. Which of several flaws is told
     does not depend on who finds it: the order is that of §8.4.
 
     Args:
         raw: The headers by lower-case name.
-        message: The request.
+        message: The message.
         catalog: The catalog of the tools, whose schemas declare headers.
 
     Raises:
@@ -151,7 +171,7 @@ def check_repeated(
     if type(method) is not str or "id" not in message:
         return
     try:
-        _compare(raw, message, method, catalog)
+        _compare_unread(raw, message, method, catalog)
     except HeaderMismatch as error:
         try:
             # A broken envelope is told before headers that differ. The session looks at every
@@ -162,7 +182,7 @@ def check_repeated(
         raise HttpError(400, error, readable_id(message)) from None
 
 
-def _compare(
+def _compare_unread(
     raw: Mapping[bytes, bytes],
     message: Mapping[str, Any],
     method: str,
@@ -183,10 +203,21 @@ def _compare(
     revision = BY_VERSION.get(version)
     if revision is None or revision.handshake:
         return
+    _compare(raw, method, revision.methods.get(method), params, catalog)
+
+
+def _compare(
+    raw: Mapping[bytes, bytes],
+    method: str,
+    known: Method | None,
+    params: Mapping[str, Any],
+    catalog: Catalog,
+) -> None:
     headers.check_method(raw, method)
-    known = revision.methods.get(method)
-    name: Any = None if known is None or known.mirrored is None else params.get(known.mirrored)
-    if known is None or type(name) is not str:
+    if known is None or known.mirrored is None:
+        return
+    name: Any = params.get(known.mirrored)
+    if type(name) is not str:
         return
     headers.check_name(raw, name)
     tool = catalog.tools.get(name) if known.operation == "call_tool" else None

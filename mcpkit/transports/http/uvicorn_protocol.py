@@ -15,7 +15,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from http import HTTPStatus
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -33,8 +35,8 @@ __all__ = ["BEGUN", "Shortcut", "bounded", "strip_values"]
 BEGUN: Final = "mcpkit.begun"
 """The member of a scope that holds the exchange that a shortcut has begun."""
 
-_BLANKS: Final = b" \t"
-"""May stand around the value of a header (RFC 9110, 5.6.3)."""
+_STRIP: Final = methodcaller("strip", b" \t")
+"""Removes what may stand around the value of a header (RFC 9110, 5.6.3)."""
 
 _LONGEST_HEAD: Final = 64 * 1024
 """Bytes of a request line and headers, or of trailers: as many as h11 takes."""
@@ -92,13 +94,15 @@ def strip_values(headers: list[tuple[bytes, bytes]]) -> bool:
     Returns:
         True if there were some.
     """
-    there = False
-    for place, (name, value) in enumerate(headers):
-        stripped = value.strip(_BLANKS)
-        if stripped is not value:
-            headers[place] = name, stripped
-            there = True
-    return there
+    if not headers:
+        return False
+    # For every request, and a loop over the headers would take as long as parsing the message.
+    names, values = zip(*headers, strict=True)
+    stripped = tuple(map(_STRIP, values))
+    if stripped == values:
+        return False
+    headers[:] = zip(names, stripped, strict=True)
+    return True
 
 
 def bounded(
@@ -165,6 +169,12 @@ def _tell_missing(names: Iterable[str], parts: Iterable[type[_Part]]) -> None:
         ", ".join(names),
         " and without ".join(part.needs.gives for part in parts),
     )
+
+
+@lru_cache(maxsize=64)
+def _path_of(url: bytes) -> str:
+    """Return the path that is meant by the URL of a shortcut."""
+    return unquote(url.decode("ascii"))
 
 
 class _Part(Served):
@@ -408,12 +418,12 @@ class _Quick(_Part):
     needs = Needs(
         gives="the shortcut for requests that need not wait",
         methods={
+            "connection_lost": 1,
             "data_received": 1,
             "on_headers_complete": 0,
             "on_body": 1,
             "on_message_complete": 0,
             "timeout_keep_alive_handler": 0,
-            "_unset_keepalive_if_required": 0,
         },
         attributes=(
             "access_log",
@@ -431,22 +441,31 @@ class _Quick(_Part):
             "server_state.default_headers",
             "server_state.total_requests",
             "timeout_keep_alive",
-            "timeout_keep_alive_task",
             "transport",
             "url",
         ),
     )
     shortcuts: Mapping[bytes, Shortcut]
-    answered: bool
-    leaving: bool
+    answered = leaving = False  # without the part that looks after them
     _held: list[bytes] | None = None
     """The body, as far as it has arrived, of a request that may be begun here."""
 
     _headers_of: object = None
     _start = b""
+    _quiet_since: float | None = None
+    """The time of an answer after which nothing has arrived."""
+
+    _silence: asyncio.TimerHandle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for no further request: the client has gone, or was dropped."""
+        super().connection_lost(exc)
+        if self._silence is not None:
+            self._silence.cancel()
 
     def data_received(self, data: bytes) -> None:
         """Take what has arrived."""
+        self._quiet_since = None
         super().data_received(data)
         if self._held is not None:
             self._go_on(None)  # there is more to come
@@ -469,7 +488,7 @@ class _Quick(_Part):
         ):
             self._held = []
         else:
-            self._unset_keepalive_if_required()  # of an answer to the same piece
+            self._quiet_since = None  # of an answer to the same piece
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -488,9 +507,8 @@ class _Quick(_Part):
         body = held[0] if len(held) == 1 else b"".join(held)
         scope: Any = self.scope
         # Uvicorn adds the same when the request goes on as a task.
-        path = unquote(self.url.decode("ascii"))
         scope["method"] = "POST"
-        scope["path"] = self.root_path + path
+        scope["path"] = self.root_path + _path_of(self.url)
         scope["raw_path"] = self.root_path.encode("ascii") + self.url
         scope["query_string"] = b""
         try:
@@ -515,7 +533,7 @@ class _Quick(_Part):
         if begun is not None:
             scope: Any = self.scope
             scope[BEGUN] = begun
-        self._unset_keepalive_if_required()
+        self._quiet_since = None
         super().on_headers_complete()
         for each in held:
             super().on_body(each)
@@ -526,9 +544,9 @@ class _Quick(_Part):
             # Uvicorn makes them anew every second, for the date.
             self._headers_of = state.default_headers
             self._start = b"".join(b"%b: %b\r\n" % each for each in state.default_headers)
-        more = b"".join(b"%b: %b\r\n" % each for each in headers)
-        if body:
-            more += b"content-type: application/json\r\n"
+        more = b"content-type: application/json\r\n" if body else b""
+        for each in headers:
+            more += b"%b: %b\r\n" % each
         self.transport.write(
             b"HTTP/1.1 %b\r\n%b%bcontent-length: %d\r\n\r\n%b"
             % (_STATUS_LINES[status], self._start, more, len(body), body)
@@ -537,11 +555,21 @@ class _Quick(_Part):
             self._log(status)
         self.answered = True
         state.total_requests += 1
-        # Several may arrive at once; uvicorn forgets its timer when something arrives.
-        self._unset_keepalive_if_required()
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
+        self._quiet_since = self.loop.time()
+        if self._silence is None:
+            # It is not moved with every answer: that would cost more than to write the answer.
+            self._silence = self.loop.call_later(self.timeout_keep_alive, self._end_silence)
+
+    def _end_silence(self) -> None:
+        """Close the connection if its client has said nothing since the last answer."""
+        self._silence = None
+        if self._quiet_since is None:
+            return  # whoever answers what has arrived waits anew
+        left = self._quiet_since + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._silence = self.loop.call_later(left, self._end_silence)
+        else:
+            self.timeout_keep_alive_handler()
 
     def _log(self, status: int) -> None:
         scope: Any = self.scope

@@ -7,6 +7,7 @@ import gc
 import json
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -417,6 +418,17 @@ def test_a_silent_connection_is_closed_in_the_end(impatient: Served) -> None:
     line = impatient.line()
     line.call("add", a=1, b=2)
     assert line.raw.socket.recv(1) == b""
+
+
+def test_the_silence_begins_anew_with_each_answer() -> None:
+    with hosting(silence=2 * SILENCE) as host, serving(host) as served:
+        line = served.line()
+        line.call("add", a=1, b=2)
+        threading.Event().wait(SILENCE)
+        line.call("add", a=1, b=2)
+        since = time.monotonic()
+        assert line.raw.socket.recv(1) == b""
+        assert time.monotonic() - since > 1.5 * SILENCE, "the time of the first has no say"
 
 
 def test_the_silence_of_a_running_call_is_not_that_of_the_client(impatient: Served) -> None:

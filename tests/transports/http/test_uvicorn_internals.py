@@ -28,11 +28,10 @@ STRICT: Final = "bounds on headers and on requests that are sent at once"
 PATIENT: Final = "bounds on the time that clients may take"
 
 RENAMED: Final = {
-    "_unset_keepalive_if_required": [SHORTCUT],
     "expect_100_continue": [SHORTCUT],
     "pipeline": [STRICT],
     "message_event": [STRICT],
-    "timeout_keep_alive_task": [PATIENT, SHORTCUT],
+    "timeout_keep_alive_task": [PATIENT],
     "response_complete": [PATIENT, STRICT, SHORTCUT],
 }
 """Names of uvicorn's own, and what a server is without where they have others."""
