@@ -6,7 +6,6 @@ its stdout kept for the protocol.
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import shutil
 import sys
@@ -17,12 +16,12 @@ from pathlib import Path
 from traceback import format_exc
 from typing import Any, Final, NoReturn, TypeVar
 
-import anyio
 import typer
 
-from mcpkit.cli.terminal import BAD_NEWS, FAILED, INTERRUPTED, fail, say
+from mcpkit.cli.terminal import BAD_NEWS, FAILED, fail, say
 from mcpkit.client import Client, is_url
 from mcpkit.errors import ConnectionClosed, MCPKitError
+from mcpkit.support.event_loop import run_loop
 from mcpkit.support.target import names_file, run_command, split
 
 __all__ = [
@@ -169,13 +168,11 @@ def _fail(target: str, error: Exception) -> NoReturn:
 def run_async(main: Callable[[], Awaitable[T]]) -> T:
     """Run a command's coroutine.
 
-    Ctrl-C leaves with exit code 130 and without a traceback. A fault leaves with 1 and one, in
+    Ctrl-C is left to whoever runs commands. A fault leaves with 1 and one, in
     which no text of a server steers the terminal.
     """
     try:
-        return anyio.run(main)
-    except asyncio.CancelledError:  # what is left of Ctrl-C on Python 3.10
-        raise typer.Exit(INTERRUPTED) from None
+        return run_loop(main)
     except (typer.Exit, OSError):
         raise
     except Exception:

@@ -7,9 +7,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
-import anyio
 import typer
 from typer.models import ParameterInfo
+
+from mcpkit.support.event_loop import run_loop
 
 __all__ = ["FlagError", "called_with"]
 
@@ -45,7 +46,7 @@ def called_with(function: Callable[..., Any], flags: Sequence[str], name: str) -
             for each in checks.keys() & kwargs.keys():
                 kwargs[each] = checks[each](kwargs[each])
             found = function(*args, **kwargs)
-            made.append(anyio.run(_result_of, found) if inspect.isawaitable(found) else found)
+            made.append(run_loop(_result_of, found) if inspect.isawaitable(found) else found)
         except Exception as error:
             raised.append(error)  # click has exceptions of its own, and would take some of these
 

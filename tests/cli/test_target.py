@@ -28,7 +28,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     before = dict(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - set(before):
-        del sys.modules[name]
+        found = sys.modules[name]
+        places = [getattr(found, "__file__", None), *getattr(found, "__path__", ())]
+        # No library, of which there would be two then.
+        if any(str(each).startswith(str(tmp_path)) for each in places):
+            del sys.modules[name]
     sys.modules.update(before)
 
 

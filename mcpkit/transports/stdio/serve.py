@@ -22,6 +22,7 @@ from mcpkit.engine.loop import open_loop
 from mcpkit.engine.server import Server, log
 from mcpkit.engine.session import Session
 from mcpkit.engine.tasks import serving_tasks
+from mcpkit.support.event_loop import run_loop
 from mcpkit.transports import Served
 from mcpkit.transports.leaving import leave_at_once, stop_signals
 from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
@@ -65,7 +66,7 @@ def run(
     """
     streams = take_over()
     signals: list[int] = []
-    busy = anyio.run(_main, served.running, streams, max_line, grace, signals, backend=backend)
+    busy = run_loop(_main, served.running, streams, max_line, grace, signals, backend=backend)
     if busy:
         # A thread cannot be stopped, and the interpreter would wait for it.
         _leave_at_once(f"{busy} handlers still run in threads", signals)
