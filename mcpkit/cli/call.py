@@ -98,7 +98,7 @@ def call(
       mcpkit call server.py translate text=@letter.txt > translation.txt
       mcpkit call server.py book city=Oslo --answer approve=yes --answer note=quiet
       mcpkit call "npx -y @example/server" list_files --roots . --json
-      mcpkit call https://example.com/mcp whoami -H "Authorization: Bearer $TOKEN"
+      mcpkit call https://example.com/mcp whoami  (after mcpkit login https://example.com/mcp)
     """
     reach = Reach(target, revision, header, env, timeout, token)
     talk = Talk(reach, answer, sampling_command, roots, quiet)

@@ -84,7 +84,7 @@ def check(
       mcpkit check server.py
       mcpkit check server.py --ignore HINT,DESC004 --fail-on error
       mcpkit check "npx -y @modelcontextprotocol/server-everything" --select SCHEMA
-      mcpkit check https://example.com/mcp --header "Authorization: Bearer …" --json
+      MCPKIT_TOKEN=… mcpkit check https://example.com/mcp --json
     """
     wishes = _wishes(target)
     wanted = _ids(select) or wishes.select

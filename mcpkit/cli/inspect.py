@@ -130,7 +130,7 @@ def inspect(
       mcpkit inspect mypackage.server --revision 2025-06-18
       mcpkit inspect server.py --as files:read,users
       mcpkit inspect "npx -y @example/server --verbose" --env API_KEY=secret
-      mcpkit inspect https://example.com/mcp -H "Authorization: Bearer $TOKEN" --json
+      mcpkit inspect https://example.com/mcp --json  (after mcpkit login https://example.com/mcp)
     """
     reach = Reach(target, revision, header, env, timeout, token)
     app = None if as_ is None else _app_as(target, as_)

@@ -239,6 +239,12 @@ def test_a_client_that_the_issuer_knows_already(person: Person, site: Site) -> N
     assert said(whoami(person, site)).startswith("ada ")
 
 
+def test_a_client_that_a_document_describes(person: Person, site: Site) -> None:
+    document = "https://example.com/client.json"
+    with person.logging_in(site.url, "--client-document", document) as (_, address):
+        assert fields_of(address)["client_id"] == document
+
+
 def test_the_browser_comes_back_to_the_port_that_is_named(person: Person, site: Site) -> None:
     with listen() as listener:
         port = str(listener.getsockname()[1])
@@ -546,6 +552,18 @@ def test_whoever_says_who_asks_is_not_just_anybody(
     assert not Reach("https://x/mcp").is_anonymous
 
 
+@pytest.mark.anyio
+async def test_nor_is_whoever_has_logged_in(
+    person: Person, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person.logs_in(site.url)
+    monkeypatch.setenv("MCPKIT_CREDENTIALS", str(person.folder))
+    monkeypatch.delenv("MCPKIT_TOKEN", raising=False)
+    reach = Reach(site.url)
+    async with reach.connected():
+        assert not reach.is_anonymous
+
+
 # --- logging out ----------------------------------------------------------------------------------
 
 
@@ -732,6 +750,10 @@ def test_a_machine_with_a_key_of_its_own(person: Person, tmp_path: Path, algorit
         assert one_line(person.runs("inspect", fake.url)) == (
             f"the token for {fake.url} has ended: set MCPKIT_CLIENT_KEY, or run "
             f"mcpkit login {fake.url} --machine --client-id nightly"
+        )
+        missing = str(tmp_path / "missing.pem")
+        assert one_line(person.runs("inspect", fake.url, MCPKIT_CLIENT_KEY=missing)) == (
+            f"MCPKIT_CLIENT_KEY: {missing} cannot be read: No such file or directory"
         )
         assert person.runs("inspect", fake.url, MCPKIT_CLIENT_KEY=path).code == 0
         assert fake.seen[-1] == "token-2"
