@@ -80,7 +80,7 @@ Token = Annotated[
     str | None,
     typer.Option(
         metavar="TOKEN",
-        help="Sent to a URL, instead of what mcpkit login keeps; safer in the variable MCPKIT_TOKEN",
+        help="Sent to a URL, instead of what mcpkit login keeps; safer in MCPKIT_TOKEN",
         rich_help_panel=_SERVER,
     ),
 ]

@@ -736,11 +736,21 @@ def written(key: Any, folder: Path, password: bytes | None = None) -> str:
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
-def test_a_machine_with_a_key_of_its_own(person: Person, tmp_path: Path, algorithm: str) -> None:
-    """The key stays where it is: another token is got where the variable is set."""
+def test_a_key_is_signed_with_as_its_kind_is(
+    person: Person, tmp_path: Path, algorithm: str
+) -> None:
     key = KEYS[algorithm]()
     path = written(key, tmp_path)
     with faking(key, algorithm) as fake:
+        words = ["login", fake.url, "--machine", "--client-id", "nightly"]
+        assert person.runs(*words, MCPKIT_CLIENT_KEY=path).code == 0
+
+
+def test_a_key_stays_where_it_is(person: Person, tmp_path: Path) -> None:
+    """Another token is got where the variable is set."""
+    key = KEYS["ES256"]()
+    path = written(key, tmp_path)
+    with faking(key, "ES256") as fake:
         words = ["login", fake.url, "--machine", "--client-id", "nightly"]
         ended = person.runs(*words, MCPKIT_CLIENT_KEY=path)
         assert said(ended).splitlines()[1].startswith("The issuer does not say until when")
