@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from mcpkit.auth.fetch import check_address
 from mcpkit.errors import MCPKitError
@@ -13,6 +13,7 @@ from mcpkit.support.scopes import scopes_of
 from mcpkit.types import Principal
 
 __all__ = [
+    "LOGINS",
     "Auth",
     "EmbeddedServer",
     "Place",
@@ -22,6 +23,10 @@ __all__ = [
     "Verify",
     "resource_server",
 ]
+
+
+LOGINS: Final = "MCPKIT_LOGINS"
+"""The environment variable with the store of an authorization server that does not say its own."""
 
 
 class VerifierAway(MCPKitError):
@@ -87,6 +92,9 @@ class EmbeddedServer(Verifier):
 
     paths: Collection[str] = ()
     """Where it answers, below everything of the app."""
+
+    is_alone: bool = False
+    """True if another process of the same app would know nothing of what this one has issued."""
 
     @abstractmethod
     async def serve(

@@ -235,6 +235,7 @@ def _supervise(
     log_level: str | None,
 ) -> int:
     """Serve in several processes, or in one that is started anew when a file changes."""
+    from mcpkit.auth.verifier import EmbeddedServer, resource_server
     from mcpkit.cli.reloading.supervise import Supervisor, Watched
     from mcpkit.cli.reloading.worker import Order, work
     from mcpkit.transports.http.serve import MARGIN, bind, is_loopback, where
@@ -243,6 +244,10 @@ def _supervise(
     settings = app.asgi(**options).settings
     if settings.sse and workers > 1:
         fail("HTTP+SSE keeps a session in one process; leave --workers away")
+    verifiers = () if settings.auth is None else resource_server(settings.auth).verifiers
+    alone = [each for each in verifiers if isinstance(each, EmbeddedServer) and each.is_alone]
+    if alone and workers > 1:
+        fail("a MemoryAuthStore keeps logins in one process; give the server a file as store=")
     bound = bind(host, port)
     place = where(bound, host, settings.path)
     how = "and starts anew when a file changes" if reload else f"with {workers} workers"
@@ -261,23 +266,24 @@ def _supervise(
         end_limit=settings.grace + 2 * MARGIN,
         announce=announce,
     )
-    with _shared_tasks(app):
+    with _shared_files(app):
         if reload:
             return supervisor.renew(Watched(_folder_of(target)))
         return supervisor.keep(workers)
 
 
 @contextmanager
-def _shared_tasks(app: MCPKit[Any]) -> Generator[None, None, None]:
-    """Have the processes share their tasks, if the server does not say where those are kept.
+def _shared_files(app: MCPKit[Any]) -> Generator[None, None, None]:
+    """Have the processes share tasks and logins, if the server does not say where those are kept.
 
-    They are in a file that ends with the last of them.
+    They are in files that end with the last of them.
     """
-    if app.server.settings.tasks.store is not None:
-        yield
-        return
-    with TemporaryDirectory(prefix="mcpkit-tasks-") as folder:
-        os.environ[STORE] = str(Path(folder) / "tasks.db")
+    from mcpkit.auth.verifier import LOGINS
+
+    with TemporaryDirectory(prefix="mcpkit-") as folder:
+        if app.server.settings.tasks.store is None:
+            os.environ[STORE] = str(Path(folder) / "tasks.db")
+        os.environ.setdefault(LOGINS, str(Path(folder) / "logins.db"))
         yield
 
 

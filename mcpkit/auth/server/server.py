@@ -40,7 +40,7 @@ from mcpkit.auth.server.requests import VISIT_S, Request, read_body
 from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
 from mcpkit.auth.server.vault import NEEDS, Vault
 from mcpkit.auth.server.visits import Visiting, Wish, scopes_given
-from mcpkit.auth.verifier import EmbeddedServer, Place
+from mcpkit.auth.verifier import LOGINS, EmbeddedServer, Place
 from mcpkit.support.logs import get_logger
 from mcpkit.support.scopes import is_scope
 from mcpkit.support.target import is_loopback_name
@@ -80,8 +80,9 @@ class AuthorizationServer(EmbeddedServer):
 
     Args:
         login: How users log in: a `Login`, several to choose from, or a function.
-        store: Where clients, grants and keys are kept: the path of a file of SQLite, or a store;
-            None: in this process, which forgets them when it ends.
+        store: Where clients, grants and keys are kept: the path of a file of SQLite, or a store.
+            None: in the file that ``MCPKIT_LOGINS`` names, or in this process, which forgets them
+            when it ends.
         secret: Seals what is kept, 16 bytes at least; several to rotate them, the current one
             first. ``MCPKIT_SECRET`` if None. A store that outlives the process needs one.
         clients: Those that need not register.
@@ -129,7 +130,8 @@ class AuthorizationServer(EmbeddedServer):
             if not least <= given < 1e9:
                 raise ValueError(f"{name} must be at least {least:g} seconds, not {given!r}")
         self._login = _login_of(login)
-        self._store = _store_of(store, clock)
+        self._store = _store_of(store or os.environ.get(LOGINS), clock)
+        self.is_alone = isinstance(store, MemoryAuthStore)
         self._scopes = dict(scopes or {})
         for each in self._scopes:
             if not is_scope(each):

@@ -1,0 +1,78 @@
+"""Several processes of one app, whose authorization server does not say where it keeps things."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests import warm
+from tests.auth.browser import Browser
+from tests.auth.server.conftest import Clock, Site
+from tests.cli.hurried import hurried
+from tests.transports.processes import until
+
+SERVER: Final = """
+import os
+from mcpkit import Context, MCPKit
+from mcpkit.auth import AuthorizationServer, MemoryAuthStore, User
+
+app = MCPKit("notes", auth=AuthorizationServer(lambda visit: User("ada"), STORE, cache_time=0))
+
+@app.tool(scopes=["notes:read"])
+async def whoami(ctx: Context) -> str:
+    return f"{ctx.principal.claims['sub']} {os.getpid()}"
+"""
+
+
+def site_of(url: str) -> Site:
+    origin = url.removesuffix("/mcp")
+    site = Site(origin, Clock(), None, browser=Browser(button="allow"))  # type: ignore[arg-type]
+    site.client_id = site.register(client_name="An editor")["client_id"]
+    return site
+
+
+@pytest.mark.parametrize("how", [["--workers", "2"], ["--reload"]], ids=" ".join)
+def test_logins_hold_in_all_of_them(tmp_path: Path, how: list[str]) -> None:
+    """Whichever process a step of a login meets, and after all of them were replaced."""
+    (tmp_path / "server.py").write_text(SERVER.replace("STORE", "None"))
+    with hurried(*how, cwd=tmp_path) as server:
+        site = site_of(server.url)
+        tokens = site.tokens()
+        first = site.said(tokens["access_token"]).split()
+        assert first[0] == "ada"
+        if how == ["--reload"]:
+            (tmp_path / "server.py").write_text(SERVER.replace("STORE", "None") + "\n# changed\n")
+        else:
+            for _ in range(3):
+                assert site.said(site.tokens()["access_token"])
+            os.kill(int(first[1]), signal.SIGKILL)
+
+        def another_serves() -> bool:
+            page = site.call(tokens["access_token"])
+            assert page.status in (200, 503), page.text
+            return page.status == 200 and first[1] not in page.text
+
+        until(another_serves)
+        assert site.refresh(tokens["refresh_token"]).status == 200
+
+
+def test_a_store_of_one_process_is_refused_for_several(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SERVER.replace("STORE", "MemoryAuthStore()"))
+    ended = warm.run(
+        [sys.executable, "-m", "mcpkit", "run", "server.py", "--http", "--workers", "2"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        timeout=50,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        "mcpkit: a MemoryAuthStore keeps logins in one process; give the server a file as store=\n"
+    )
