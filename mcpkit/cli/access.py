@@ -18,7 +18,7 @@ from mcpkit.oauth.oauth import OAuth
 from mcpkit.oauth.requests import shown
 from mcpkit.oauth.source import Answer, BearerToken, HttpAuth
 
-__all__ = ["KEY", "GivenToken", "KeptLogin", "access_to", "machine_for"]
+__all__ = ["KEY", "GivenToken", "KeptLogin", "access_to", "kept_logins", "machine_for"]
 
 KEY: Final = "MCPKIT_CLIENT_KEY"
 """The variable with the path of a client's private key."""
@@ -45,7 +45,24 @@ def access_to(url: str, token: str | None, headers: Mapping[str, str]) -> HttpAu
         token, source = os.environ.get(TOKEN) or None, TOKEN
     if token is not None:
         return GivenToken(url, token, source)
-    return None if has_header else KeptLogin(default_store())
+    if has_header:
+        return None
+    try:
+        return KeptLogin(default_store())
+    except RuntimeError:
+        return None  # there is no home folder, and so nothing is kept in it
+
+
+def kept_logins() -> FileTokenStore:
+    """Return where logins are kept.
+
+    Raises:
+        typer.Exit: There is no such place; a message has said so.
+    """
+    try:
+        return default_store()
+    except RuntimeError:
+        fail("there is no home folder to keep logins in; MCPKIT_CREDENTIALS names another")
 
 
 class GivenToken(BearerToken):

@@ -12,7 +12,7 @@ import typer
 from anyio import to_thread
 
 from mcpkit.auth.fetch import check_address
-from mcpkit.cli.access import KEY, KeptLogin, machine_for
+from mcpkit.cli.access import KEY, KeptLogin, kept_logins, machine_for
 from mcpkit.cli.connect import connected, run_async
 from mcpkit.cli.options import SECRET, TOKEN
 from mcpkit.cli.terminal import BAD_NEWS, fail, note, say
@@ -24,11 +24,11 @@ from mcpkit.oauth.credentials import (
     Credentials,
     FileTokenStore,
     MemoryTokenStore,
-    default_store,
 )
 from mcpkit.oauth.discovery import Challenge, Issuer, Resource, find_resource
 from mcpkit.oauth.errors import AuthorizationFailed
 from mcpkit.oauth.oauth import OAuth
+from mcpkit.support.plain import one_line
 from mcpkit.support.scopes import scopes_of
 
 __all__ = ["login"]
@@ -127,7 +127,7 @@ def login(
     options = {} if timeout is None else {"timeout": timeout}
 
     async def main() -> None:
-        store = default_store()
+        store = kept_logins()
         try:
             async with store.lock(wish.place):  # which shows that something can be kept
                 kept = await store.get(wish.place)
@@ -328,15 +328,22 @@ async def _open_browser(url: str) -> None:
 # --- telling --------------------------------------------------------------------------------------
 
 
+def _time(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, OSError, ValueError):  # an issuer may say anything
+        return "the end of all calendars"
+
+
 def _show(begun: str, got: Credentials, where: str) -> None:
     """Say who issued, for which scopes, until when, and where it is kept."""
     scopes = got.granted if got.granted is not None else got.scopes
     about = f" for {', '.join(scopes)}" if scopes else ""
     until = "The issuer does not say until when it is good"
     if got.expires_at is not None:
-        time = datetime.fromtimestamp(got.expires_at).strftime("%Y-%m-%d %H:%M:%S")
         renewed = ", and renewed then" if got.refresh_token or got.grant else ""
-        until = f"It is good until {time}{renewed}"
-    say(f"{begun}: {got.issuer} has issued a token{about}.\n{until}. It is kept in {where}.")
+        until = f"It is good until {_time(got.expires_at)}{renewed}"
+    issuer = one_line(got.issuer)
+    say(f"{begun}: {issuer} has issued a token{about}.\n{until}. It is kept in {where}.")
     if os.environ.get(TOKEN):
         note(f"{TOKEN} is set, and is sent instead")

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from mcpkit.cli.access import KeptLogin
+from mcpkit.cli.access import KeptLogin, kept_logins
 from mcpkit.cli.connect import run_async
 from mcpkit.cli.options import TOKEN
 from mcpkit.cli.terminal import fail, note, say
 from mcpkit.client import is_url
 from mcpkit.oauth.base import place_of
-from mcpkit.oauth.credentials import FileTokenStore, default_store
+from mcpkit.oauth.credentials import FileTokenStore
 from mcpkit.oauth.errors import AuthorizationFailed
 
 __all__ = ["logout"]
@@ -33,7 +33,7 @@ def logout(url: Annotated[str, typer.Argument(metavar="URL", help="Of the server
         fail(f"logout is for URLs, and {url!r} is none")
 
     async def main() -> None:
-        store = default_store()
+        store = kept_logins()
         place = place_of(url)
         # A server may have sent the login on, from one of these to the other.
         twin = place[:-1] if place.endswith("/") else f"{place}/"
@@ -51,9 +51,13 @@ def logout(url: Annotated[str, typer.Argument(metavar="URL", help="Of the server
 
 async def _leave(place: str, store: FileTokenStore) -> bool:
     """Log out of a server; return True if there was a login."""
-    kept = await store.get(place)
-    is_revoked = await KeptLogin(store).revoke(place)
-    await store.set(place, None)
+    if await store.get(place) is None:
+        await store.set(place, None)  # what cannot be read goes as well
+        return False
+    async with store.lock(place):  # or somebody who renews would bring it back
+        kept = await store.get(place)
+        is_revoked = await KeptLogin(store).revoke(place)
+        await store.set(place, None)
     if kept is None:
         return False
     if kept.access_token is None and kept.refresh_token is None:

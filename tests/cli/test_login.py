@@ -17,6 +17,7 @@ from urllib.parse import parse_qs
 
 import jwt
 import pytest
+import typer
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -26,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from mcpkit import MCPKit
+from mcpkit.cli.access import kept_logins
 from mcpkit.cli.options import Reach
 from tests.auth.browser import Browser, fields_of
 from tests.auth.server.conftest import MACHINE_SECRET, Clock, Site, serving
@@ -607,6 +609,35 @@ def test_it_says_that_a_token_is_sent_all_the_same(person: Person, site: Site) -
     assert ended.stderr == "mcpkit: MCPKIT_TOKEN is set, and is sent all the same\n"
 
 
+def test_it_removes_what_cannot_be_read(person: Person, site: Site) -> None:
+    person.logs_in(site.url)
+    [file] = person.files
+    file.write_text("{broken")
+    ended = mcpkit("logout", site.url, env=person.variables())
+    assert said(ended) == f"There is no login to {site.url}.\n"
+    assert person.files == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="finds home folders elsewhere")
+def test_where_there_is_no_home(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Then nothing is kept, and servers that ask for nothing can be looked at all the same."""
+
+    def lost() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("MCPKIT_CREDENTIALS", "MCPKIT_TOKEN", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", lost)
+    assert Reach("https://x/mcp").is_anonymous
+    with pytest.raises(typer.Exit):
+        kept_logins()
+    assert capsys.readouterr().err == (
+        "mcpkit: there is no home folder to keep logins in; MCPKIT_CREDENTIALS names another\n"
+    )
+
+
 def test_a_logout_is_for_urls(person: Person) -> None:
     assert one_line(person.runs("logout", "server.py")) == (
         "logout is for URLs, and 'server.py' is none"
@@ -658,6 +689,8 @@ class Fake:
         self._open = is_open
         self._public, self._algorithm = public, algorithm
         self._count = 0
+        self.more: dict[str, Any] = {}
+        """What it says of each token beside it."""
         self.tokens: list[str] = []
         """Those that are good."""
         self.seen: list[str] = []
@@ -693,7 +726,7 @@ class Fake:
             assert claims["sub"] == form["client_id"] == "nightly"
             self._count += 1
             self.tokens.append(f"token-{self._count}")
-            return 200, {"access_token": self.tokens[-1], "token_type": "Bearer"}
+            return 200, {"access_token": self.tokens[-1], "token_type": "Bearer", **self.more}
         if path != "/mcp":
             return 404, {}
         self.seen.append(token)
@@ -780,6 +813,18 @@ def test_a_server_that_wants_a_token_for_some_things_only(person: Person, tmp_pa
         assert person.runs("inspect", fake.url).code == 0
         assert fake.seen[0] == ""
         assert fake.seen[-1] == "token-1"
+
+
+def test_an_issuer_may_say_anything_of_its_tokens(person: Person, tmp_path: Path) -> None:
+    key = KEYS["ES256"]()
+    path = written(key, tmp_path)
+    with faking(key, "ES256") as fake:
+        fake.more = {"expires_in": 1e300, "scope": "a \x1b[31m b"}
+        words = ["login", fake.url, "--machine", "--client-id", "nightly"]
+        ended = person.runs(*words, MCPKIT_CLIENT_KEY=path)
+    first, second = said(ended).splitlines()
+    assert first.endswith(" has issued a token for a, b.")
+    assert second.startswith("It is good until the end of all calendars, and renewed then. ")
 
 
 def test_a_key_that_is_none(person: Person, tmp_path: Path) -> None:
