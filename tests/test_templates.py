@@ -37,6 +37,7 @@ CALLS: Final[Mapping[str, tuple[str, Mapping[str, object], str]]] = {
     "agent": ("research", {"question": "Why?"}, "The client shares no folder; open one first."),
     "database": ("find_books", {"text": "emma"}, "[]"),
     "worker": ("check_addresses", {"group": "friends"}, "bob at example.com"),
+    "oauth": ("whoami", {}, "Nobody has logged in: logins are for HTTP."),
 }
 """A tool of each template, its arguments, and what it answers."""
 
@@ -91,6 +92,11 @@ def run(
     assert ended.returncode == 0, ended.stdout
     printed: str = ended.stdout
     return printed
+
+
+def of_its_own(folder: Path) -> dict[str, str]:
+    """The variables by which servers keep their files in a folder."""
+    return {"DATABASE_PATH": str(folder / "library.sqlite3"), "DATA_DIR": str(folder)}
 
 
 def target(template: str) -> str:
@@ -183,7 +189,7 @@ def test_the_readme_names_files_that_are_there(packaged: Path) -> None:
 def test_it_is_served_on_stdio(folder: Path, template: str, revision: str, tmp_path: Path) -> None:
     server = [warm.python(), "-m", "mcpkit", "run", target(template)]
     tool, arguments, answer = CALLS[template]
-    env = {**environment(), "DATABASE_PATH": str(tmp_path / "library.sqlite3")}
+    env = {**environment(), **of_its_own(tmp_path)}
     client = TestClient(server, revision=revision, cwd=folder, env=env, roots=[], timeout=20)
     with client as connected:
         assert connected.server_info is not None
@@ -255,7 +261,17 @@ def instructions(folder: Path) -> list[tuple[str, str]]:
     return [(keyword, rest) for keyword, rest in pairs]
 
 
-@pytest.mark.parametrize("template", ["package", "fastapi", "database"])
+DEPLOYED: Final = {
+    "PUBLIC_URL": "https://trips.example.com/mcp",
+    "MCPKIT_SECRET": "a-secret-of-these-tests",
+    "GITHUB_CLIENT_ID": "id",
+    "GITHUB_CLIENT_SECRET": "secret",
+    "GITHUB_USERS": "ada",
+}
+"""What a server with a login is told that others reach."""
+
+
+@pytest.mark.parametrize("template", ["package", "fastapi", "database", "oauth"])
 class TestDockerfile:
     def test_what_it_copies_is_there(self, folder: Path, template: str) -> None:
         ignored = (folder / ".dockerignore").read_text("utf-8").splitlines()
@@ -281,13 +297,18 @@ class TestDockerfile:
             needs("fastapi")
         keywords = dict(instructions(folder))
         command: list[str] = json.loads(keywords["CMD"])
+        env = {**environment(), **of_its_own(tmp_path)}
         # Beside other servers of this machine, and for nobody outside of it.
-        assert command[-3:] == ["0.0.0.0", "--port", "8000"]
-        command = [sys.executable, "-m", *command[:-3], "127.0.0.1", "--port", str(free_port)]
+        if template == "oauth":
+            assert {"HOST=0.0.0.0", "PORT=8000"} <= set(shlex.split(keywords["ENV"]))
+            command = [sys.executable, *command[1:]]
+            env |= {**DEPLOYED, "HOST": "127.0.0.1", "PORT": str(free_port)}
+        else:
+            assert command[-3:] == ["0.0.0.0", "--port", "8000"]
+            command = [sys.executable, "-m", *command[:-3], "127.0.0.1", "--port", str(free_port)]
         check: list[Any] = json.loads(keywords["HEALTHCHECK"].partition("CMD ")[2])
         assert check[0] == "python"
         check = [sys.executable, *check[1:-1], check[-1].replace(":8000/", f":{free_port}/")]
-        env = {**environment(), "DATABASE_PATH": str(tmp_path / "library.sqlite3")}
         with (tmp_path / "log").open("w") as log:
             served = warm.Popen(command, cwd=folder, env=env, stdout=log, stderr=log)
             try:

@@ -86,7 +86,7 @@ def test_refused_samples_are_refused_on_the_marked_lines_only(complaints: list[C
 
 # --- what is shown --------------------------------------------------------------------------------
 
-TEMPLATES = ("minimal", "package", "fastapi", "agent", "database", "worker")
+TEMPLATES = ("minimal", "package", "fastapi", "agent", "database", "worker", "oauth")
 PAGES = {
     "rooms": {"server.py": "testing_server.py", "test_rooms.py": "test_rooms.py"},
     "kitchen": {"server.py": "debugging.py", "test_dough.py": "test_dough.py"},

@@ -83,6 +83,15 @@ TEMPLATES: Final[dict[str, Template]] = {
     "agent": Template("asks the user and the model while it works", _DEVELOPED, _PACKAGED),
     "database": Template("SQLite: tools, resources, and safe queries", _DEVELOPED, _PACKAGED),
     "worker": Template("work that takes long, as tasks that survive", _DEVELOPED, _PACKAGED),
+    "oauth": Template(
+        "a login in front: users, scopes, and data of their own",
+        _DEVELOPED,
+        (
+            _TESTED,
+            ("make a user", "python -m __PACKAGE__.users ada"),
+            ("serve it at http://127.0.0.1:8000/mcp", "python -m __PACKAGE__"),
+        ),
+    ),
 }
 """Name → template, in the order in which they are offered."""
 
@@ -131,6 +140,7 @@ def new(
       agent     asks the user and the model while it works
       database  SQLite: tools, resources, and safe queries
       worker    work that takes long, as tasks that survive
+      oauth     a login in front: users, scopes, and data of their own
 
     \b
     Examples:
@@ -186,10 +196,12 @@ _NEEDED: Final = frozenset(
     [
         "anyio",
         "click",
+        "cryptography",
         "fastapi",
         "hatchling",
         "httptools",
         "httpx2",
+        "jwt",
         "mcpkit",
         "mypy",
         "pip",
@@ -325,6 +337,7 @@ def project(name: str, template: str, description: str = _NO_DESCRIPTION) -> dic
         "PACKAGE": package_of(name),
         "DESCRIPTION": _tidy(description) or _NO_DESCRIPTION,
         "MCPKIT_REQUIREMENT": _requirement(),
+        "MCPKIT_AUTH_REQUIREMENT": _requirement("[auth]"),
         "VENV_PYTHON": ".venv/Scripts/python.exe" if _WINDOWS else ".venv/bin/python",
     }
     folders = [template] if template == _DEFAULT else [_SHARED, template]
@@ -343,13 +356,17 @@ def project(name: str, template: str, description: str = _NO_DESCRIPTION) -> dic
 _PROJECT_FILE: Final = "pyproject.toml"
 
 
-def _requirement() -> str:
+def _requirement(extras: str = "") -> str:
     """Return what a project requires, so that it gets the mcpkit that has written it.
 
     That is a release of an index, or else what this one was installed from.
+
+    Args:
+        extras: That it needs, in brackets.
     """
     origin = _origin()
-    return f"mcpkit>={_least(version('mcpkit'))}" if origin is None else f"mcpkit @ {origin}"
+    wanted = f">={_least(version('mcpkit'))}" if origin is None else f" @ {origin}"
+    return f"mcpkit{extras}{wanted}"
 
 
 def _origin() -> str | None:

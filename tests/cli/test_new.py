@@ -148,7 +148,8 @@ def test_the_help_tells_of_every_template(tmp_path: Path) -> None:
 
 def test_no_such_template(tmp_path: Path) -> None:
     assert refused(tmp_path, "trips", "-t", "flask") == (
-        "there is no template 'flask'; there are minimal, package, fastapi, agent, database, worker"
+        "there is no template 'flask'; "
+        "there are minimal, package, fastapi, agent, database, worker, oauth"
     )
 
 
@@ -352,8 +353,8 @@ if sys.platform != "win32":
             terminal.until("Name of the project: ")
             terminal.type("trips\n")
             terminal.until("[minimal]: ")
-            terminal.type("7\n")
-            terminal.until("a number from 1 to 6")
+            terminal.type("8\n")
+            terminal.until("a number from 1 to 7")
             terminal.until("[minimal]: ")
             terminal.type("agent\n")
             terminal.until("[An MCP server.]: ")
@@ -437,6 +438,8 @@ def test_a_project_requires_the_mcpkit_that_has_written_it(
     installed_from(monkeypatch, told)
     files = new.project("trips", template)
     where = "server.py" if template == "minimal" else "pyproject.toml"
+    if template in ("fastapi", "oauth"):
+        requirement = requirement.replace("mcpkit", "mcpkit[auth]", 1)
     assert json.dumps(requirement) in files[where]
     direct = "allow-direct-references = true" in files[where]
     assert direct == (" @ " in requirement and template != "minimal")

@@ -1,4 +1,4 @@
-"""The whole application in this process, with two users."""
+"""The whole application in this process, with two users; bob may not close tickets."""
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
@@ -6,13 +6,21 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 from fastapi import FastAPI
-from mcpkit import Client
+from mcpkit import Client, Principal
+from mcpkit.auth import Keys, hash_key
 
+from __PACKAGE__.auth import CLOSE
 from __PACKAGE__.main import create_api
 from __PACKAGE__.service import get_desk
 
 URL = "http://127.0.0.1"
-TOKENS = {"ada": "token-of-ada", "bob": "token-of-bob"}
+TOKENS = {"ada": "the-token-of-ada", "bob": "the-token-of-bob"}
+VERIFIER = Keys(
+    {
+        hash_key(TOKENS["ada"]): Principal("ada", frozenset({CLOSE})),
+        hash_key(TOKENS["bob"]): Principal("bob"),
+    }
+)
 
 
 @pytest.fixture
@@ -25,7 +33,7 @@ def anyio_backend() -> str:
 def api() -> Iterator[FastAPI]:
     """The application, its desk empty."""
     get_desk.cache_clear()
-    yield create_api({token: name for name, token in TOKENS.items()})
+    yield create_api(VERIFIER)
     get_desk.cache_clear()
 
 

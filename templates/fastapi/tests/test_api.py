@@ -32,6 +32,15 @@ async def test_nobody_gets_in_without_a_token(doors: Doors, path: str) -> None:
     assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 
+async def test_whoever_lacks_the_scope_closes_nothing(doors: Doors) -> None:
+    async with doors.web("bob") as web:
+        await web.post("/tickets", json={"title": "Water the plants"})
+        answer = await web.post("/tickets/1/close")
+        left = await web.get("/tickets")
+    assert answer.status_code == 403
+    assert [each["done"] for each in left.json()] == [False]
+
+
 async def test_anybody_may_ask_whether_it_is_there(doors: Doors) -> None:
     async with doors.web() as web:
         assert (await web.get("/health")).json() == {"status": "ok"}

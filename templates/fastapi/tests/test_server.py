@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from mcpkit import ProtocolError
 from mcpkit.testing import REVISIONS, AsyncTestClient
 
+from __PACKAGE__.auth import CLOSE
 from __PACKAGE__.server import app
 
 from .conftest import Doors
@@ -20,7 +22,7 @@ async def test_a_model_acts_in_the_name_of_its_user(doors: Doors, revision: str)
 
 
 async def test_both_doors_lead_to_the_same_desk(doors: Doors) -> None:
-    async with doors.web("ada") as web, doors.mcp("bob") as client:
+    async with doors.web("bob") as web, doors.mcp("ada") as client:
         await web.post("/tickets", json={"title": "Water the plants"})
         seen = await client.call_tool("list_tickets")
         await client.call_tool("close_ticket", {"number": 1})
@@ -34,6 +36,14 @@ async def test_a_missing_ticket_is_told_to_the_model(doors: Doors) -> None:
         answer = await client.call_tool("close_ticket", {"number": 7})
     assert answer.is_error
     assert answer.text == "There is no ticket 7."
+
+
+async def test_whoever_lacks_the_scope_neither_sees_nor_uses_a_tool(doors: Doors) -> None:
+    async with doors.mcp("bob") as client:
+        seen = {each.name for each in await client.list_tools()}
+        with pytest.raises(ProtocolError, match=CLOSE):
+            await client.call_tool("close_ticket", {"number": 7})
+    assert seen == {"list_tickets", "open_ticket"}
 
 
 async def test_without_http_nobody_is_signed_in() -> None:

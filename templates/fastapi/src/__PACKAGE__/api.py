@@ -2,14 +2,17 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Security
+from mcpkit import Principal
 from pydantic import BaseModel, Field
 
+from .auth import CLOSE, signed_in
 from .service import Desk, Ticket, get_desk
 
-router = APIRouter(prefix="/tickets", tags=["tickets"])
+router = APIRouter(prefix="/tickets", tags=["tickets"], dependencies=[Depends(signed_in)])
 
 TheDesk = Annotated[Desk, Depends(get_desk)]
+User = Annotated[Principal, Depends(signed_in)]
 
 
 class NewTicket(BaseModel):
@@ -25,9 +28,9 @@ async def list_tickets(desk: TheDesk, done: bool = False) -> list[Ticket]:
 
 
 @router.post("", status_code=201)
-async def open_ticket(new: NewTicket, desk: TheDesk, request: Request) -> Ticket:
+async def open_ticket(new: NewTicket, desk: TheDesk, user: User) -> Ticket:
     """Open a ticket."""
-    return desk.open(new.title, request.user.display_name)
+    return desk.open(new.title, user.id)
 
 
 @router.get("/{number}")
@@ -36,7 +39,7 @@ async def get_ticket(number: int, desk: TheDesk) -> Ticket:
     return desk.get(number)
 
 
-@router.post("/{number}/close")
+@router.post("/{number}/close", dependencies=[Security(signed_in, scopes=[CLOSE])])
 async def close_ticket(number: int, desk: TheDesk) -> Ticket:
     """Mark a ticket as done."""
     return desk.close(number)

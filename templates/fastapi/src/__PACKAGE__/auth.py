@@ -1,65 +1,36 @@
-"""Who asks: bearer tokens, checked in front of the API and of the MCP server alike."""
+"""Who asks, for the API and for the MCP server alike: bearer tokens, and whoever knows them."""
 
 import logging
 import os
 import secrets
-from collections.abc import Mapping
+from typing import Annotated
 
-from starlette.authentication import (
-    AuthCredentials,
-    AuthenticationBackend,
-    AuthenticationError,
-    BaseUser,
-    SimpleUser,
-)
-from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse, Response
+from fastapi import Depends, HTTPException, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
+from mcpkit import Principal
+from mcpkit.auth import JWT, Keys, Verifier, hash_key
 
-OPEN = frozenset({"/docs", "/health", "/openapi.json"})
-"""Paths that need no token."""
+CLOSE = "tickets:close"
+"""The scope that closing a ticket needs."""
 
 log = logging.getLogger("uvicorn.error")
 
 
-class BearerTokens(AuthenticationBackend):
-    """Knows users by their tokens.
+def verifier_from_environment() -> Verifier:
+    """Whoever knows the tokens.
 
-    Args:
-        users: Token → name.
-    """
-
-    def __init__(self, users: Mapping[str, str]) -> None:
-        self._users = {token.encode(): name for token, name in users.items()}
-
-    async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, BaseUser] | None:
-        """Find out who asks.
-
-        Raises:
-            AuthenticationError: There is no token, or nobody has it.
-        """
-        if conn.url.path in OPEN:
-            return None
-        scheme, _, token = conn.headers.get("authorization", "").partition(" ")
-        given = token.strip().encode()
-        for known, name in self._users.items():
-            if scheme.lower() == "bearer" and secrets.compare_digest(known, given):
-                return AuthCredentials(["authenticated"]), SimpleUser(name)
-        raise AuthenticationError("Send a valid token: Authorization: Bearer <token>")
-
-
-def refuse(conn: HTTPConnection, error: Exception) -> Response:
-    """What those get whom `BearerTokens` does not know."""
-    return JSONResponse({"detail": str(error)}, 401, {"WWW-Authenticate": "Bearer"})
-
-
-def users_from_environment() -> dict[str, str]:
-    """Token → name, from ``API_TOKENS="ada=first-token bob=second-token"``.
-
-    Without that variable there is one user, and the log has the token.
+    With ``ISSUER``, an identity provider that users log in with; its tokens are for ``AUDIENCE``,
+    and have scopes. Else ``API_TOKENS="ada=… bob=…"`` has the tokens of users who may do everything,
+    of 16 characters at least. Without both there is one such user, and the log has the token.
 
     Raises:
-        ValueError: The variable is malformed.
+        ValueError: A variable is missing or malformed.
     """
+    issuer, audience = os.environ.get("ISSUER"), os.environ.get("AUDIENCE")
+    if issuer:
+        if not audience:
+            raise ValueError("ISSUER is set: AUDIENCE has to say what its tokens are for")
+        return JWT(issuer=issuer, audience=audience)
     users: dict[str, str] = {}
     for entry in os.environ.get("API_TOKENS", "").split():
         name, _, token = entry.partition("=")
@@ -70,4 +41,26 @@ def users_from_environment() -> dict[str, str]:
         token = secrets.token_urlsafe(24)
         log.warning("API_TOKENS is not set; for this run the token of 'developer' is %s", token)
         users[token] = "developer"
-    return users
+    return Keys(
+        {hash_key(token): Principal(name, frozenset({CLOSE})) for token, name in users.items()}
+    )
+
+
+async def signed_in(
+    request: Request,
+    needed: SecurityScopes,
+    sent: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
+) -> Principal:
+    """Whoever sends a request to the API; the MCP server finds out by itself.
+
+    Raises:
+        HTTPException: There is no token that anybody knows, or it lacks a scope.
+    """
+    verifier: Verifier = request.app.state.verifier
+    user = None if sent is None else await verifier.verify(sent.credentials, None)
+    if user is None:
+        problem = "Send a valid token: Authorization: Bearer <token>"
+        raise HTTPException(401, problem, {"WWW-Authenticate": "Bearer"})
+    if not user.scopes.issuperset(needed.scopes):
+        raise HTTPException(403, f"This needs the scope {needed.scope_str}")
+    return user

@@ -1,31 +1,29 @@
 """The web application: `uvicorn --factory __PACKAGE__.main:create_api`."""
 
-from collections.abc import Mapping
-
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
-from starlette.middleware.authentication import AuthenticationMiddleware
+from mcpkit.auth import Verifier, VerifierAway
 
 from . import __version__
 from .api import router
-from .auth import BearerTokens, refuse, users_from_environment
+from .auth import verifier_from_environment
 from .server import app
 from .service import UnknownTicketError
 
 
-def create_api(users: Mapping[str, str] | None = None) -> FastAPI:
+def create_api(verifier: Verifier | None = None) -> FastAPI:
     """The API, with the MCP server at ``/mcp``.
 
     Args:
-        users: Token → name; from the environment if None.
+        verifier: Whoever knows the tokens, for both; the one of the environment if None.
     """
     api = FastAPI(title="__PROJECT__", version=__version__)
-    known = users_from_environment() if users is None else users
-    api.add_middleware(AuthenticationMiddleware, backend=BearerTokens(known), on_error=refuse)
+    api.state.verifier = verifier or verifier_from_environment()
     api.add_exception_handler(UnknownTicketError, not_found)
+    api.add_exception_handler(VerifierAway, not_known)
     api.add_api_route("/health", health, include_in_schema=False)
     api.include_router(router)
-    app.attach(api, "/mcp")
+    app.attach(api, "/mcp", auth=api.state.verifier)
     return api
 
 
@@ -37,3 +35,8 @@ async def health() -> dict[str, str]:
 async def not_found(request: Request, error: Exception) -> JSONResponse:
     """What programs get when a ticket is not there."""
     return JSONResponse({"detail": str(error)}, 404)
+
+
+async def not_known(request: Request, error: Exception) -> JSONResponse:
+    """What programs get while nobody can tell whether a token is valid."""
+    return JSONResponse({"detail": "The tokens cannot be verified at the moment"}, 503)

@@ -6,6 +6,7 @@ from mcpkit import Context, Depends, MCPKit, ResourceNotFound, ToolError
 from pydantic import Field
 
 from . import __version__
+from .auth import CLOSE
 from .service import Desk, Ticket, UnknownTicketError, get_desk
 
 app = MCPKit(
@@ -17,7 +18,7 @@ app = MCPKit(
 
 
 def signed_in(ctx: Context) -> str:
-    """The name of whom the web application has let in."""
+    """Whoever has sent a token."""
     if ctx.principal is None:
         raise ToolError("Tickets are opened by signed-in users only, over HTTP.")
     return ctx.principal.id
@@ -52,7 +53,7 @@ async def open_ticket(
     return desk.open(title, user)
 
 
-@app.tool(destructive=False, idempotent=True, open_world=False)
+@app.tool(scopes=[CLOSE], destructive=False, idempotent=True, open_world=False)
 async def close_ticket(number: int, desk: TheDesk) -> Ticket:
     """Mark a ticket as done.
 

@@ -1,0 +1,20 @@
+"""Serves over HTTP, with the login in front: `python -m __PACKAGE__`."""
+
+import sys
+
+from .auth import http_options
+from .server import app
+from .settings import read_settings
+
+
+def main() -> None:
+    """Serve until Ctrl-C, as the environment says."""
+    try:
+        settings = read_settings()
+        app.run("http", host=settings.host, port=settings.port, **http_options(settings))
+    except (OSError, ValueError) as error:
+        sys.exit(f"__PROJECT__: {error}")
+
+
+if __name__ == "__main__":
+    main()
