@@ -742,7 +742,8 @@ class MCPKit(Generic[StateT]):
 
         An app that is mounted serves its metadata below its mount, where its challenges point to.
         Clients that look for it without a challenge look at the root, which a mounted app cannot
-        reach. `attach`, and a server of its own, need no such route.
+        reach. `attach`, and a server of its own, need no such route. The metadata of an
+        authorization server of the app's own are among it.
 
         Args:
             path: Of the endpoint, from the root: ``/notes/mcp`` for an app mounted at ``/notes``.
@@ -773,6 +774,7 @@ class MCPKit(Generic[StateT]):
             TypeError: The host has no routes to add to, or is a FastAPI with ``dependencies=``,
                 which would not run for the app, and there is neither ``principal=`` nor
                 ``auth=`` that stands for them.
+            ValueError: The host has a route at a path of the app's authorization server.
         """
         load("http").attach(self._make(path, None, options), host, path)
 

@@ -114,6 +114,11 @@ class Application:
         self._mounted = None if prefix is not None else self._places[base]
 
     @property
+    def login_paths(self) -> frozenset[str]:
+        """The paths of an authorization server beside the endpoint."""
+        return frozenset(() if self._authorization is None else self._authorization.server_paths)
+
+    @property
     def shortcuts(self) -> Mapping[bytes, Shortcut]:
         """The functions with which our own server begins requests where they arrive, by URL."""
         if self._places[self._base] is not self._answer:
@@ -271,7 +276,9 @@ def make_route(application: Application, path: str) -> BaseRoute:
 
 
 def make_metadata_route(settings: HttpSettings, server: Server, path: str) -> BaseRoute:
-    """Return a Starlette route with the metadata of an endpoint that is mounted elsewhere.
+    """Return a Starlette route with all metadata of an endpoint that is mounted elsewhere.
+
+    They are those of the resource, and those of an authorization server beside it (RFC 8414, 3.1).
 
     Args:
         settings: Of the endpoint; its ``auth`` is given.
@@ -281,20 +288,37 @@ def make_metadata_route(settings: HttpSettings, server: Server, path: str) -> Ba
     Raises:
         ValueError: There is no authorization server that the metadata could name.
     """
-    from starlette.routing import Route
+    from starlette.routing import BaseRoute, Match
 
-    authorization = Authorization(settings, path, server)
+    whole, own = path.rstrip("/"), settings.path.rstrip("/")
+    if not whole.endswith(own):
+        own = ""  # the endpoint is where the app is mounted
+    mount = whole[: len(whole) - len(own)]
+    authorization = Authorization(settings, own, server)
     if not authorization.has_metadata:
         raise ValueError(f"{authorization.resource_server!r} names no authorization server")
 
-    class Metadata:
-        """The metadata, as an ASGI application."""
+    def place_of(asked: str) -> Asgi | None:
+        if asked == WELL_KNOWN + whole:
+            return authorization.serve_metadata
+        return authorization.server_at(asked, mount)
 
-        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-            await authorization.serve_metadata(scope, receive, send)
+    class Metadata(BaseRoute):
+        """The metadata, at the addresses that follow from that of the endpoint."""
 
-    endpoint: Any = Metadata()
-    return Route(WELL_KNOWN + path.rstrip("/"), endpoint)
+        def matches(self, scope: Scope) -> tuple[Match, Scope]:
+            """Return a full match if a request is for this route."""
+            is_here = scope["type"] == "http" and place_of(route_path(scope)) is not None
+            return (Match.FULL if is_here else Match.NONE), {}
+
+        async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+            """Answer a request, as the app does where it is mounted."""
+            place = place_of(route_path(scope))
+            assert place is not None
+            root = scope.get("root_path", "") + mount
+            await place({**scope, "root_path": root}, receive, send)
+
+    return Metadata()
 
 
 def attach(application: Application, host: Any, path: str) -> None:
@@ -304,6 +328,7 @@ def attach(application: Application, host: Any, path: str) -> None:
 
     Raises:
         TypeError: The host has no routes to add to, or dependencies that would not run.
+        ValueError: The host has a route where the app's authorization server answers.
     """
     router: Any = getattr(host, "router", None)
     if router is None or not hasattr(router, "routes"):
@@ -317,6 +342,12 @@ def attach(application: Application, host: Any, path: str) -> None:
             f"the dependencies of this {type(host).__name__} run for its own path operations only, "
             f"and not for an attached app: pass principal=..., a function that checks what they "
             f"check, or let a path operation hand the request on to app.asgi()"
+        )
+    taken = application.login_paths & {getattr(each, "path", None) for each in router.routes}
+    if taken:
+        raise ValueError(
+            f"this {type(host).__name__} has a route at {', '.join(sorted(taken))}, where the "
+            f"app's authorization server answers: mount the app, which has its own paths then"
         )
     router.routes.insert(0, make_route(application, path))
     inner: Callable[[Any], AbstractAsyncContextManager[Any]] | None
