@@ -807,6 +807,8 @@ class Client:
         """Raise TimeoutError after some seconds, in which nobody logs in."""
         with anyio.fail_after(limit) as scope:
             self._limits.add(scope)
+            if self._pauses:
+                self._pause()
             try:
                 yield
             finally:
@@ -816,11 +818,8 @@ class Client:
     @contextmanager
     def _unhurried(self) -> Generator[None, None, None]:
         """Let all that waits wait for longer: a user is logging in."""
-        now = anyio.current_time()
         self._pauses += 1
-        for scope in self._limits - self._paused.keys():
-            self._paused[scope] = scope.deadline - now
-            scope.deadline = math.inf
+        self._pause()
         try:
             yield
         finally:
@@ -830,6 +829,12 @@ class Client:
                 for scope, left in self._paused.items():
                     scope.deadline = now + left
                 self._paused.clear()
+
+    def _pause(self) -> None:
+        now = anyio.current_time()
+        for scope in self._limits - self._paused.keys():
+            self._paused[scope] = scope.deadline - now
+            scope.deadline = math.inf
 
     async def _abandon(self, sent: Sent, error: BaseException) -> None:
         """Tell the server that nobody waits for an answer any more (CANC-6, CANC-7)."""
@@ -1356,7 +1361,7 @@ class Client:
         assert self._loop is not None
         stop = self._loop.start(hold())
         try:
-            with anyio.fail_after(self._timeout):
+            with self._within(self._timeout):
                 await agreed.wait()
             if failure:
                 raise failure[0]

@@ -252,7 +252,7 @@ class TaskHandle:
             ConnectionClosed, ValueError: As for `Client.request`.
         """
         if not self._is_settled:
-            with anyio.fail_after(timeout), self._followed() as following:
+            with self._client._within(timeout), self._followed() as following:
                 while not (self._is_settled and self.is_over):
                     if self._outcome is not None and following.failure is not None:
                         break  # it has come, and a last look is not possible
@@ -341,7 +341,7 @@ class TaskHandle:
         # They come while somebody waits for the outcome (TASKL-9).
         self._by_hand = True
         self._await_result()
-        with anyio.fail_after(self._client._timeout):
+        with self._client._within(self._client._timeout):
             while not self._questions and self._waiting is not None:
                 await self._changed()
         return dict(self._questions)

@@ -198,6 +198,7 @@ BINDING: Final[dict[str, str]] = {
     "SEC-16": "what is secret travels over HTTPS",
     "SEC-17": "everything has a limit",
     "SEC-18": "no line breaks in headers",
+    "SEC-19": "a client opens nothing by itself but web addresses for logins, and without a shell",
     "PROG-6": "a task of 2026-07-28 reports no progress and logs nothing",
     "CANC-8": "a task is cancelled by tasks/cancel, and by nothing else",
     "SUB-10": "only clients with the extension listen to tasks",
@@ -235,6 +236,29 @@ BINDING: Final[dict[str, str]] = {
     "TASKX-18": "one era declares nothing for the other",
 }
 
+OF_CLIENTS: Final = {
+    "AUTH-3": "the metadata are found by the challenge",
+    "AUTH-4": "or at well-known addresses",
+    "AUTH-5": "the scopes of the challenge are asked for",
+    "AUTH-6": "and those that are missing later, with those that were there",
+    "AUTH-8": "the server is named in requests for tokens",
+    "AUTH-9": "a token goes to its server, and to nobody else",
+    "AUTH-10": "in a header, and never in an address",
+    "AUTH-11": "staying offline is between client and issuer",
+    "AUTH-12": "what is forbidden is not asked for again",
+    "AUTH-13": "servers are known by their canonical address",
+    "AUTH-16": "what is kept is for its user alone, and in no log",
+    "AUTH-17": "and belongs to its issuer",
+    "SEC-2": "the browser comes back to loopback",
+    "SEC-11": "addresses lead to no other files",
+    "SEC-13": "nothing secret is told",
+    "SEC-16": "nor sent in the open",
+    "SEC-17": "nothing grows, and nobody waits, without end",
+    "SEC-18": "no line breaks in headers",
+    "SEC-19": "nothing but web addresses is opened, and without a shell",
+}
+"""What rules about authorization mean to a client: tests in ``auth/client`` cite them."""
+
 ELSEWHERE: Final[dict[str, str]] = {
     "VER-4": "binds what keeps state across requests: questions to the client and tasks",
     "TOOL-17": "arguments are validated by the types of the signature; no JSON Schema is followed",
@@ -242,7 +266,6 @@ ELSEWHERE: Final[dict[str, str]] = {
     "CACHE-6": "binds the client",
     "LOG-7": "binds the author of a server; mcpkit logs nothing to clients by itself",
     "SEC-12": "no schema that comes from outside is ever evaluated",
-    "SEC-19": "binds the client",
     "SEC-20": "binds whoever chooses a transport",
 }
 """Rules of these sections that no test here needs to cite, and why."""
@@ -292,8 +315,8 @@ def names_used(function: Function) -> set[str]:
 
 
 @cache
-def cited() -> frozenset[str]:
-    """Every rule that a test names which can fail.
+def cited(folder: Path = TESTS) -> frozenset[str]:
+    """Every rule that a test in a folder names which can fail.
 
     A test names a rule in its docstring, in its decorators, or in the values that these refer to;
     it can fail if it checks something, or something that it uses does.
@@ -312,6 +335,8 @@ def cited() -> frozenset[str]:
     found: set[str] = set()
     for path, tree in trees.items():
         if path == Path(__file__) or not path.name.startswith("test_"):
+            continue
+        if not path.is_relative_to(folder):
             continue
         constants = {
             target.id: node.value
@@ -340,6 +365,11 @@ def cited() -> frozenset[str]:
 def test_every_rule_is_cited_by_a_test_that_can_fail() -> None:
     missing = BINDING.keys() - cited()
     assert {rule: BINDING[rule] for rule in sorted(missing)} == {}
+
+
+def test_every_rule_about_authorization_is_tried_on_clients_too() -> None:
+    missing = OF_CLIENTS.keys() - cited(TESTS / "auth" / "client")
+    assert {rule: OF_CLIENTS[rule] for rule in sorted(missing)} == {}
 
 
 def test_no_excuse_is_obsolete() -> None:

@@ -9,14 +9,13 @@ from typing import Any, Final
 from mcpkit.auth.fetch import check_address
 from mcpkit.cli.options import SECRET, TOKEN
 from mcpkit.cli.terminal import fail
-from mcpkit.oauth.base import place_of
 from mcpkit.oauth.credentials import Credentials, FileTokenStore, default_store
 from mcpkit.oauth.discovery import Issuer, Resource, read_challenge
 from mcpkit.oauth.errors import AuthorizationFailed
 from mcpkit.oauth.machines import ClientCredentials
 from mcpkit.oauth.oauth import OAuth
 from mcpkit.oauth.requests import shown
-from mcpkit.oauth.source import Answer, BearerToken, HttpAuth
+from mcpkit.oauth.source import Answer, BearerToken, HttpAuth, HttpRequest, place_of
 
 __all__ = ["KEY", "GivenToken", "KeptLogin", "access_to", "kept_logins", "machine_for"]
 
@@ -90,12 +89,12 @@ class GivenToken(BearerToken):
         self._source = source
 
     async def refused(
-        self, method: str, url: str, sent: Mapping[str, str], status: int, answer: Answer
+        self, request: HttpRequest, sent: Mapping[str, str], status: int, answer: Answer
     ) -> bool:
         """Say why the token is of no use."""
-        del method, sent
+        del sent
         challenge = read_challenge(answer.get("www-authenticate", []))
-        place = place_of(url)
+        place = place_of(request.server)
         if status == 401:
             why = f": {shown(challenge.error)}" if challenge.error else ""
             raise AuthorizationFailed(f"{place} does not accept the token of {self._source}{why}")
@@ -121,17 +120,17 @@ class KeptLogin(OAuth):
         super().__init__(store=store, interactive=False)
         self.is_used = False
 
-    async def headers(self, method: str, url: str) -> Mapping[str, str]:
+    async def headers(self, request: HttpRequest) -> Mapping[str, str]:
         """Return the token for a request, renewed if it is about to end."""
-        found = await super().headers(method, url)
+        found = await super().headers(request)
         self.is_used = self.is_used or bool(found)
         return found
 
     async def refused(
-        self, method: str, url: str, sent: Mapping[str, str], status: int, answer: Answer
+        self, request: HttpRequest, sent: Mapping[str, str], status: int, answer: Answer
     ) -> bool:
         """Get another token, if nobody has to log in for that; or say who logs in, and how."""
-        place = place_of(url)
+        place = place_of(request.server)
         challenge = read_challenge(answer.get("www-authenticate", []))
         kept = await self._store.get(place)
         if status == 403 and challenge.error == _INSUFFICIENT and not _is_machine(kept):
@@ -143,7 +142,7 @@ class KeptLogin(OAuth):
                     f"run {_login(place, missing)}"
                 )
         try:
-            return await super().refused(method, url, sent, status, answer)
+            return await super().refused(request, sent, status, answer)
         except _NeedsLogin:
             raise
         except (AuthorizationFailed, ValueError) as error:
@@ -152,22 +151,22 @@ class KeptLogin(OAuth):
             ) from None
 
     async def obtain(
-        self, url: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
+        self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
     ) -> Credentials:
         """Get a token for a program, which needs no user."""
-        kept = await self._store.get(place_of(url))
+        kept = await self._store.get(place)
         if kept is None or not _is_machine(kept) or kept.issuer != issuer.id:
             if resource.is_described or issuer.document:
-                raise _NeedsLogin(f"a login is needed: run {_login(url)}")
+                raise _NeedsLogin(f"a login is needed: run {_login(place)}")
             raise AuthorizationFailed("it does not say who issues them")
         wanted = tuple(dict.fromkeys((*(scopes or ()), *(kept.scopes or ()))))
         machine = machine_for(kept.client_id, wanted, secret=kept.client_secret)
         if machine is None:
             raise _NeedsLogin(
-                f"the token for {url} has ended: set {KEY}, or run "
-                f"mcpkit login {url} --machine --client-id {kept.client_id}"
+                f"the token for {place} has ended: set {KEY}, or run "
+                f"mcpkit login {place} --machine --client-id {kept.client_id}"
             )
-        return await machine.obtain(url, resource, issuer, wanted or None)
+        return await machine.obtain(place, resource, issuer, wanted or None)
 
 
 class _NeedsLogin(AuthorizationFailed):

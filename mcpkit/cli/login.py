@@ -18,7 +18,7 @@ from mcpkit.cli.options import SECRET, TOKEN
 from mcpkit.cli.terminal import BAD_NEWS, fail, note, say
 from mcpkit.client import Client, is_url
 from mcpkit.errors import MCPKitError
-from mcpkit.oauth.base import IssuedToken, place_of
+from mcpkit.oauth.base import IssuedToken
 from mcpkit.oauth.browser import open_browser
 from mcpkit.oauth.credentials import (
     Credentials,
@@ -28,6 +28,7 @@ from mcpkit.oauth.credentials import (
 from mcpkit.oauth.discovery import Challenge, Issuer, Resource, find_resource
 from mcpkit.oauth.errors import AuthorizationFailed
 from mcpkit.oauth.oauth import OAuth
+from mcpkit.oauth.source import HttpRequest, place_of
 from mcpkit.support.plain import one_line
 from mcpkit.support.scopes import scopes_of
 
@@ -138,18 +139,19 @@ def login(
             where = store.place(wish.place)
             _show(f"You are logged in to {wish.place} already (--again: anew)", kept, where)
             return
-        desk = _Desk()
+        desk, place = _Desk(), wish.place
         if kept is not None and not again:
             await desk.set(wish.place, kept.without_tokens())
         auth = wish.auth(kept, desk)
         async with connected(url, auth=auth, **options):
             # Some servers let everybody in, and want a token for some of what they have.
-            if not desk.got and (await find_resource(wish.place, Challenge())).is_described:
-                await auth.refused("POST", wish.place, {}, 401, {})
-        for place, got in desk.got.items():
-            async with store.lock(place):
-                await store.set(place, got)
-            _show(f"You are logged in to {place}", got, store.place(place))
+            found = await find_resource(place, place, Challenge()) if not desk.got else None
+            if found is not None and found.is_described:
+                await auth.refused(HttpRequest("POST", place, place), {}, 401, {})
+        for each, got in desk.got.items():
+            async with store.lock(each):
+                await store.set(each, got)
+            _show(f"You are logged in to {each}", got, store.place(each))
         if not desk.got:
             say(f"{wish.place} asks for no login.")
         lacking = [each for got in desk.got.values() for each in wish.lacking(got)]
@@ -266,16 +268,16 @@ class _Login(OAuth):
         super().__init__(show=noted, **options)
 
     async def obtain(
-        self, url: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
+        self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
     ) -> Credentials:
         """Log the user in, and return the tokens."""
         try:
-            return await super().obtain(url, resource, issuer, scopes)
+            return await super().obtain(place, resource, issuer, scopes)
         except AuthorizationFailed:
             if self._is_shown or resource.is_described or issuer.document:
                 raise
             raise AuthorizationFailed(
-                f"{url} wants a token, and does not say who issues them; if you have got one "
+                f"{place} wants a token, and does not say who issues them; if you have got one "
                 f"elsewhere, {TOKEN} gives it to commands"
             ) from None
 

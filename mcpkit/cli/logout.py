@@ -12,9 +12,9 @@ from mcpkit.cli.connect import run_async
 from mcpkit.cli.options import TOKEN
 from mcpkit.cli.terminal import fail, note, say
 from mcpkit.client import is_url
-from mcpkit.oauth.base import place_of
 from mcpkit.oauth.credentials import FileTokenStore
 from mcpkit.oauth.errors import AuthorizationFailed
+from mcpkit.oauth.source import place_of
 
 __all__ = ["logout"]
 

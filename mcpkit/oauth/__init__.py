@@ -14,7 +14,7 @@ from mcpkit.oauth.credentials import Credentials, FileTokenStore, MemoryTokenSto
 from mcpkit.oauth.errors import AuthorizationFailed
 from mcpkit.oauth.machines import ClientCredentials, IdentityAssertion, JwtBearer
 from mcpkit.oauth.oauth import OAuth
-from mcpkit.oauth.source import BearerToken, HttpAuth
+from mcpkit.oauth.source import BearerToken, HttpAuth, HttpRequest
 
 __all__ = [
     "AuthorizationFailed",
@@ -23,6 +23,7 @@ __all__ = [
     "Credentials",
     "FileTokenStore",
     "HttpAuth",
+    "HttpRequest",
     "IdentityAssertion",
     "JwtBearer",
     "MemoryTokenStore",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from copy import copy
 from dataclasses import replace
-from typing import Any, Final, TypeVar
-from urllib.parse import quote, urlsplit
+from typing import Any, Final
+from urllib.parse import quote
 
 import anyio
 
@@ -19,25 +22,29 @@ from mcpkit.oauth.discovery import (
     Resource,
     find_issuer,
     find_resource,
+    is_same_issuer,
     read_challenge,
     scopes_in,
 )
 from mcpkit.oauth.errors import AuthorizationFailed
-from mcpkit.oauth.proof import Proofs
-from mcpkit.oauth.requests import Answer, post_form, shown
+from mcpkit.oauth.proof import Proofs, origin_of
+from mcpkit.oauth.requests import Answer, hide, is_temporary, post_form, shown
 from mcpkit.oauth.source import Answer as RefusedAnswer
-from mcpkit.oauth.source import HttpAuth
+from mcpkit.oauth.source import HttpAuth, HttpRequest, is_token, place_of
 from mcpkit.support.scopes import scopes_of
 
 __all__ = ["IssuedToken", "client_of"]
 
 _MOST_LOGINS: Final = 3
-"""Logins that one call may cause."""
+"""Logins at one server within `_PAUSE_S`."""
 
 _PAUSE_S: Final = 30.0
-"""Seconds after which logins are counted anew."""
+"""Seconds after which logins are counted anew; a token that is refused sooner after it was renewed
+is not renewed once more."""
 
-T = TypeVar("T")
+_MOST_SCOPES: Final = 200
+_LONGEST_S: Final = 1e15
+"""Seconds that a token lasts at most, whatever is said: for ever, and still a time."""
 
 
 class IssuedToken(HttpAuth):
@@ -46,32 +53,52 @@ class IssuedToken(HttpAuth):
     Args:
         scopes: To ask for, beside those that the server wants.
         store: Where credentials are kept; in this process by default.
-        proof: Ask for tokens that are bound to a key of this client (DPoP, RFC 9449), also where
+        proof: Have only tokens that are bound to a key of this client (DPoP, RFC 9449), also where
             the server does not want that.
+        issuer: Whoever may issue tokens; by default whoever the server names.
+
+    Raises:
+        ValueError: An option makes no sense.
     """
 
+    _asks_user = False
+    """True if somebody has to do something for a token."""
+
     def __init__(
-        self, *, scopes: Iterable[str] = (), store: TokenStore | None = None, proof: bool = False
+        self,
+        *,
+        scopes: Iterable[str] = (),
+        store: TokenStore | None = None,
+        proof: bool = False,
+        issuer: str | None = None,
     ) -> None:
+        if issuer is not None:
+            check_address(issuer, "issuer")
         self._scopes = scopes_of(scopes, "scopes")
         self._store = store or MemoryTokenStore()
+        self._wanted_issuer = issuer
+        self._wants_proof = proof
         self._lock = PerLoop(anyio.Lock)
         self._issuers: dict[str, Issuer] = {}
-        self._proofs: Proofs | None = Proofs() if proof else None
+        self._nonces: dict[str, str] = {}
+        self._proofs: dict[str, Proofs] = {}
+        self._own_proofs: Proofs | None = Proofs(None, self._nonces) if proof else None
         self._logins: dict[str, tuple[int, float]] = {}
+        self._failures: dict[str, AuthorizationFailed] = {}
+        self._renewals: dict[str, tuple[str, float]] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
     @abstractmethod
     async def obtain(
-        self, url: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
+        self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
     ) -> Credentials:
         """Return credentials with a new token.
 
         Args:
-            url: Of the server.
-            resource: The server.
+            place: The server, as credentials are kept by.
+            resource: The server, as it describes itself.
             issuer: Of its tokens.
             scopes: To ask for; None: the issuer's choice.
 
@@ -81,66 +108,76 @@ class IssuedToken(HttpAuth):
 
     # --- the way to a server ----------------------------------------------------------------------
 
-    async def headers(self, method: str, url: str) -> Mapping[str, str]:
+    async def headers(self, request: HttpRequest) -> Mapping[str, str]:
         """Return the token for a request, renewed if it is about to end."""
-        place = place_of(url)
+        place = place_of(request.server)
         kept = await self._store.get(place)
-        if kept is not None and kept.access_token is not None and not kept.is_fresh:
-            async with self._lock.get():
+        if kept is not None and kept.refresh_token is not None and not kept.is_fresh:
+            try:
                 kept = await self._renewed(place, kept)
+            except AuthorizationFailed:
+                pass  # the server may still take it; if not, its challenge is the way on
         if kept is None or kept.access_token is None:
             return {}
         check_address(place, "the URL of a server that gets a token")
         token = kept.access_token
-        if kept.proof_key is None:
+        proofs = self._proofs_for(kept)
+        if kept.proof_key is None or proofs is None:
             return {"Authorization": f"Bearer {token}"}
-        proof = self._proofs_for(kept).make(method, place, token)
+        proof = proofs.make(request.method, place_of(request.url), token)
         return {"Authorization": f"DPoP {token}", "DPoP": proof}
 
     async def refused(
-        self, method: str, url: str, sent: Mapping[str, str], status: int, answer: RefusedAnswer
+        self, request: HttpRequest, sent: Mapping[str, str], status: int, answer: RefusedAnswer
     ) -> bool:
         """Get another token, if that may help."""
-        del method
-        place = place_of(url)
-        challenge = read_challenge(answer.get("www-authenticate", []))
-        nonce = answer.get("dpop-nonce", [""])[0]
-        is_new = self._proofs is not None and self._proofs.note(place, nonce)
-        if challenge.error == "use_dpop_nonce":
+        place = place_of(request.server)
+        scheme, _, old = sent.get("Authorization", "").partition(" ")
+        challenge = read_challenge(answer.get("www-authenticate", []), has_proof=scheme == "DPoP")
+        is_new = self._note_nonce(request.url, answer.get("dpop-nonce", [""])[0])
+        if challenge.error == "use_dpop_nonce" and scheme == "DPoP":
             return is_new
         if status == 403 and challenge.error != "insufficient_scope":
             return False
         check_address(place, "the URL of a server that gets a token")
-        old = sent.get("Authorization", "").rpartition(" ")[2]
+        failure = self._failures.get(place)
         async with self._lock.get():
+            newer = self._failures.get(place)
+            if newer is not None and newer is not failure:
+                raise copy(newer)  # the login that this one has waited for
             kept = await self._store.get(place)
             if kept is not None and kept.access_token not in (None, old):
                 return True  # somebody else was faster
-            if status == 403:
-                return await self._step_up(place, kept, challenge)
-            await self._begin(place, kept, challenge)
-            return True
+            try:
+                return await self._get(request, kept, status, challenge)
+            except AuthorizationFailed as error:
+                self._failures[place] = copy(error)  # without what it has come through
+                raise
 
-    async def _begin(self, place: str, kept: Credentials | None, challenge: Challenge) -> None:
-        """Get a token: with what is kept, or a new one."""
-        resource = await find_resource(place, challenge)
-        if kept is not None and kept.issuer != resource.issuer:
-            kept = None  # credentials are their issuer's, and nobody else's
-        elif kept is not None and kept.refresh_token is not None:
-            renewed = await self._renewed(place, replace(kept, expires_at=0.0))
-            if renewed is not None and renewed.access_token is not None:
-                return
-        await self._log_in(place, resource, challenge, challenge.scopes, kept)
-
-    async def _step_up(self, place: str, kept: Credentials | None, challenge: Challenge) -> bool:
-        """Log in once more, for what is needed and all that was there (AUTH-6)."""
-        had = (kept.scopes or ()) if kept is not None else ()
-        needed = challenge.scopes or ()
-        if set(needed) <= set(had):
+    async def _get(
+        self,
+        request: HttpRequest,
+        kept: Credentials | None,
+        status: int,
+        challenge: Challenge,
+    ) -> bool:
+        """Get a token: with what is kept, or a new one; False if none would help."""
+        place = place_of(request.server)
+        had = () if kept is None else kept.scopes or ()
+        if status == 403 and set(challenge.scopes or ()) <= set(had):
             return False  # these have been asked for, and were not enough
-        resource = await find_resource(place, challenge)
-        wanted = tuple(dict.fromkeys((*had, *needed)))
-        await self._log_in(place, resource, challenge, wanted, kept)
+        resource = await self._resource(request, challenge, kept)
+        if kept is not None and not is_same_issuer(kept.issuer, resource.issuer):
+            self._check_new_issuer(resource)
+            kept, had = None, ()  # credentials are their issuer's, and nobody else's
+        may_renew = status == 401 and kept is not None and kept.refresh_token is not None
+        if may_renew and kept is not None and not self._was_renewed(place, kept):
+            renewed = await self._renewed(place, kept)
+            if renewed is not None and renewed.access_token is not None:
+                return True
+        needed = resource.scopes if challenge.scopes is None else challenge.scopes
+        scopes = None if needed is None else _joined(had, needed)  # AUTH-6: all that was there
+        await self._log_in(place, resource, challenge, scopes, kept)
         return True
 
     async def _log_in(
@@ -151,17 +188,15 @@ class IssuedToken(HttpAuth):
         scopes: tuple[str, ...] | None,
         kept: Credentials | None,
     ) -> None:
-        self._count(place)
+        if kept is None or kept.access_token is None or not kept.has_ended or self._asks_user:
+            self._count(place)
         issuer = await self._issuer(resource)
-        if challenge.has_proof and self._proofs is None:
-            key = None if kept is None else kept.proof_key
-            self._proofs = Proofs(key)
-        if scopes is None:
-            scopes = resource.scopes
+        if challenge.has_proof and self._own_proofs is None:
+            self._own_proofs = Proofs(None, self._nonces)
         if self._scopes:
-            scopes = tuple(dict.fromkeys((*(scopes or ()), *self._scopes)))
+            scopes = _joined(scopes or (), self._scopes)
         found = await self.obtain(place, resource, issuer, scopes)
-        if challenge.has_proof and found.proof_key is None:
+        if (challenge.has_proof or self._wants_proof) and found.proof_key is None:
             raise AuthorizationFailed("the issuer gives no tokens that are bound to a key")
         await self._store.set(place, found)
 
@@ -171,8 +206,35 @@ class IssuedToken(HttpAuth):
         if now - since > _PAUSE_S:
             count, since = 0, now
         if count >= _MOST_LOGINS:
-            raise AuthorizationFailed("the server refuses every token that its issuer gives")
+            raise AuthorizationFailed(
+                f"{count} logins within {_PAUSE_S:g} seconds have not been enough for the server"
+            )
         self._logins[place] = count + 1, since
+
+    # --- servers and issuers ----------------------------------------------------------------------
+
+    async def _resource(
+        self, request: HttpRequest, challenge: Challenge, kept: Credentials | None
+    ) -> Resource:
+        """Return the server as it describes itself now."""
+        wanted = [] if self._wanted_issuer is None else [self._wanted_issuer]
+        if kept is not None and not wanted:
+            wanted.append(kept.issuer)
+        found = await find_resource(request.url, place_of(request.server), challenge, wanted)
+        if self._wanted_issuer is not None and not is_same_issuer(
+            found.issuer, self._wanted_issuer
+        ):
+            raise AuthorizationFailed(
+                f"the server wants tokens of another issuer, {shown(found.issuer)}"
+            )
+        return found
+
+    def _check_new_issuer(self, resource: Resource) -> None:
+        """Refuse an issuer other than before, if the client can have nothing to do with it.
+
+        Raises:
+            AuthorizationFailed: It must not be asked.
+        """
 
     async def _issuer(self, resource: Resource) -> Issuer:
         found = await find_issuer(resource)
@@ -181,43 +243,50 @@ class IssuedToken(HttpAuth):
 
     # --- renewing ---------------------------------------------------------------------------------
 
+    def _was_renewed(self, place: str, kept: Credentials) -> bool:
+        """Return True if a token was renewed just now."""
+        token, since = self._renewals.get(place, ("", 0.0))
+        return token == kept.access_token and time.monotonic() - since < _PAUSE_S
+
     async def _renewed(self, place: str, seen: Credentials) -> Credentials | None:
         """Return credentials whose token was renewed, by whoever was first; or none.
 
         Args:
             place: The server.
             seen: The credentials whose token has ended.
+
+        Raises:
+            AuthorizationFailed: The issuer cannot say now.
         """
         async with self._store.lock(place):
             kept = await self._store.get(place)
-            if kept is None or kept.access_token is None:
+            if kept is None or kept.refresh_token is None or kept.access_token is None:
                 return kept
-            if kept.access_token != seen.access_token and kept.is_fresh:
+            if kept.access_token != seen.access_token:
                 return kept
-            fresh = await self._refresh(kept) if kept.refresh_token is not None else None
-            if fresh is None:
-                fresh = kept.without_tokens()
-                if kept.scopes is not None:
-                    fresh = replace(fresh, scopes=kept.scopes)
-            await self._store.set(place, fresh)
-            return fresh
+            issuer = self._issuers.get(kept.issuer)
+            if issuer is None:
+                issuer = await self._issuer(Resource(kept.resource, kept.issuer, server=place))
+            # Whoever has used a refresh token must keep the next one, however soon they leave.
+            with anyio.CancelScope(shield=True):
+                await self._refresh(place, issuer, kept)
+            return await self._store.get(place)
 
-    async def _refresh(self, kept: Credentials) -> Credentials | None:
-        """Use the refresh token; None if it does no more."""
-        issuer = self._issuers.get(kept.issuer)
-        if issuer is None:
-            described = bool(kept.resource)
-            issuer = await self._issuer(
-                Resource(kept.resource, kept.issuer, is_described=described)
-            )
+    async def _refresh(self, place: str, issuer: Issuer, kept: Credentials) -> None:
+        """Use the refresh token, and keep what it brings; nothing if it does no more."""
         fields = {"grant_type": "refresh_token", "refresh_token": kept.refresh_token or ""}
         answer = await self.ask(issuer, kept, fields)
-        if answer.status == 429 or answer.status >= 500:
+        if is_temporary(answer.status):
             # Which says nothing of the refresh token.
             raise AuthorizationFailed(f"the issuer cannot renew the token now: {answer.status}")
-        if answer.status != 200:
-            return None
-        return self.taken(kept, answer, kept.scopes)
+        fresh = replace(kept.without_tokens(), scopes=kept.scopes)
+        if answer.status == 200:
+            with suppress(AuthorizationFailed):  # it has been used, and has brought nothing
+                fresh = self.taken(kept, answer, kept.scopes)
+                self._renewals[place] = fresh.access_token or "", time.monotonic()
+        elif answer.document.get("error") in ("invalid_client", "unauthorized_client"):
+            fresh = replace(fresh, client_id="", client_secret=None, redirect_uri="")
+        await self._store.set(place, fresh)
 
     # --- requests for tokens ----------------------------------------------------------------------
 
@@ -234,15 +303,17 @@ class IssuedToken(HttpAuth):
         if client.resource:
             given["resource"] = client.resource
         proofs = self._proofs_for(client)
-        what = "the issuer"
-        if proofs is None:
-            return await post_form(issuer.token_endpoint, what, given, headers)
-        headers["DPoP"] = proofs.make("POST", issuer.token_endpoint)
-        answer = await post_form(issuer.token_endpoint, what, given, headers)
-        is_new = proofs.note(issuer.token_endpoint, answer.headers.get("dpop-nonce"))
-        if answer.status != 200 and is_new:
-            headers["DPoP"] = proofs.make("POST", issuer.token_endpoint)
-            answer = await post_form(issuer.token_endpoint, what, given, headers)
+        url, what, server = issuer.token_endpoint, "the issuer", client.resource or client.issuer
+        if proofs is not None:
+            headers["DPoP"] = proofs.make("POST", url)
+        answer = await post_form(url, what, server, given, headers)
+        is_new = self._note_nonce(url, answer.headers.get("dpop-nonce"))
+        if proofs is not None and answer.status != 200 and is_new:
+            given.update(self.authenticated(issuer, client)[0])  # an assertion is used once
+            headers["DPoP"] = proofs.make("POST", url)
+            answer = await post_form(url, what, server, given, headers)
+            self._note_nonce(url, answer.headers.get("dpop-nonce"))
+        hide(answer, [client.client_secret or ""])
         return answer
 
     def authenticated(
@@ -267,12 +338,15 @@ class IssuedToken(HttpAuth):
             raise AuthorizationFailed(f"the issuer gives no token: {error} {said}".rstrip())
         token: Any = told.get("access_token")
         kind: Any = told.get("token_type")
-        if not isinstance(token, str) or not token.isascii() or not token.isprintable():
+        if not is_token(token):
             raise AuthorizationFailed("the issuer answers without a token")
         name = kind.lower() if isinstance(kind, str) else ""
-        if name not in ("bearer", "dpop") or (name == "dpop" and self._proofs is None):
+        proofs = self._proofs_for(client)
+        if name not in ("bearer", "dpop") or (name == "dpop" and proofs is None):
             raise AuthorizationFailed(f"the issuer gives a token of the kind {shown(kind)}")
-        lasts: Any = told.get("expires_in")
+        if name == "bearer" and (client.proof_key is not None or self._wants_proof):
+            raise AuthorizationFailed("the issuer gives no tokens that are bound to a key")
+        lasts = _seconds(told.get("expires_in"))
         refresh: Any = told.get("refresh_token")
         given: Any = told.get("scope")
         granted = scopes_in(given.split()) if isinstance(given, str) else None
@@ -281,19 +355,37 @@ class IssuedToken(HttpAuth):
         return replace(
             client,
             access_token=token,
-            expires_at=time.time() + lasts if isinstance(lasts, (int, float)) else None,
-            refresh_token=refresh if isinstance(refresh, str) else client.refresh_token,
+            expires_at=None if lasts is None else time.time() + lasts,
+            lifetime=lasts,
+            refresh_token=refresh if is_token(refresh) else client.refresh_token,
             scopes=scopes,
             granted=granted,
-            proof_key=self._proofs.key if name == "dpop" and self._proofs is not None else None,
+            proof_key=proofs.key if name == "dpop" and proofs is not None else None,
         )
 
-    def _proofs_for(self, kept: Credentials) -> Any:
-        if kept.proof_key is not None and (
-            self._proofs is None or self._proofs.key != kept.proof_key
-        ):
-            self._proofs = Proofs(kept.proof_key)
-        return self._proofs
+    # --- proofs -----------------------------------------------------------------------------------
+
+    def _note_nonce(self, url: str, nonce: str | None) -> bool:
+        """Keep what a server wants to see in the next proof; True if that is new."""
+        origin = origin_of(url)
+        if not nonce or self._nonces.get(origin) == nonce:
+            return False
+        self._nonces[origin] = nonce
+        return True
+
+    def _proofs_for(self, client: Credentials) -> Proofs | None:
+        """Return what makes the proofs of a client: with the key of its token, if it has one."""
+        key = client.proof_key
+        if key is None:
+            return self._own_proofs
+        if self._own_proofs is not None and self._own_proofs.key == key:
+            return self._own_proofs
+        if key not in self._proofs:
+            try:
+                self._proofs = {key: Proofs(key, self._nonces)}
+            except ValueError:
+                raise AuthorizationFailed("the key of the token cannot be read") from None
+        return self._proofs[key]
 
 
 def client_of(client: Credentials) -> tuple[dict[str, str], dict[str, str]]:
@@ -308,7 +400,18 @@ def client_of(client: Credentials) -> tuple[dict[str, str], dict[str, str]]:
     return {"client_id": client.client_id}, {}
 
 
-def place_of(url: str) -> str:
-    """Return the URL of a server, without what is no part of its name."""
-    parts = urlsplit(url)
-    return f"{parts.scheme.lower()}://{parts.netloc.lower().rpartition('@')[2]}{parts.path}"
+def _joined(some: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*some, *others)))[:_MOST_SCOPES]
+
+
+def _seconds(given: object) -> float | None:
+    """Return how long a token lasts; None if nobody says so."""
+    if isinstance(given, str) and given.isascii() and given.isdigit():
+        given = int(given[:20])  # some write it so
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        return None
+    try:
+        seconds = float(given)
+    except OverflowError:
+        return _LONGEST_S
+    return min(max(seconds, 0.0), _LONGEST_S) if math.isfinite(seconds) else None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import threading
 import webbrowser
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from hmac import compare_digest
 from html import escape
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
@@ -46,7 +48,13 @@ def open_browser(url: str) -> None:
         raise AuthorizationFailed("the address for the login is no web address")
     sys.stderr.write(f"Log in here, if no browser opens: {url}\n")
     sys.stderr.flush()
-    webbrowser.open(url)
+
+    def begin() -> None:
+        with suppress(webbrowser.Error):
+            webbrowser.open(url)
+
+    # Some of them only return when the user closes them.
+    threading.Thread(target=begin, name="mcpkit-browser", daemon=True).start()
 
 
 class Return:
@@ -63,54 +71,56 @@ class Return:
         self._arrived = anyio.Event()
         self._fields: dict[str, str] = {}
 
-    async def wait(self, seconds: float) -> dict[str, str]:
-        """Return the parameters that the browser comes back with.
-
-        Raises:
-            AuthorizationFailed: It does not come.
-        """
-        with anyio.move_on_after(seconds):
-            await self._arrived.wait()
-            return self._fields
-        raise AuthorizationFailed(f"nobody has logged in within {seconds:g} seconds")
+    async def wait(self) -> dict[str, str]:
+        """Return the parameters that the browser comes back with."""
+        await self._arrived.wait()
+        return self._fields
 
     async def serve(self, stream: SocketStream) -> None:
-        """Answer one connection.
+        """Answer one connection."""
+        # Browsers open connections that they do not need, and anybody here may come along.
+        with suppress(anyio.EndOfStream, *_BROKEN):
+            async with stream:
+                with anyio.move_on_after(_HEAD_S):
+                    await self._serve(stream)
 
-        Browsers open some in advance, and close them without a word.
-        """
-        async with stream:
-            with anyio.move_on_after(_HEAD_S), suppress(anyio.EndOfStream, *_BROKEN):
-                head = b""
-                while b"\r\n\r\n" not in head and len(head) < _LONGEST_HEAD:
-                    head += await stream.receive()
-                status, title, text = self._take(head)
-                body = _PAGE.format(title=escape(title), text=escape(text)).encode()
-                lines = (
-                    f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
-                    f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\n"
-                    "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; "
-                    "frame-ancestors 'none'\r\n"
-                    "Referrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
-                )
-                await stream.send(lines.encode("ascii") + body)
+    async def _serve(self, stream: SocketStream) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head and len(head) < _LONGEST_HEAD:
+            head += await stream.receive()
+        fields, (status, title, text) = self._take(head)
+        body = _PAGE.format(title=escape(title), text=escape(text)).encode()
+        lines = (
+            f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
+            f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\n"
+            "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; "
+            "frame-ancestors 'none'\r\n"
+            "Referrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
+        )
+        try:
+            await stream.send(lines.encode("ascii") + body)
+        finally:
+            # Nobody listens any more once this is known: the user is to see the page before.
+            if fields is not None and not self._arrived.is_set():
+                self._fields = fields
+                self._arrived.set()
 
-    def _take(self, head: bytes) -> tuple[str, str, str]:
+    def _take(self, head: bytes) -> tuple[dict[str, str] | None, tuple[str, str, str]]:
+        """Return what a request brings, if it is the one, and how it is answered."""
         line = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-        target = urlsplit(line[1]) if len(line) == 3 else urlsplit("")
-        if len(line) != 3 or line[0] != "GET" or target.path != PATH:
-            return "404 Not Found", "Nothing is here", "This page is not there."
-        pairs = parse_qsl(target.query, keep_blank_values=True)
+        path, _, query = line[1].partition("?") if len(line) == 3 else ("", "", "")
+        if line[0] != "GET" or path != PATH:
+            return None, ("404 Not Found", "Nothing is here", "This page is not there.")
+        pairs = parse_qsl(query, keep_blank_values=True)
         fields = dict(pairs)
-        if len(fields) != len(pairs) or not self.state or fields.get("state") != self.state:
+        state = fields.get("state", "").encode()
+        is_ours = self.state != "" and compare_digest(state, self.state.encode())
+        if len(fields) != len(pairs) or not is_ours:
             # Another page, or another program, has sent the browser here (CSRF).
-            return "400 Bad Request", "This is not what was asked for", "Nothing was done."
-        if not self._arrived.is_set():
-            self._fields = fields
-            self._arrived.set()
-        if "error" in fields:
-            return "200 OK", "The login has failed", "You can close this page."
-        return "200 OK", "You have logged in", "You can close this page."
+            said = "400 Bad Request", "This is not what was asked for", "Nothing was done."
+            return None, said
+        title = "The login has failed" if "error" in fields else "You have logged in"
+        return fields, ("200 OK", title, "You can close this page.")
 
 
 @asynccontextmanager
@@ -134,14 +144,16 @@ async def waiting(port: int = 0, *, strict: bool = False) -> AsyncGenerator[Retu
         listener = await anyio.create_tcp_listener(local_host=_HOST, local_port=0)
     bound: Any = listener.extra(SocketAttribute.local_port)
     found = Return(int(bound))
-    failed: Exception | None = None
+    failure: BaseException | None = None
     async with listener, anyio.create_task_group() as group:
         group.start_soon(listener.serve, found.serve)
         try:
             yield found
-        except Exception as error:
-            failed = error  # which the group would put into an exception of its own
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:
+            failure = error  # raised below: a task group would put it into a group
         finally:
             group.cancel_scope.cancel()
-    if failed is not None:
-        raise failed
+    if failure is not None:
+        raise failure

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -17,16 +18,27 @@ from typing import Any, Final, Protocol
 import anyio
 from anyio import to_thread
 
+from mcpkit.auth.fetch import PerLoop
 from mcpkit.oauth.errors import AuthorizationFailed
+from mcpkit.oauth.source import is_token
+from mcpkit.support.scopes import is_scope
+from mcpkit.types import is_array, is_object
 
 __all__ = ["Credentials", "FileTokenStore", "MemoryTokenStore", "TokenStore", "default_store"]
 
 _SERVICE: Final = "mcpkit"
+_BEGUN: Final = ".begun"
 _EARLY_S: Final = 30.0
-"""Seconds before its end at which a token is renewed."""
+"""Seconds before its end at which a token is renewed, if it lasts for much longer."""
 
-_STALE_S: Final = 60.0
-"""Seconds after which a lock is somebody's who has died."""
+_LOCKED_S: Final = 60.0
+"""Seconds after which nobody waits any more for somebody else who renews."""
+
+_PAUSE_S: Final = 0.02
+_LEFT_S: Final = 60.0
+"""Seconds after which a file that was begun is somebody's who has died."""
+
+_LARGEST: Final = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,7 @@ class Credentials:
         redirect_uri: That it has registered.
         access_token: The token.
         expires_at: When it ends, in seconds since the epoch; None: not known.
+        lifetime: Seconds that it has from its beginning to its end; None: not known.
         refresh_token: To get another one.
         scopes: That were asked for.
         granted: That were given; None: those that were asked for (RFC 6749, 5.1).
@@ -58,6 +71,7 @@ class Credentials:
     redirect_uri: str = ""
     access_token: str | None = field(default=None, repr=False)
     expires_at: float | None = None
+    lifetime: float | None = None
     refresh_token: str | None = field(default=None, repr=False)
     scopes: tuple[str, ...] | None = None
     granted: tuple[str, ...] | None = None
@@ -69,7 +83,13 @@ class Credentials:
         """True if there is a token that does not end at once."""
         if self.access_token is None:
             return False
-        return self.expires_at is None or self.expires_at - _EARLY_S > time.time()
+        early = _EARLY_S if self.lifetime is None else min(_EARLY_S, self.lifetime / 4)
+        return self.expires_at is None or self.expires_at - early > time.time()
+
+    @property
+    def has_ended(self) -> bool:
+        """True if there is a token whose time is over."""
+        return self.expires_at is not None and self.expires_at <= time.time()
 
     def without_tokens(self) -> Credentials:
         """Return the registration alone."""
@@ -77,9 +97,11 @@ class Credentials:
             self,
             access_token=None,
             expires_at=None,
+            lifetime=None,
             refresh_token=None,
             scopes=None,
             granted=None,
+            proof_key=None,
         )
 
     def to_json(self) -> str:
@@ -88,15 +110,62 @@ class Credentials:
 
     @classmethod
     def from_json(cls, text: str) -> Credentials | None:
-        """Return what was written; None if it is not readable."""
+        """Return what was written; None if it is not readable.
+
+        Members that this version does not know are passed over.
+        """
         try:
-            found: dict[str, Any] = json.loads(text)
-            for name in ("scopes", "granted"):
-                scopes: Any = found.get(name)
-                found[name] = None if scopes is None else tuple(scopes)
-            return cls(**found)
-        except (ValueError, TypeError, AttributeError):
+            found: Any = json.loads(text)
+        except (ValueError, RecursionError):
             return None
+        if not is_object(found):
+            return None
+        known = {each.name: found[each.name] for each in fields(cls) if each.name in found}
+        if not all(_FITS[name](value) for name, value in known.items()) or "issuer" not in known:
+            return None
+        for name in ("scopes", "granted"):
+            if known.get(name) is not None:
+                known[name] = tuple(known[name])
+        return cls(**known)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_time(value: object) -> bool:
+    return value is None or (isinstance(value, (int, float)) and math.isfinite(value))
+
+
+def _are_scopes(value: object) -> bool:
+    return value is None or (is_array(value) and all(map(is_scope, value)))
+
+
+def _is_token_or_none(value: object) -> bool:
+    return value is None or is_token(value)
+
+
+_FITS: Final[dict[str, Callable[[object], bool]]] = {
+    "issuer": _is_text,
+    "resource": _is_text,
+    "client_id": _is_text,
+    "client_secret": _is_text_or_none,
+    "client_method": _is_text,
+    "redirect_uri": _is_text,
+    "access_token": _is_token_or_none,
+    "expires_at": _is_time,
+    "lifetime": _is_time,
+    "refresh_token": _is_text_or_none,
+    "scopes": _are_scopes,
+    "granted": _are_scopes,
+    "grant": _is_text,
+    "proof_key": _is_text_or_none,
+}
+"""What each member may be: whoever can write the file can write anything."""
 
 
 class TokenStore(Protocol):
@@ -119,10 +188,14 @@ class TokenStore(Protocol):
 
 
 class MemoryTokenStore:
-    """Keeps credentials in this process."""
+    """Keeps credentials in this process, for one event loop at a time."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Credentials] = {}
+        self._locks: PerLoop[dict[str, anyio.Lock]] = PerLoop(dict)
+
+    def __repr__(self) -> str:
+        return f"<MemoryTokenStore: {len(self._kept)}>"
 
     async def get(self, url: str) -> Credentials | None:
         """Return what is kept for a server."""
@@ -137,9 +210,9 @@ class MemoryTokenStore:
 
     @asynccontextmanager
     async def lock(self, url: str) -> AsyncGenerator[None, None]:
-        """Do nothing: whoever uses this store has a lock of their own."""
-        del url
-        yield
+        """Hold what one at a time has in this process."""
+        async with self._locks.get().setdefault(url, anyio.Lock()):
+            yield
 
 
 class FileTokenStore:
@@ -151,7 +224,7 @@ class FileTokenStore:
         keyring: A module such as `keyring`, with `get_password`, `set_password` and
             `delete_password`; the files have locks only then.
 
-    Each method raises `AuthorizationFailed` if the files cannot be read or written.
+    Each method raises `AuthorizationFailed` if the files, or the keyring, cannot be used.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, keyring: Any = None) -> None:
@@ -170,13 +243,16 @@ class FileTokenStore:
 
         def read() -> str | None:
             if self._keyring is not None:
-                found: str | None = self._keyring.get_password(_SERVICE, url)
-                return found
-            with self._readable(), suppress(FileNotFoundError, UnicodeDecodeError):
-                return self._path(url).read_text(encoding="utf-8")
-            return None
+                found: Any = self._keyring.get_password(_SERVICE, url)
+                return found if isinstance(found, str) else None
+            try:
+                with open(self._path(url), encoding="utf-8") as file:
+                    return file.read(_LARGEST)
+            except (FileNotFoundError, UnicodeError):
+                return None
 
-        text = await to_thread.run_sync(read)
+        with self._readable():
+            text = await to_thread.run_sync(read)
         return None if text is None else Credentials.from_json(text)
 
     async def set(self, url: str, credentials: Credentials | None) -> None:
@@ -189,46 +265,51 @@ class FileTokenStore:
                 elif self._keyring.get_password(_SERVICE, url) is not None:
                     self._keyring.delete_password(_SERVICE, url)
             elif credentials is None:
-                with self._readable():
-                    self._path(url).unlink(missing_ok=True)
+                self._path(url).unlink(missing_ok=True)
             else:
-                with self._readable():
-                    self._replace(self._path(url), credentials.to_json())
+                self._replace(self._path(url), credentials.to_json())
 
-        with anyio.CancelScope(shield=True):
+        with self._readable(), anyio.CancelScope(shield=True):
             await to_thread.run_sync(write)
 
     @asynccontextmanager
     async def lock(self, url: str) -> AsyncGenerator[None, None]:
-        """Hold the file beside the credentials that says that somebody renews them."""
+        """Hold the lock of a file beside the credentials, which ends with the process.
+
+        Raises:
+            AuthorizationFailed: Somebody else does not let go of it, or there can be none.
+        """
         path = self._path(url).with_suffix(".lock")
-        with self._readable():
-            self._make_folder()
+        deadline = time.monotonic() + _LOCKED_S
         while True:
             with self._readable():
-                try:
-                    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-                    break
-                except FileExistsError:
-                    with suppress(OSError):
-                        if time.time() - path.stat().st_mtime > _STALE_S:
-                            path.unlink(missing_ok=True)
-                            continue
-            await anyio.sleep(0.05)
+                self._make_folder()
+                descriptor = take_lock(path)
+            if descriptor is not None:
+                break
+            if time.monotonic() > deadline:
+                raise AuthorizationFailed("another process does not finish renewing the token")
+            await anyio.sleep(_PAUSE_S)
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            give_lock(path, descriptor)
 
     def _path(self, url: str) -> Path:
         return self._folder / f"{sha256(url.encode()).hexdigest()[:32]}.json"
 
     @contextmanager
     def _readable(self) -> Generator[None, None, None]:
-        """Say in one line what the system says of the files, in here."""
+        """Say in one line what the system says of the files, or of the keyring, in here."""
         try:
             yield
-        except OSError as error:
+        except AuthorizationFailed:
+            raise
+        except Exception as error:
+            if self._keyring is not None:  # it is locked, or its user says no
+                raise AuthorizationFailed(f"the keyring refuses: {type(error).__name__}") from None
+            if not isinstance(error, OSError):
+                raise
             why = error.strerror or type(error).__name__
             raise AuthorizationFailed(
                 f"credentials cannot be kept in {self._folder}: {why}"
@@ -239,7 +320,8 @@ class FileTokenStore:
 
     def _replace(self, path: Path, text: str) -> None:
         self._make_folder()
-        descriptor, name = tempfile.mkstemp(dir=self._folder)  # which only the owner may read
+        # Only the owner may read what this makes.
+        descriptor, name = tempfile.mkstemp(_BEGUN, path.stem, self._folder)
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -250,6 +332,64 @@ class FileTokenStore:
             with suppress(OSError):
                 os.unlink(name)
             raise
+        for each in self._folder.glob(f"{path.stem}*{_BEGUN}"):
+            with suppress(OSError):
+                if time.time() - each.stat().st_mtime > _LEFT_S:
+                    each.unlink()  # whoever began it was killed
+
+
+if sys.platform == "win32":
+
+    def take_lock(path: Path) -> int | None:
+        """Lock a file; None if somebody else has it.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        import msvcrt
+
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def give_lock(path: Path, descriptor: int) -> None:
+        """Let go of a file, which stays: one that is open cannot be removed."""
+        del path
+        os.close(descriptor)
+
+else:
+
+    def take_lock(path: Path) -> int | None:
+        """Lock a file; None if somebody else has it.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        import fcntl
+
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            found = os.stat(path)
+            mine = os.fstat(descriptor)
+            if (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino):
+                return descriptor
+        except (BlockingIOError, FileNotFoundError):
+            pass  # somebody else has it, or has just removed it
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        return None
+
+    def give_lock(path: Path, descriptor: int) -> None:
+        """Let go of a file, and remove it, as long as nobody else can have it."""
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 def default_store(environment: Mapping[str, str] | None = None) -> FileTokenStore:

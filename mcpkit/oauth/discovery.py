@@ -14,16 +14,26 @@ from urllib.parse import urlsplit
 
 from mcpkit.oauth.errors import AuthorizationFailed
 from mcpkit.oauth.requests import get_json, shown
+from mcpkit.oauth.source import place_of
 from mcpkit.support.scopes import is_scope
 from mcpkit.types import is_array
 
-__all__ = ["Challenge", "Issuer", "Resource", "find_issuer", "find_resource", "read_challenge"]
+__all__ = [
+    "Challenge",
+    "Issuer",
+    "Resource",
+    "find_issuer",
+    "find_resource",
+    "is_same_issuer",
+    "read_challenge",
+]
 
 _RESOURCE: Final = "/.well-known/oauth-protected-resource"
 _SERVER: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"
-_SCHEME: Final = re.compile(r"(?:^|,)\s*(Bearer|DPoP)(?=\s|$|,)", re.IGNORECASE)
-_PARAMETER: Final = re.compile(r'([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))')
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE: Final = re.compile(r'[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s",]*))')
+_LONGEST_CHALLENGE: Final = 8192
 _MOST_SCOPES: Final = 200
 
 
@@ -38,23 +48,52 @@ class Challenge:
     """True if it wants tokens that are bound to a key (RFC 9449)."""
 
 
-def read_challenge(values: Sequence[str]) -> Challenge:
-    """Return the challenge for bearer tokens among the headers ``WWW-Authenticate``."""
+def read_challenge(values: Sequence[str], *, has_proof: bool = False) -> Challenge:
+    """Return the challenge for tokens among the headers ``WWW-Authenticate``.
+
+    Args:
+        values: The headers, each with any number of challenges (RFC 9110, 11.6.1).
+        has_proof: True if the refused token was bound to a key, whose challenge it is then.
+    """
+    found: dict[str, dict[str, str]] = {}
     for value in values:
-        match = _SCHEME.search(value)
-        if match is None:
+        for scheme, parameters in _challenges_in(value[:_LONGEST_CHALLENGE]):
+            found.setdefault(scheme, parameters)
+    bearer, proof = found.get("bearer"), found.get("dpop")
+    chosen = proof if proof is not None and (has_proof or bearer is None) else bearer
+    if chosen is None:
+        return Challenge()
+    # What is true of the server may stand in one of them only.
+    both = {**(bearer or {}), **(proof or {}), **chosen}
+    scope = both.get("scope")
+    return Challenge(
+        chosen.get("error", ""),
+        None if scope is None else scopes_in(scope.split()),
+        both.get("resource_metadata", ""),
+        bearer is None,
+    )
+
+
+def _challenges_in(text: str) -> list[tuple[str, dict[str, str]]]:
+    """Return the schemes that a header names, in lower case, with the parameters of each."""
+    found: list[tuple[str, dict[str, str]]] = []
+    place = 0
+    while place < len(text):
+        name = _TOKEN.match(text, place)
+        if name is None:
+            place += 1
             continue
-        found: dict[str, str] = {}
-        for name, quoted, plain in _PARAMETER.findall(value[match.end() :]):
-            found.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or plain)
-        scope = found.get("scope")
-        return Challenge(
-            found.get("error", ""),
-            None if scope is None else scopes_in(scope.split()),
-            found.get("resource_metadata", ""),
-            match[1].lower() == "dpop",
-        )
-    return Challenge()
+        place = name.end()
+        value = _VALUE.match(text, place)
+        if value is None:
+            found.append((name[0].lower(), {}))
+            continue
+        place = value.end()
+        if found:
+            quoted, plain = value.groups()
+            said = plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+            found[-1][1].setdefault(name[0].lower(), said)
+    return found
 
 
 def scopes_in(given: Sequence[Any]) -> tuple[str, ...]:
@@ -67,42 +106,57 @@ class Resource:
     """A server, as it describes itself.
 
     Args:
-        id: As it is to be named in requests for tokens, exactly.
+        id: As it is to be named in requests for tokens, exactly; empty if it is not.
         issuer: Whoever issues them.
         scopes: That it knows; None if it does not say.
-        is_described: False if it has no metadata, and is its own issuer (2025-03-26).
+        server: Its URL.
     """
 
     id: str
     issuer: str
     scopes: tuple[str, ...] | None = None
-    is_described: bool = True
+    server: str = ""
+
+    @property
+    def is_described(self) -> bool:
+        """False if it has no metadata, and is its own issuer (2025-03-26)."""
+        return self.id != ""
 
 
-async def find_resource(url: str, challenge: Challenge) -> Resource:
+async def find_resource(
+    url: str, server: str, challenge: Challenge, wanted: Sequence[str] = ()
+) -> Resource:
     """Return the server at a URL as a protected resource.
+
+    Args:
+        url: Where a request was refused.
+        server: Where the server is.
+        challenge: Its answer.
+        wanted: Names of issuers: of several that the server has, the first of these is taken.
 
     Raises:
         AuthorizationFailed: It says that it is another one, or nothing that is of use.
     """
-    parts = urlsplit(url)
-    origin = f"{parts.scheme}://{parts.netloc}"
-    path = parts.path.rstrip("/")
+    asked = tuple(dict.fromkeys((place_of(url), place_of(server))))
+    origin = "{0.scheme}://{0.netloc}".format(urlsplit(asked[0]))
+    paths = [urlsplit(each).path.rstrip("/") for each in asked]
     places = [challenge.metadata_url] if challenge.metadata_url else []
     if not places:
-        places = list(dict.fromkeys((f"{origin}{_RESOURCE}{path}", f"{origin}{_RESOURCE}")))
+        places = [f"{origin}{_RESOURCE}{path}" for path in dict.fromkeys((*paths, ""))]
     for place in places:
-        document = await get_json(place, "the metadata of the server")
+        document = await get_json(place, "the metadata of the server", server)
         if document is not None:
-            return _resource(url, document)
+            return _resource(asked, server, document, wanted)
     if challenge.metadata_url:
         raise AuthorizationFailed("the metadata that the server names is not there")
-    return Resource(f"{origin}{path}", origin, is_described=False)
+    return Resource("", origin, server=server)
 
 
-def _resource(url: str, document: Mapping[str, Any]) -> Resource:
+def _resource(
+    asked: Sequence[str], server: str, document: Mapping[str, Any], wanted: Sequence[str]
+) -> Resource:
     id: Any = document.get("resource")
-    if not isinstance(id, str) or not _covers(id, url):
+    if not isinstance(id, str) or not any(_covers(id, each) for each in asked):
         # Or a server could get tokens for another one (RFC 9728, 3.3).
         raise AuthorizationFailed(
             f"the server says that it is {shown(id)}, which is not where it was asked"
@@ -111,28 +165,44 @@ def _resource(url: str, document: Mapping[str, Any]) -> Resource:
     found = [each for each in issuers if isinstance(each, str)] if is_array(issuers) else []
     if not found:
         raise AuthorizationFailed("the server names nobody who issues tokens for it")
+    known = (one for name in wanted for one in found if is_same_issuer(one, name))
     scopes: Any = document.get("scopes_supported")
-    return Resource(id, found[0], scopes_in(scopes) if is_array(scopes) else None)
+    return Resource(
+        id,
+        next(known, found[0]),
+        scopes_in(scopes) if is_array(scopes) else None,
+        server,
+    )
 
 
 def _covers(id: str, url: str) -> bool:
     """Return True if a resource is the one at a URL, or what is above it."""
     try:
-        known, asked = urlsplit(id), urlsplit(url)
-        same = (known.scheme, known.hostname, known.port) == (
-            asked.scheme,
-            asked.hostname,
-            asked.port,
-        )
+        parts = urlsplit(id)
+        known, asked = urlsplit(place_of(id)), urlsplit(url)
     except ValueError:
         return False
     above = known.path.rstrip("/")
     return (
-        same
-        and not known.query
-        and not known.fragment
+        (known.scheme, known.netloc) == (asked.scheme, asked.netloc)
+        and not parts.query
+        and not parts.fragment
+        and "@" not in parts.netloc
         and (asked.path.rstrip("/") == above or asked.path.startswith(f"{above}/"))
     )
+
+
+def is_same_issuer(one: str, other: str) -> bool:
+    """Return True if two names are of one issuer.
+
+    They are compared as they are (RFC 8414, 3.3), but that an issuer without a path may have a
+    slash at its end, which is the same URL, or none.
+    """
+    return _without_slash(one) == _without_slash(other)
+
+
+def _without_slash(id: str) -> str:
+    return id[:-1] if id.endswith("/") and id.count("/") == 3 else id
 
 
 @dataclass(frozen=True)
@@ -140,6 +210,7 @@ class Issuer:
     """Whoever issues tokens, as its metadata says (RFC 8414)."""
 
     id: str
+    """As it names itself."""
     authorization_endpoint: str
     token_endpoint: str
     registration_endpoint: str = ""
@@ -163,7 +234,12 @@ async def find_issuer(resource: Resource) -> Issuer:
             needed.
     """
     id = resource.issuer
-    parts = urlsplit(id)
+    try:
+        parts = urlsplit(id)
+    except ValueError:
+        raise AuthorizationFailed(f"the issuer {shown(id)} is no URL") from None
+    if parts.query or parts.fragment:
+        raise AuthorizationFailed(f"the issuer {shown(id)} is more than a URL (RFC 8414, 2)")
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     if path:
         places = [
@@ -176,7 +252,7 @@ async def find_issuer(resource: Resource) -> Issuer:
     if not resource.is_described:
         places = places[:1]
     for place in places:
-        document = await get_json(place, "the metadata of the issuer")
+        document = await get_json(place, "the metadata of the issuer", resource.server)
         if document is not None:
             return _issuer(id, document)
     if resource.is_described:
@@ -186,9 +262,10 @@ async def find_issuer(resource: Resource) -> Issuer:
 
 
 def _issuer(id: str, document: Mapping[str, Any]) -> Issuer:
-    if document.get("issuer") != id:
+    named: Any = document.get("issuer")
+    if not isinstance(named, str) or not is_same_issuer(named, id):
         raise AuthorizationFailed(
-            f"the metadata of the issuer {shown(id)} are those of {shown(document.get('issuer'))}"
+            f"the metadata of the issuer {shown(id)} are those of {shown(named)}"
         )
 
     def text(name: str) -> str:
@@ -200,7 +277,7 @@ def _issuer(id: str, document: Mapping[str, Any]) -> Issuer:
         return tuple(each for each in found if isinstance(each, str)) if is_array(found) else ()
 
     return Issuer(
-        id,
+        named,
         text("authorization_endpoint"),
         text("token_endpoint"),
         text("registration_endpoint"),

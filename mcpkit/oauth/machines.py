@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
+from mcpkit.auth.fetch import check_address
 from mcpkit.oauth.base import IssuedToken
 from mcpkit.oauth.credentials import Credentials, TokenStore
 from mcpkit.oauth.discovery import Issuer, Resource
 from mcpkit.oauth.errors import AuthorizationFailed
 from mcpkit.oauth.requests import post_form, shown
+from mcpkit.oauth.source import is_token
 
 __all__ = ["ClientCredentials", "IdentityAssertion", "JwtBearer"]
 
@@ -36,8 +38,9 @@ class _Machine(IssuedToken):
         algorithm: str,
         scopes: Iterable[str],
         store: TokenStore | None,
+        issuer: str | None,
     ) -> None:
-        super().__init__(scopes=scopes, store=store)
+        super().__init__(scopes=scopes, store=store, issuer=issuer)
         if client_secret is not None and private_key is not None:
             raise ValueError("client_secret= and private_key= are two ways to authenticate")
         self._client_id = client_id
@@ -45,14 +48,19 @@ class _Machine(IssuedToken):
         self._private_key = private_key
         self._algorithm = algorithm
 
+    def _check_new_issuer(self, resource: Resource) -> None:
+        raise AuthorizationFailed(
+            f"the server wants tokens of another issuer now, {shown(resource.issuer)}, to which "
+            "the credentials of the client do not belong"
+        )
+
     def _client(self, resource: Resource, issuer: Issuer) -> Credentials:
         method = "none"
         if self._client_secret is not None:
             known = issuer.client_methods or ("client_secret_basic",)
             is_basic = "client_secret_basic" in known
             method = "client_secret_basic" if is_basic else "client_secret_post"
-        id = resource.id if resource.is_described else ""
-        return Credentials(issuer.id, id, self._client_id, self._client_secret, method)
+        return Credentials(issuer.id, resource.id, self._client_id, self._client_secret, method)
 
     def authenticated(
         self, issuer: Issuer, client: Credentials
@@ -73,7 +81,13 @@ class _Machine(IssuedToken):
             "exp": now + _ASSERTION_S,
             "jti": secrets.token_urlsafe(16),
         }
-        assertion = jwt.encode(claims, self._private_key, self._algorithm)
+        try:
+            assertion = jwt.encode(claims, self._private_key, self._algorithm)
+        except (ValueError, TypeError, NotImplementedError, jwt.PyJWTError) as error:
+            why = type(error).__name__
+            raise AuthorizationFailed(
+                f"private_key= cannot sign with {self._algorithm}: {why}"
+            ) from None
         fields = {
             "client_id": client.client_id,
             "client_assertion_type": _ASSERTION,
@@ -92,6 +106,7 @@ class ClientCredentials(_Machine):
         algorithm: Of these signatures.
         scopes: To ask for, beside those that the server wants.
         store: Where tokens are kept; in this process by default.
+        issuer: Whoever knows the client; by default whoever the server names first.
 
     Raises:
         ValueError: There is no way to authenticate, or there are two.
@@ -106,13 +121,14 @@ class ClientCredentials(_Machine):
         algorithm: str = "ES256",
         scopes: Iterable[str] = (),
         store: TokenStore | None = None,
+        issuer: str | None = None,
     ) -> None:
-        super().__init__(client_id, client_secret, private_key, algorithm, scopes, store)
+        super().__init__(client_id, client_secret, private_key, algorithm, scopes, store, issuer)
         if client_secret is None and private_key is None:
             raise ValueError("ClientCredentials needs client_secret= or private_key=")
 
     async def obtain(
-        self, url: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
+        self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
     ) -> Credentials:
         """Ask for a token."""
         client = replace(self._client(resource, issuer), grant=_CLIENT)
@@ -131,6 +147,7 @@ class JwtBearer(_Machine):
         client_secret: The secret of the client, if it has one.
         scopes: To ask for, beside those that the server wants.
         store: Where tokens are kept; in this process by default.
+        issuer: Whoever knows the client; by default whoever the server names first.
     """
 
     def __init__(
@@ -141,12 +158,13 @@ class JwtBearer(_Machine):
         client_secret: str | None = None,
         scopes: Iterable[str] = (),
         store: TokenStore | None = None,
+        issuer: str | None = None,
     ) -> None:
-        super().__init__(client_id, client_secret, None, "", scopes, store)
+        super().__init__(client_id, client_secret, None, "", scopes, store, issuer)
         self._assertion = assertion
 
     async def obtain(
-        self, url: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
+        self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
     ) -> Credentials:
         """Ask for a token."""
         client = self._client(resource, issuer)
@@ -179,6 +197,7 @@ class IdentityAssertion(JwtBearer):
         provider_client_id: As the provider knows the client.
         scopes: To ask for, beside those that the server wants.
         store: Where tokens are kept; in this process by default.
+        issuer: Whoever knows the client; by default whoever the server names first.
     """
 
     def __init__(
@@ -191,15 +210,22 @@ class IdentityAssertion(JwtBearer):
         provider_client_id: str,
         scopes: Iterable[str] = (),
         store: TokenStore | None = None,
+        issuer: str | None = None,
     ) -> None:
+        check_address(provider_token_endpoint, "provider_token_endpoint")
         super().__init__(
-            client_id, id_token, client_secret=client_secret, scopes=scopes, store=store
+            client_id,
+            id_token,
+            client_secret=client_secret,
+            scopes=scopes,
+            store=store,
+            issuer=issuer,
         )
         self._endpoint = provider_token_endpoint
         self._provider_client_id = provider_client_id
 
     async def obtain(
-        self, url: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
+        self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
     ) -> Credentials:
         """Ask the provider, and then the issuer."""
         fields = {
@@ -213,19 +239,23 @@ class IdentityAssertion(JwtBearer):
         }
         if scopes:
             fields["scope"] = " ".join(scopes)
-        answer = await post_form(self._endpoint, "the identity provider", fields, {})
-        grant: Any = answer.document.get("access_token")
-        if answer.status != 200 or not isinstance(grant, str):
-            said = shown(answer.document.get("error", answer.status))
+        answer = await post_form(self._endpoint, "the identity provider", "", fields, {})
+        told = answer.document
+        grant: Any = told.get("access_token")
+        kind: Any = told.get("issued_token_type", _ID_JAG)
+        if answer.status != 200 or not is_token(grant):
+            said = shown(told.get("error", answer.status))
             raise AuthorizationFailed(f"the identity provider gives no grant: {said}")
+        if kind != _ID_JAG:
+            # What is not for this issuer must not get there.
+            raise AuthorizationFailed(f"the identity provider gives no grant, but {shown(kind)}")
         return await self._exchanged(self._client(resource, issuer), issuer, scopes, grant)
 
 
 async def _current(given: str | Callable[[], str | Awaitable[str]]) -> str:
-    if isinstance(given, str):
-        return given
-    found: Any = given()
+    found: Any = given if isinstance(given, str) else given()
     if inspect.isawaitable(found):
         found = await found
-    text: str = found
-    return text
+    if not isinstance(found, str):
+        raise TypeError(f"an assertion is a text, not {type(found).__name__}")
+    return found.strip()  # files end with a line break

@@ -12,13 +12,17 @@ from hmac import compare_digest
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+import anyio
+
 from mcpkit.auth.fetch import check_address
-from mcpkit.oauth.base import IssuedToken, place_of
+from mcpkit.oauth.base import IssuedToken
 from mcpkit.oauth.browser import Return, Show, open_browser, waiting
 from mcpkit.oauth.credentials import Credentials, TokenStore
-from mcpkit.oauth.discovery import Issuer, Resource
+from mcpkit.oauth.discovery import Issuer, Resource, is_same_issuer
 from mcpkit.oauth.errors import AuthorizationFailed
-from mcpkit.oauth.requests import post_form, post_json, shown
+from mcpkit.oauth.requests import check_named, post_form, post_json, shown
+from mcpkit.oauth.source import place_of
+from mcpkit.types import is_array
 
 __all__ = ["OAuth"]
 
@@ -40,15 +44,20 @@ class OAuth(IssuedToken):
         scopes: To ask for, beside those that the server wants.
         store: Where credentials are kept; in this process by default.
         show: Shows the user an address: by default it opens the browser, and prints the address.
+            It must not wait for what the user does.
         redirect_port: The port on this machine that the browser comes back to; any by default. A
             login fails if somebody else listens on it.
         timeout: Seconds that the user has.
         interactive: False to use what is kept, and to fail where a login is needed.
-        proof: Ask for tokens that are bound to a key of this client (DPoP, RFC 9449).
+        proof: Have only tokens that are bound to a key of this client (DPoP, RFC 9449).
+        issuer: Whoever may issue tokens, and knows the client that is given; by default whoever the
+            server names first.
 
     Raises:
         ValueError: An option makes no sense.
     """
+
+    _asks_user = True
 
     def __init__(
         self,
@@ -64,12 +73,16 @@ class OAuth(IssuedToken):
         timeout: float = 300,
         interactive: bool = True,
         proof: bool = False,
+        issuer: str | None = None,
     ) -> None:
-        super().__init__(scopes=scopes, store=store, proof=proof)
+        super().__init__(scopes=scopes, store=store, proof=proof, issuer=issuer)
         if client_secret is not None and client_id is None:
             raise ValueError("client_secret= needs client_id=")
         if client_document is not None:
             check_address(client_document, "client_document")
+            parts = urlsplit(client_document)
+            if parts.scheme != "https" or parts.path in ("", "/"):
+                raise ValueError("client_document= is an https URL with a path")
         self._client_id = client_id
         self._client_secret = client_secret
         self._client_document = client_document
@@ -80,31 +93,45 @@ class OAuth(IssuedToken):
         self._interactive = interactive
 
     async def obtain(
-        self, url: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
+        self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
     ) -> Credentials:
         """Log the user in, and return the tokens."""
         if not self._interactive:
-            raise AuthorizationFailed(f"a login is needed: run mcpkit login {url}")
+            raise AuthorizationFailed(f"a login is needed: run mcpkit login {place}")
         _check_issuer(issuer, resource)
         if scopes is not None and "offline_access" in issuer.scopes:
             scopes = tuple(dict.fromkeys((*scopes, "offline_access")))
-        kept = await self._store.get(place_of(url))
-        if kept is not None and kept.issuer != issuer.id:
+        kept = await self._store.get(place)
+        if kept is not None and not is_same_issuer(kept.issuer, issuer.id):
             kept = None
-        wished = 0
-        if kept is not None and kept.redirect_uri:
-            wished = urlsplit(kept.redirect_uri).port or 0
-        async with waiting(self._port or wished, strict=bool(self._port)) as back:
-            client = await self._registered(kept, issuer, resource, back.redirect_uri)
-            verifier = secrets.token_urlsafe(48)
-            code = await self._code(issuer, client, back, verifier, scopes)
+        wished = 0 if kept is None else _port_of(kept.redirect_uri)
+        try:
+            async with waiting(self._port or wished, strict=bool(self._port)) as back:
+                client = await self._registered(kept, issuer, resource, back.redirect_uri)
+                verifier = secrets.token_urlsafe(48)
+                code = await self._code(issuer, client, back, verifier, scopes)
+        except AuthorizationFailed:
+            if kept is not None and kept.access_token is None:
+                # Perhaps the issuer does not know the client any more, and tells the user so.
+                await self._store.set(place, None)
+            raise
         fields = {
             "grant_type": "authorization_code",
             "code": code,
             "redirect_uri": back.redirect_uri,
             "code_verifier": verifier,
         }
-        return self.taken(client, await self.ask(issuer, client, fields), scopes)
+        answer = await self.ask(issuer, client, fields)
+        if answer.document.get("error") == "invalid_client":
+            await self._store.set(place, None)
+        return self.taken(client, answer, scopes)
+
+    def _check_new_issuer(self, resource: Resource) -> None:
+        if self._client_id is not None:
+            raise AuthorizationFailed(
+                f"the server wants tokens of another issuer now, {shown(resource.issuer)}, which "
+                "client_id= does not belong to"
+            )
 
     async def _code(
         self,
@@ -133,10 +160,12 @@ class OAuth(IssuedToken):
                 asked["prompt"] = "consent"  # OpenID Connect Core, 11
         parts = urlsplit(issuer.authorization_endpoint)
         query = urlencode([*parse_qsl(parts.query), *asked.items()])
-        shown_to_user = self._show(parts._replace(query=query).geturl())
-        if inspect.isawaitable(shown_to_user):
-            await shown_to_user
-        return _code_in(await back.wait(self._timeout), issuer)
+        with anyio.move_on_after(self._timeout):
+            shown_to_user = self._show(parts._replace(query=query).geturl())
+            if inspect.isawaitable(shown_to_user):
+                await shown_to_user
+            return _code_in(await back.wait(), issuer)
+        raise AuthorizationFailed(f"nobody has logged in within {self._timeout:g} seconds")
 
     # --- being known ------------------------------------------------------------------------------
 
@@ -144,8 +173,7 @@ class OAuth(IssuedToken):
         self, kept: Credentials | None, issuer: Issuer, resource: Resource, redirect_uri: str
     ) -> Credentials:
         """Return the client as the issuer knows it, registered if need be."""
-        id = resource.id if resource.is_described else ""
-        begun = Credentials(issuer.id, id, redirect_uri=redirect_uri)
+        begun = Credentials(issuer.id, resource.id, redirect_uri=redirect_uri)
         if self._client_id is not None:
             method = "none" if self._client_secret is None else _way(issuer, has_secret=True)
             return replace(
@@ -157,14 +185,14 @@ class OAuth(IssuedToken):
         if self._client_document is not None and issuer.takes_documents:
             return replace(begun, client_id=self._client_document)
         if kept is not None and kept.client_id and kept.redirect_uri == redirect_uri:
-            return replace(kept.without_tokens(), resource=id)
+            return replace(kept.without_tokens(), resource=resource.id)
         if not issuer.registration_endpoint:
             raise AuthorizationFailed(
                 "the issuer registers no clients by itself; pass client_id= of one that it knows"
             )
-        return await self._register(begun, issuer)
+        return await self._register(begun, issuer, resource.server)
 
-    async def _register(self, begun: Credentials, issuer: Issuer) -> Credentials:
+    async def _register(self, begun: Credentials, issuer: Issuer, server: str) -> Credentials:
         """Register the client (RFC 7591)."""
         method = _way(issuer, has_secret=False)
         wish = {
@@ -175,7 +203,7 @@ class OAuth(IssuedToken):
             "response_types": ["code"],
             "token_endpoint_auth_method": method,
         }
-        answer = await post_json(issuer.registration_endpoint, "the issuer", wish)
+        answer = await post_json(issuer.registration_endpoint, "the issuer", server, wish)
         told: Mapping[str, Any] = answer.document
         id, secret = told.get("client_id"), told.get("client_secret")
         if answer.status not in (200, 201) or not isinstance(id, str) or not id:
@@ -213,20 +241,19 @@ class OAuth(IssuedToken):
         Returns:
             True if it has taken that; False if there are none, or it does not.
         """
-        kept = await self._store.get(place_of(url))
+        place = place_of(url)
+        kept = await self._store.get(place)
         token = None if kept is None else kept.refresh_token or kept.access_token
         if kept is None or token is None:
             return False
         try:
-            described = bool(kept.resource)
-            issuer = await self._issuer(
-                Resource(kept.resource, kept.issuer, is_described=described)
-            )
+            issuer = await self._issuer(Resource(kept.resource, kept.issuer, server=place))
             if not issuer.revocation_endpoint:
                 return False
             fields, headers = self.authenticated(issuer, kept)
             sent = {**fields, "token": token}
-            answer = await post_form(issuer.revocation_endpoint, "the issuer", sent, headers)
+            endpoint = issuer.revocation_endpoint
+            answer = await post_form(endpoint, "the issuer", place, sent, headers)
         except AuthorizationFailed:
             return False
         return answer.status == 200
@@ -234,13 +261,19 @@ class OAuth(IssuedToken):
 
 def _check_issuer(issuer: Issuer, resource: Resource) -> None:
     """Refuse an issuer that users cannot safely be sent to."""
-    try:
-        check_address(issuer.authorization_endpoint, "authorization_endpoint")
-    except ValueError as error:
-        raise AuthorizationFailed(str(error)) from None
+    check_named(issuer.authorization_endpoint, "authorization_endpoint", resource.server)
     methods: Any = issuer.document.get("code_challenge_methods_supported")
-    if issuer.document and resource.is_described and "S256" not in (methods or ()):
+    if methods is None and not resource.is_described:
+        return  # nobody said so in 2025-03-26
+    if not is_array(methods) or "S256" not in methods:
         raise AuthorizationFailed("the issuer does not say that it takes PKCE with S256")
+
+
+def _port_of(url: str) -> int:
+    try:
+        return urlsplit(url).port or 0
+    except ValueError:
+        return 0
 
 
 def _code_in(fields: Mapping[str, str], issuer: Issuer) -> str:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-__all__ = ["Proofs"]
+__all__ = ["Proofs", "origin_of"]
 
 _NEEDS: Final = 'Tokens that are bound to a key need the auth extra: pip install "mcpkit[auth]"'
 
@@ -19,9 +19,13 @@ class Proofs:
 
     Args:
         key: The private key in PEM; a new one by default.
+        nonces: What servers want to see, by their origins.
+
+    Raises:
+        ValueError: The key cannot be read.
     """
 
-    def __init__(self, key: str | None = None) -> None:
+    def __init__(self, key: str | None = None, nonces: dict[str, str] | None = None) -> None:
         try:
             import jwt
             from cryptography.hazmat.primitives.asymmetric.ec import (
@@ -48,14 +52,7 @@ class Proofs:
         self._private = made
         kind: Any = jwt.get_algorithm_by_name("ES256")
         self._public: dict[str, Any] = kind.to_jwk(made.public_key(), as_dict=True)
-        self._nonces: dict[str, str] = {}
-
-    def note(self, url: str, nonce: str | None) -> bool:
-        """Keep what a server wants to see in the next proof; True if that is new."""
-        if not nonce or self._nonces.get(_origin(url)) == nonce:
-            return False
-        self._nonces[_origin(url)] = nonce
-        return True
+        self._nonces: dict[str, str] = {} if nonces is None else nonces
 
     def make(self, method: str, url: str, token: str | None = None) -> str:
         """Return a proof for one request."""
@@ -70,13 +67,14 @@ class Proofs:
         if token is not None:
             digest = sha256(token.encode("ascii")).digest()
             claims["ath"] = urlsafe_b64encode(digest).decode("ascii").rstrip("=")
-        nonce = self._nonces.get(_origin(url))
+        nonce = self._nonces.get(origin_of(url))
         if nonce is not None:
             claims["nonce"] = nonce
         headers = {"typ": "dpop+jwt", "jwk": self._public}
         return jwt.encode(claims, self._private, "ES256", headers=headers)
 
 
-def _origin(url: str) -> str:
+def origin_of(url: str) -> str:
+    """Return the origin of a URL."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"

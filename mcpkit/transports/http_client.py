@@ -30,7 +30,7 @@ from mcpkit.transports.event_stream import MAX_EVENT_BYTES, EventStream, EventTo
 from mcpkit.types import is_object
 
 if TYPE_CHECKING:
-    from mcpkit.oauth.source import HttpAuth
+    from mcpkit.oauth.source import HttpAuth, HttpRequest
 
 __all__ = ["HttpLink"]
 
@@ -141,6 +141,8 @@ class HttpLink:
         self._renewing = anyio.Lock()
         self._headers = httpx2.Headers(headers)
         self._auth = auth
+        self._server = str(self._url)
+        self._token = ""
         self._unhurried = unhurried
         self._owned = None if http_client is not None else _client_of_our_own()
         client = http_client or self._owned
@@ -543,8 +545,17 @@ class HttpLink:
         url: httpx2.URL,
         headers: Mapping[str, str | bytes],
         content: bytes | None = None,
+        *,
+        may_log_in: bool = True,
     ) -> httpx2.Response:
         """Return the response to a request, its body still to be read.
+
+        Args:
+            method: Of the request.
+            url: Where it goes.
+            headers: Of it.
+            content: Its body.
+            may_log_in: False if it is not worth another token.
 
         Raises:
             ConnectionClosed: There is no response.
@@ -557,10 +568,16 @@ class HttpLink:
         detours = postponed = refused = 0
         while detours < _MAX_REDIRECTS:
             tokens: Mapping[str, str] = {}
+            sent = merged
+            asked: HttpRequest | None = None
             if self._auth is not None:
-                tokens = await self._auth.headers(method, str(url))
-            sent = merged.copy()
-            sent.update(tokens)
+                from mcpkit.oauth.source import HttpRequest  # loaded by whoever has an auth
+
+                asked = HttpRequest(method, str(url), self._server)
+                tokens = await self._auth.headers(asked)
+                sent = merged.copy()
+                sent.update(tokens)
+                self._token = tokens.get("Authorization", "").rpartition(" ")[2]
             request = self._client.build_request(
                 method, url, headers=sent, content=content, timeout=self._timeout
             )
@@ -579,7 +596,7 @@ class HttpLink:
                 log.info("%s asks to wait for %g s", _without_secrets(url), pause)
                 await anyio.sleep(pause)
                 continue
-            if self._auth is not None and response.status_code in (401, 403):
+            if asked is not None and may_log_in and response.status_code in (401, 403):
                 refused += 1
                 answer = {
                     name.lower(): response.headers.get_list(name)
@@ -587,7 +604,7 @@ class HttpLink:
                     if name in response.headers
                 }
                 if refused <= _MAX_REFUSED and await self._is_granted(
-                    method, url, tokens, response, answer
+                    asked, tokens, response, answer
                 ):
                     continue
             target = self._detour(url, response)
@@ -602,8 +619,7 @@ class HttpLink:
 
     async def _is_granted(
         self,
-        method: str,
-        url: httpx2.URL,
+        request: HttpRequest,
         sent: Mapping[str, str],
         response: httpx2.Response,
         answer: Mapping[str, list[str]],
@@ -612,9 +628,7 @@ class HttpLink:
         assert self._auth is not None
         try:
             with self._unhurried():
-                granted = await self._auth.refused(
-                    method, str(url), sent, response.status_code, answer
-                )
+                granted = await self._auth.refused(request, sent, response.status_code, answer)
         except BaseException:
             await _close(response)
             raise
@@ -632,6 +646,8 @@ class HttpLink:
     def _foreign(self, response: httpx2.Response, body: bytes) -> ConnectionClosed:
         status = f"{response.status_code} {response.reason_phrase}".strip()
         said = " ".join(body[: 8 * _MAX_CHARS_SHOWN].decode(errors="replace").split())
+        if self._token:
+            said = said.replace(self._token, "…")  # some repeat what they refuse (SEC-13)
         location = response.headers.get("Location")
         if response.is_redirect and location:
             said = f"a redirect to {cut(location, _MAX_CHARS_SHOWN)}, which is not followed"
@@ -686,7 +702,8 @@ class HttpLink:
 
     async def _end_session(self) -> None:
         try:
-            await _close(await self._send("DELETE", self._url, self._session_headers()))
+            headers = self._session_headers()
+            await _close(await self._send("DELETE", self._url, headers, may_log_in=False))
         except Exception as error:  # whatever it is, the client leaves
             log.debug("the session could not be ended: %s", error)
 

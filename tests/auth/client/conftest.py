@@ -1,0 +1,49 @@
+"""A world and a user for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.auth.client.world import Host, User, World, hosting
+
+
+@pytest.fixture(scope="package", autouse=True)
+def no_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing here is encrypted, and reading those of the system takes each client 75 ms."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SSL_CERT_FILE", raising=False)
+        patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("none")))
+        yield
+
+
+@pytest.fixture(scope="package")
+def host() -> Iterator[Host]:
+    """Where the world of each test is."""
+    with hosting() as found:
+        yield found
+
+
+@pytest.fixture(scope="package")
+def another_host() -> Iterator[Host]:
+    with hosting() as found:
+        yield found
+
+
+@pytest.fixture
+def world(host: Host) -> Iterator[World]:
+    with host.world() as found:
+        yield found
+
+
+@pytest.fixture
+def elsewhere(another_host: Host) -> Iterator[World]:
+    """Another world, which is no part of the first."""
+    with another_host.world() as found:
+        yield found
+
+
+@pytest.fixture
+def user() -> User:
+    return User()

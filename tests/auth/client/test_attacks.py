@@ -1,0 +1,365 @@
+"""What is tried on a client, and that it comes to nothing; and that the user notices little."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import threading
+import webbrowser
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from mcpkit import Client
+from mcpkit.errors import ConnectionClosed
+from mcpkit.oauth import (
+    AuthorizationFailed,
+    ClientCredentials,
+    MemoryTokenStore,
+    OAuth,
+)
+from mcpkit.oauth import requests as requests_module
+from mcpkit.oauth.browser import open_browser
+from mcpkit.oauth.requests import check_named
+from tests.auth.client.attacks import ATTACKS, Attack
+from tests.auth.client.world import (
+    READ,
+    SERVER,
+    WRITE,
+    Host,
+    Reply,
+    Routed,
+    Seen,
+    User,
+    World,
+    call,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=str)
+async def test_it_comes_to_nothing(
+    world: World,
+    elsewhere: World,
+    user: User,
+    attack: Attack,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """AUTH-6, AUTH-8, AUTH-9, AUTH-16, AUTH-17, SEC-13, SEC-16…19."""
+    caplog.set_level("DEBUG")
+    if attack.name == "the metadata do not come":
+        monkeypatch.setattr(requests_module, "_PATIENCE", 0.05)
+    attack.prepare(world, elsewhere)
+    store = MemoryTokenStore()
+    auth = OAuth(show=user.show, store=store, timeout=attack.timeout)
+    with pytest.raises(ConnectionClosed, match=attack.says) as raised:
+        await call(world.url, auth)
+
+    assert len(user.shown) == attack.logins
+    assert len(world.at("/token")) == attack.asks
+    assert elsewhere.seen == [], "an attacker is asked"
+    told = str(raised.value)
+    assert told.isprintable()
+    assert len(told) < 400
+    codes = [f"'{each}'" for each in world.codes]
+    said = told + caplog.text + repr(auth) + repr(store)
+    secrets = [
+        each.form.get(name, "") for each in world.at("/token") for name in ("code_verifier",)
+    ]
+    secrets += [*world.good, *codes]
+    assert [each for each in secrets if len(each) > 1 and each in said] == []
+    kept = await store.get(world.url)
+    assert kept is None or attack.asks > 0
+    assert world.faults == []
+
+
+async def test_it_comes_to_nothing_whatever_the_challenge_is(world: World, user: User) -> None:
+    """AUTH-3, SEC-17: a server may write what it likes into a header, and is soon read."""
+    world.challenge = "Bearer " + "a" * 30_000 + '"' * 1000
+    with anyio.fail_after(5):
+        assert await call(world.url, OAuth(show=user.show)) == f"{READ} {WRITE}"
+
+
+# --- where the client may be sent -----------------------------------------------------------------
+
+PUBLIC, LOCAL, INSIDE = (
+    "https://mcp.example.com/mcp",
+    "http://127.0.0.1:8000/mcp",
+    "https://10.0.0.7/mcp",
+)
+
+
+@pytest.mark.parametrize(
+    ("server", "url", "is_allowed"),
+    [
+        (PUBLIC, "https://login.example.com/token", True),
+        (PUBLIC, "https://93.184.215.14/token", True),
+        (PUBLIC, "http://127.0.0.1:6379/", False),
+        (PUBLIC, "https://127.0.0.1/", False),
+        (PUBLIC, "http://localhost:8080/admin", False),
+        (PUBLIC, "http://anything.localhost/", False),
+        (PUBLIC, "http://[::1]/", False),
+        (PUBLIC, "https://[::1]/", False),
+        (PUBLIC, "https://[::ffff:127.0.0.1]/", False),
+        (PUBLIC, "https://127.1/", False),
+        (PUBLIC, "https://2130706433/", False),
+        (PUBLIC, "https://0x7f000001/", False),
+        (PUBLIC, "https://0/", False),
+        (PUBLIC, "https://10.0.0.1/", False),
+        (PUBLIC, "https://192.168.1.1/", False),
+        (PUBLIC, "https://169.254.169.254/latest/meta-data/", False),
+        (PUBLIC, "https://[fd00::1]/", False),
+        (PUBLIC, "https://[fe80::1]/", False),
+        (PUBLIC, "http://login.example.com/token", False),
+        (INSIDE, "https://10.0.0.8/token", True),
+        (INSIDE, "http://localhost/token", False),
+        (LOCAL, "http://127.0.0.1:9000/token", True),
+        (LOCAL, "http://localhost:9000/token", True),
+        (LOCAL, "https://10.0.0.8/token", True),
+        (LOCAL, "https://login.example.com/token", True),
+        (LOCAL, "http://login.example.com/token", False),
+        ("", "http://127.0.0.1:9000/token", True),
+        ("", "http://login.example.com/token", False),
+    ],
+)
+def test_a_server_sends_a_client_only_where_it_might_be_itself(
+    server: str, url: str, is_allowed: bool
+) -> None:
+    """SEC-16, and SSRF: nobody elsewhere reaches this machine, or its network, through a client.
+
+    A server on this machine can have its issuer anywhere; so can one in a private network, but
+    here. Whoever configures an address knows why.
+    """
+    if is_allowed:
+        check_named(url, "the address", server)
+    else:
+        with pytest.raises(AuthorizationFailed, match="the address"):
+            check_named(url, "the address", server)
+
+
+@pytest.mark.parametrize(
+    "spot",
+    ["challenge", "issuer", "authorization_endpoint", "token_endpoint", "registration_endpoint"],
+)
+async def test_no_server_elsewhere_reaches_this_machine(
+    host: Host, elsewhere: World, spot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SSRF: not by any of the addresses that it names."""
+    with host.world("https://mcp.example.com") as world:
+        monkeypatch.setattr(
+            requests_module,
+            "_new_client",
+            lambda url: httpx2.AsyncClient(transport=Routed(world.port)),
+        )
+        user, store = User(), MemoryTokenStore()
+
+        async def show(url: str) -> None:
+            await user.show(
+                url.replace("https://mcp.example.com", f"http://127.0.0.1:{world.port}")
+            )
+
+        async with httpx2.AsyncClient(transport=Routed(world.port)) as http:
+            auth = OAuth(show=show, store=store)
+            assert await call(world.url, auth, http_client=http) == READ
+            await store.set(world.url, None)
+            if spot == "challenge":
+                world.challenge = f'Bearer resource_metadata="{elsewhere.origin}/metadata"'
+            elif spot == "issuer":
+                world.resource["authorization_servers"] = [elsewhere.origin]
+            else:
+                world.metadata[spot] = f"{elsewhere.origin}/x"
+            with pytest.raises(AuthorizationFailed, match="a server elsewhere names"):
+                await call(world.url, OAuth(show=show, store=store), http_client=http)
+    assert elsewhere.seen == []
+
+
+# --- where tokens go ------------------------------------------------------------------------------
+
+
+async def test_a_token_goes_in_one_header_to_one_server(world: World, user: User) -> None:
+    """AUTH-9, AUTH-10: never in an address, never to the issuer, never without being asked for."""
+    await call(f"{world.url}?mine=1", OAuth(show=user.show))
+    for each in world.seen:
+        assert "token-1" not in str(each.query)
+        assert ("token-1" in str(each.headers)) == (each.path == "/mcp" and each.token != "")
+    assert world.at("/mcp")[0].token == ""
+
+
+@pytest.mark.parametrize("url", ["http://mcp.example.com/mcp", "http://10.0.0.1/mcp"])
+async def test_no_token_travels_in_the_open(url: str) -> None:
+    """SEC-16: whoever is on the way would have it."""
+    store = MemoryTokenStore()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        assert "authorization" not in request.headers
+        return httpx2.Response(401)
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
+        for auth in (OAuth(store=store), ClientCredentials("id", "secret"), "a-token"):
+            with pytest.raises(ValueError, match="use https"):
+                async with Client(url, auth=auth, http_client=http, revision="2026-07-28"):
+                    pass
+
+
+async def test_what_a_person_in_the_middle_kept_out_of_it_is_scopes_too(
+    world: World, user: User
+) -> None:
+    """SEC-18: what is no scope is not asked for."""
+    world.challenge = (
+        f'Bearer resource_metadata="{world.origin}/.well-known/oauth-protected-resource/mcp",'
+        f' scope="{READ} \\"evil\\" t\u00e4st"'
+    )
+    await call(world.url, OAuth(show=user.show))
+    assert user.scopes() == [{READ}]
+
+
+# --- the user's browser ---------------------------------------------------------------------------
+
+
+async def test_a_browser_is_opened_without_a_shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SEC-19: the address is given to the browser as it is, and printed for who has none."""
+    opened, done = [], threading.Event()
+
+    def opens(url: str) -> bool:
+        opened.append(url)
+        done.set()
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", opens)
+    monkeypatch.setattr(subprocess, "Popen", None)
+    url = "https://login.example.com/authorize?a=$(id)&b=;id"
+    open_browser(url)
+    assert done.wait(20)
+    assert opened == [url]
+    assert url in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///bin/sh", "javascript:alert(1)", "zoom://x", "--option", "", "/bin/sh"]
+)
+def test_nothing_but_web_addresses_is_opened(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """SEC-19."""
+    monkeypatch.setattr(webbrowser, "open", None)
+    with pytest.raises(AuthorizationFailed, match="no web address"):
+        open_browser(url)
+
+
+async def test_a_browser_that_stays_open_holds_nobody_up(
+    world: World, user: User, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some, those of terminals among them, return only when they are closed."""
+    closed, urls = threading.Event(), []
+
+    def stay(url: str) -> bool:
+        urls.append(url)
+        anyio.run(user.show, url)
+        closed.wait(20)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", stay)
+    try:
+        assert await call(world.url, OAuth()) == READ
+    finally:
+        closed.set()
+    assert urls == user.shown
+    assert urls[0] in capsys.readouterr().err
+
+
+async def test_no_browser_at_all_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever reads the address can open it somewhere else."""
+    tried = threading.Event()
+
+    def fail(url: str) -> bool:
+        tried.set()
+        raise webbrowser.Error("there is none")
+
+    monkeypatch.setattr(webbrowser, "open", fail)
+    open_browser("https://login.example.com/")
+    assert tried.wait(20)
+    assert "https://login.example.com/" in capsys.readouterr().err
+
+
+async def test_an_address_that_a_tool_wants_opened_is_not_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SEC-19: who uses the client decides; without their function the server is told no."""
+    from mcpkit import Context, MCPKit
+
+    monkeypatch.setattr(webbrowser, "open", None)
+    monkeypatch.setattr(subprocess, "Popen", None)
+    app = MCPKit("asks")
+    asked: list[Any] = []
+
+    @app.tool
+    async def pay(ctx: Context) -> str:
+        answer = await ctx.elicit_url("Pay here", "https://pay.example.com/")
+        return type(answer).__name__
+
+    def look(params: Any) -> Any:
+        asked.append(params["url"])
+        return {"action": "decline"}
+
+    async with Client(app, elicitation=look, capabilities={"elicitation": {"url": {}}}) as client:
+        await client.call_tool("pay")
+    assert asked == ["https://pay.example.com/"]
+
+
+# --- nothing secret is told -----------------------------------------------------------------------
+
+
+async def test_a_whole_login_says_nothing_secret(
+    world: World, user: User, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SEC-13, AUTH-16: neither log nor repr has tokens, codes, verifiers or secrets in it."""
+    caplog.set_level(logging.DEBUG)
+    for name in ("httpx2", "httpcore2", "httpcore", "httpx"):
+        logging.getLogger(name).setLevel(logging.DEBUG)
+    store = MemoryTokenStore()
+    world.clients.add("an id")
+    auth = OAuth(show=user.show, store=store, client_id="an id", client_secret="very-secret")
+    tokens = iter(["the-first-access-token", "the-second-access-token"])
+    world.told = lambda answer: {
+        **answer,
+        "access_token": next(tokens),
+        "refresh_token": f"the-refresh-token-{answer['refresh_token']}",
+    }
+    await call(world.url, auth)
+    world.end_tokens()
+    await call(world.url, auth)
+    kept = await store.get(world.url)
+    assert kept is not None
+    issuer = auth._issuers[world.origin]
+    output = capsys.readouterr()
+    said = "".join(
+        (caplog.text, repr(auth), repr(store), repr(kept), str(kept), repr(issuer))
+    ) + "".join(output)
+    secrets = ["very-secret", "the-first-access-token", "the-second-access", "the-refresh-token"]
+    secrets += [each.form["code_verifier"] for each in world.at("/token")[:1]]
+    assert [each for each in secrets if each in said] == []
+    assert "127.0.0.1" in caplog.text
+
+
+@pytest.mark.parametrize("status", [400, 401, 500])
+async def test_an_error_says_nothing_secret_that_an_issuer_repeats(
+    world: World, status: int
+) -> None:
+    """SEC-13: some write into their errors what they were sent."""
+
+    def token(seen: Seen) -> Reply:
+        said = f"no {seen.headers.get('authorization')} {seen.form}"
+        return Reply(status, {"error": said, "error_description": said})
+
+    world.routes["/token"] = token
+    world.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
+    with pytest.raises(AuthorizationFailed, match="gives no token") as raised:
+        await call(world.url, ClientCredentials("id", "very-secret"))
+    assert "very-secret" not in str(raised.value)
+    assert SERVER in world.paths()

@@ -1,0 +1,107 @@
+"""What a client reads in ``WWW-Authenticate`` (RFC 9110, 11.6.1; RFC 6750, 3; RFC 9449, 7)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpkit.oauth.discovery import Challenge, is_same_issuer, read_challenge
+
+BEARER = 'Bearer resource_metadata="https://h/m", scope="a b", error="invalid_token"'
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([], Challenge()),
+        (["Basic realm=x"], Challenge()),
+        (["Bearer"], Challenge()),
+        ([BEARER], Challenge("invalid_token", ("a", "b"), "https://h/m")),
+        ([BEARER.lower().replace("bearer", "BEARER")], Challenge("invalid_token", ("a", "b"), "https://h/m")),
+        (["Bearer error=x,scope=a"], Challenge("x", ("a",))),
+        (["Bearer\terror = x ,  scope = a"], Challenge("x", ("a",))),
+        (["Bearer scope=\"\""], Challenge("", ())),
+        ([r'Bearer error="a\"b\\c"'], Challenge(r'a"b\c')),
+        (['Basic realm="x", Bearer error="y", Digest error="z"'], Challenge("y")),
+        (['Basic realm="Bearer error=evil", Bearer error="y"'], Challenge("y")),
+        (["Negotiate abc==, Bearer error=y"], Challenge("y")),
+        (["Basic realm=x", "Bearer error=y"], Challenge("y")),
+        (["Bearer error=y, error=z"], Challenge("y")),
+        (["Bearer error=y", "Bearer error=z"], Challenge("y")),
+        (["Bearers error=y"], Challenge()),
+        (['Bearer error="never ends'], Challenge()),
+        (['DPoP algs="ES256"'], Challenge(has_proof=True)),
+        (['Bearer scope=a, DPoP algs="ES256", error=e'], Challenge("", ("a",))),
+        (['DPoP algs="ES256"', "Bearer scope=a"], Challenge("", ("a",))),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_challenge_is_found_among_others(values: list[str], found: Challenge) -> None:
+    """AUTH-3, AUTH-5."""
+    assert read_challenge(values) == found
+
+
+def test_of_two_the_one_for_the_token_that_was_sent_counts() -> None:
+    """RFC 9449, 7.2: a server may take both kinds, and what it says of one is not of the other."""
+    both = [
+        'Bearer resource_metadata="https://h/m", scope="a"',
+        'DPoP algs="ES256", error="use_dpop_nonce"',
+    ]
+    assert read_challenge(both, has_proof=True) == Challenge(
+        "use_dpop_nonce", ("a",), "https://h/m", has_proof=False
+    )
+    assert read_challenge(both).error == ""
+
+
+def test_what_is_no_scope_is_left_out() -> None:
+    """SEC-18."""
+    found = read_challenge(['Bearer scope="a b\\"c \x1b[2J tést d a"'])
+    assert found.scopes == ("a", "d")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Bearer " + "a" * 100_000,
+        "Bearer " + "a" * 100_000 + '"',
+        "Bearer " + "," * 100_000,
+        "Bearer " + 'a="' * 30_000,
+        'Bearer a="' + '\\"' * 50_000,
+        "Bearer " + " =" * 50_000,
+    ],
+    ids=["letters", "letters, quote", "commas", "quotes", "escapes", "equals"],
+)
+def test_none_takes_long_to_read(text: str) -> None:
+    """SEC-17: a server cannot keep the client busy with one header."""
+    begun = time.process_time()
+    read_challenge([text])
+    assert time.process_time() - begun < 1
+
+
+@given(st.lists(st.text('Bearer DPoP"\\=,abc é\t', max_size=60), max_size=4))
+def test_any_header_can_be_read(values: list[str]) -> None:
+    found = read_challenge(values)
+    assert isinstance(found.error, str)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("https://h", "https://h", True),
+        ("https://h/", "https://h", True),
+        ("https://h/a", "https://h/a/", False),
+        ("https://h/a", "https://h/A", False),
+        ("https://h", "https://H", False),
+        ("https://h", "http://h", False),
+        ("https://h:443", "https://h", False),
+        ("https://h//", "https://h", False),
+        ("", "/", False),
+    ],
+)
+def test_issuers_are_compared_as_they_are_written(one: str, other: str, is_same: bool) -> None:
+    """RFC 8414, 3.3; but for the slash of an empty path."""
+    assert is_same_issuer(one, other) is is_same
+    assert is_same_issuer(other, one) is is_same

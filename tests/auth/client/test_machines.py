@@ -1,0 +1,332 @@
+"""Programs that act without a user: what they send, and to whom."""
+
+from __future__ import annotations
+
+import logging
+import time
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from mcpkit import Client
+from mcpkit.oauth import (
+    AuthorizationFailed,
+    ClientCredentials,
+    HttpAuth,
+    IdentityAssertion,
+    JwtBearer,
+    MemoryTokenStore,
+)
+from tests.auth.client.world import READ, WRITE, Reply, Seen, World, call
+from tests.auth.server.conftest import MACHINE_SECRET, serving
+
+pytestmark = pytest.mark.anyio
+
+JAG = "urn:ietf:params:oauth:token-type:id-jag"
+
+
+def make_key(kind: str) -> tuple[str, str]:
+    """A private key in PEM, and its public one."""
+    made: Any = (
+        ec.generate_private_key(ec.SECP256R1())
+        if kind == "ES256"
+        else rsa.generate_private_key(65537, 2048)
+    )
+    private = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = made.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return private.decode(), public.decode()
+
+
+# --- client credentials ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "ways", [["client_secret_basic", "client_secret_post"], ["client_secret_post"], None], ids=str
+)
+async def test_a_program_has_a_token_for_its_secret(world: World, ways: list[str] | None) -> None:
+    """RFC 6749, 4.4 and 2.3.1; without a word about it, the secret is in a header."""
+    world.metadata["token_endpoint_auth_methods_supported"] = ways
+    assert await call(world.url, ClientCredentials("id", "s/cret", scopes=[WRITE])) == (
+        f"{READ} {WRITE}"
+    )
+    [asked] = world.at("/token")
+    form = {
+        "grant_type": "client_credentials",
+        "scope": f"{READ} {WRITE}",
+        "resource": world.url,
+    }
+    if ways == ["client_secret_post"]:
+        assert asked.form == {**form, "client_id": "id", "client_secret": "s/cret"}
+        assert "authorization" not in asked.headers
+    else:
+        assert asked.form == form
+        assert asked.headers["authorization"] == f"Basic {b64encode(b'id:s%2Fcret').decode()}"
+    assert world.at("/authorize") == world.at("/register") == []
+
+
+@pytest.mark.parametrize("algorithm", ["ES256", "RS256"])
+async def test_a_program_has_a_token_for_its_signature(world: World, algorithm: str) -> None:
+    """RFC 7523, 3: for this issuer, for minutes, and each is used once."""
+    private, public = make_key(algorithm)
+    auth = ClientCredentials("id", private_key=private, algorithm=algorithm)
+    async with Client(world.url, auth=auth, revision="2026-07-28") as client:
+        world.end_tokens()
+        world.refreshing.clear()
+        await client.call_tool("read")
+    seen: list[str] = []
+    for asked in [world.at("/token")[0], world.at("/token")[-1]]:
+        form = asked.form
+        assert form["client_id"] == "id"
+        assert form["client_assertion_type"].endswith(":client-assertion-type:jwt-bearer")
+        assert "client_secret" not in form
+        found = jwt.decode(
+            form["client_assertion"], public, [algorithm], audience=world.metadata["issuer"]
+        )
+        assert (found["iss"], found["sub"]) == ("id", "id")
+        assert found["exp"] - time.time() <= 300
+        seen.append(found["jti"])
+    assert len(set(seen)) == 2
+
+
+async def test_a_token_that_ends_is_followed_by_another(world: World) -> None:
+    """As often as it takes: nobody is asked, so nobody is bothered."""
+    world.told = lambda answer: (
+        {name: each for name, each in answer.items() if name != "refresh_token"} | {"expires_in": 0}
+    )
+    async with Client(
+        world.url, auth=ClientCredentials("id", "s"), revision="2026-07-28"
+    ) as client:
+        for _ in range(6):
+            world.end_tokens()
+            assert (await client.call_tool("read")).text == READ
+    assert world.grants() == ["client_credentials"] * 7
+
+
+async def test_a_server_of_mcpkit_takes_it() -> None:
+    with serving() as site:
+        auth = ClientCredentials("machine", MACHINE_SECRET)
+        async with Client(site.url, auth=auth) as client:
+            assert (await client.call_tool("read_notes")).text == "notes"
+
+
+# --- signed identities ----------------------------------------------------------------------------
+
+
+async def asynchronously() -> str:
+    return "the identity\n"
+
+
+@pytest.mark.parametrize(
+    "assertion",
+    ["the identity", lambda: "the identity\n", asynchronously],
+    ids=["text", "function", "async function"],
+)
+async def test_a_workload_has_a_token_for_its_identity(world: World, assertion: Any) -> None:
+    """RFC 7523, 2.1; an identity is often read from a file, which ends with a line break."""
+    assert await call(world.url, JwtBearer("id", assertion)) == READ
+    assert world.at("/token")[0].form == {
+        "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+        "assertion": "the identity",
+        "scope": READ,
+        "client_id": "id",
+        "resource": world.url,
+    }
+
+
+async def test_each_token_has_a_current_identity(world: World) -> None:
+    numbers = iter(range(9))
+    auth = JwtBearer("id", lambda: f"identity-{next(numbers)}", client_secret="s")
+    async with Client(world.url, auth=auth, revision="2026-07-28") as client:
+        world.end_tokens()
+        world.refreshing.clear()
+        await client.call_tool("read")
+    asked = [each.form["assertion"] for each in world.at("/token") if "assertion" in each.form]
+    assert asked == ["identity-0", "identity-1"]
+
+
+async def test_what_is_no_identity_is_not_sent(world: World) -> None:
+    with pytest.raises(TypeError, match="not bytes"):
+        await call(world.url, JwtBearer("id", lambda: b"identity"))  # type: ignore[arg-type,return-value]
+    assert world.at("/token") == []
+
+
+# --- a company's provider -------------------------------------------------------------------------
+
+
+def provider(world: World, **changed: Any) -> list[Seen]:
+    """An identity provider that gives grants; return what it is asked."""
+    asked: list[Seen] = []
+
+    def exchange(seen: Seen) -> Reply:
+        asked.append(seen)
+        grant = {"access_token": "the-grant", "issued_token_type": JAG, "token_type": "N_A"}
+        given = {name: each for name, each in {**grant, **changed}.items() if each is not None}
+        return Reply(200, given)
+
+    world.routes["/exchange"] = exchange
+    return asked
+
+
+def employee(world: World, id_token: Any = "the-id-token") -> IdentityAssertion:
+    return IdentityAssertion(
+        "id",
+        "secret",
+        id_token=id_token,
+        provider_token_endpoint=f"{world.origin}/exchange",
+        provider_client_id="at-the-provider",
+    )
+
+
+async def test_an_employee_has_a_token_for_their_login(world: World, elsewhere: World) -> None:
+    """RFC 8693 at the provider, RFC 7523 at the issuer; the ID token goes to the provider alone."""
+    asked = provider(elsewhere)
+    assert await call(world.url, employee(elsewhere)) == READ
+    [exchange] = asked
+    assert exchange.form == {
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "requested_token_type": JAG,
+        "subject_token": "the-id-token",
+        "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
+        "audience": world.origin,
+        "resource": world.url,
+        "client_id": "at-the-provider",
+        "scope": READ,
+    }
+    [redeemed] = world.at("/token")
+    assert redeemed.form["assertion"] == "the-grant"
+    assert redeemed.headers["authorization"].startswith("Basic ")
+    assert "the-id-token" not in str(world.seen)
+    assert "secret" not in str(exchange)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}, "but urn:"),
+        ({"access_token": None}, "no grant"),
+        ({"access_token": 5}, "no grant"),
+        ({"access_token": "a\r\nb"}, "no grant"),
+    ],
+    ids=str,
+)
+async def test_what_is_no_grant_does_not_go_to_the_issuer(
+    world: World, elsewhere: World, changed: dict[str, Any], says: str
+) -> None:
+    """AUTH-9: an access token of the provider is nothing for anybody else."""
+    provider(elsewhere, **changed)
+    with pytest.raises(AuthorizationFailed, match=says):
+        await call(world.url, employee(elsewhere))
+    assert world.at("/token") == []
+
+
+async def test_a_provider_that_refuses_is_repeated_without_what_it_was_sent(
+    world: World, elsewhere: World
+) -> None:
+    """SEC-13."""
+    elsewhere.routes["/exchange"] = lambda seen: Reply(
+        400, {"error": f"invalid_request {seen.form['subject_token']} \x1b[2J"}
+    )
+    with pytest.raises(AuthorizationFailed, match="invalid_request") as raised:
+        await call(world.url, employee(elsewhere))
+    assert "the-id-token" not in str(raised.value)
+    assert str(raised.value).isprintable()
+
+
+# --- to whom --------------------------------------------------------------------------------------
+
+
+MACHINES: dict[str, Callable[..., HttpAuth]] = {
+    "secret": lambda **options: ClientCredentials("id", "the-secret", **options),
+    "identity": lambda **options: JwtBearer("id", "the-secret", **options),
+    "employee": lambda **options: IdentityAssertion(
+        "id",
+        "the-secret",
+        id_token="the-secret",
+        provider_token_endpoint="http://127.0.0.1:9/",
+        provider_client_id="p",
+        **options,
+    ),
+}
+
+
+@pytest.mark.parametrize("make", MACHINES.values(), ids=MACHINES)
+async def test_it_may_be_known_to_one_issuer_alone(
+    world: World, elsewhere: World, make: Callable[..., HttpAuth]
+) -> None:
+    """AUTH-17: a server that names another one does not get the secret there."""
+    world.resource["authorization_servers"] = [elsewhere.origin]
+    with pytest.raises(AuthorizationFailed, match="another issuer"):
+        await call(world.url, make(issuer=world.origin))
+    assert elsewhere.seen == []
+
+
+async def test_it_does_not_follow_a_server_to_another_issuer(
+    world: World, elsewhere: World
+) -> None:
+    """AUTH-17: also where nobody said which one it is, the first one is it."""
+    store = MemoryTokenStore()
+    auth = ClientCredentials("id", "the-secret", store=store)
+    await call(world.url, auth)
+    world.end_tokens()
+    world.resource["authorization_servers"] = [elsewhere.origin]
+    with pytest.raises(AuthorizationFailed, match="another issuer now"):
+        await call(world.url, auth)
+    assert elsewhere.at("/token") == []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ClientCredentials("id"),
+        lambda: ClientCredentials("id", "s", private_key="k"),
+        lambda: ClientCredentials("id", "s", scopes="a"),
+        lambda: ClientCredentials("id", "s", issuer="http://login.example.com"),
+        lambda: IdentityAssertion(
+            "id",
+            None,
+            id_token="t",
+            provider_token_endpoint="http://login.example.com/",
+            provider_client_id="p",
+        ),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_at_once(make: Callable[[], HttpAuth]) -> None:
+    """SEC-16: a secret goes to nobody in the open."""
+    with pytest.raises(ValueError, match=r"secret|private_key|scopes|issuer|token_endpoint"):
+        make()
+
+
+async def test_nothing_secret_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """SEC-13, AUTH-16."""
+    caplog.set_level(logging.DEBUG)
+    private, _ = make_key("ES256")
+    for auth in (
+        ClientCredentials("id", "the-secret"),
+        ClientCredentials("id", private_key=private),
+        JwtBearer("id", "the-secret"),
+        employee(world, "the-secret"),
+    ):
+        assert repr(auth) == f"<{type(auth).__name__}>"
+        provider(world)
+        assert await call(world.url, auth) == READ
+    assertions = [each.form.get("client_assertion", "the-secret") for each in world.at("/token")]
+    assert [each for each in assertions if each in caplog.text] == []
+
+
+@pytest.mark.parametrize("key", ["no key at all", "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n"])
+async def test_a_key_that_cannot_be_read_is_not_repeated(world: World, key: str) -> None:
+    """SEC-13."""
+    with pytest.raises(AuthorizationFailed, match="private_key") as raised:
+        await call(world.url, ClientCredentials("id", private_key=key))
+    assert key not in str(raised.value)
+    assert raised.value.__cause__ is None

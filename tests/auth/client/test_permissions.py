@@ -1,0 +1,148 @@
+"""Scopes that are missing: the user is asked once more, for what was there and what is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpkit import Client
+from mcpkit.errors import ConnectionClosed
+from mcpkit.oauth import AuthorizationFailed, ClientCredentials, MemoryTokenStore, OAuth
+from mcpkit.oauth import base as base_module
+from tests.auth.client.world import READ, WRITE, Reply, User, World, call
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_scope_that_is_missing_is_asked_for_with_those_that_were_there(
+    world: World, user: User
+) -> None:
+    """AUTH-6: the challenge names what is missing; the new token has to do for the rest as well."""
+    async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
+        assert (await client.call_tool("read")).text == READ
+        assert (await client.call_tool("write")).text == f"{READ} {WRITE}"
+        assert (await client.call_tool("read")).text == f"{READ} {WRITE}"
+    assert user.scopes() == [{READ}, {READ, WRITE}]
+    assert world.grants() == ["authorization_code"] * 2
+    assert len(world.at("/register")) == 1
+
+
+async def test_each_scope_costs_one_login_and_none_is_lost(world: World, user: User) -> None:
+    """AUTH-6."""
+    world.needs = {"write": WRITE, "share": "notes:share"}
+    async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
+        for tool in ("write", "share", "write", "share", "read"):
+            await client.call_tool(tool)
+    assert user.scopes() == [{READ}, {READ, WRITE}, {READ, WRITE, "notes:share"}]
+
+
+async def test_they_are_not_lost_with_the_token(world: World, user: User) -> None:
+    """AUTH-6: also when it was renewed, and when that was in vain."""
+    store = MemoryTokenStore()
+    auth = OAuth(show=user.show, store=store)
+    await call(world.url, auth, "write")
+    for refresh in (True, False):
+        world.end_tokens()
+        if not refresh:
+            world.refreshing.clear()
+        assert await call(world.url, OAuth(show=user.show, store=store), "write") == (
+            f"{READ} {WRITE}"
+        )
+    assert user.scopes() == [{READ}, {READ, WRITE}, {READ, WRITE}]
+
+
+async def test_a_scope_that_the_user_does_not_give_is_not_asked_for_again(
+    world: World, user: User
+) -> None:
+    """AUTH-6: the same challenge after the login ends it, and later calls have the answer."""
+    give = world.give
+    world.give = lambda scopes: give((READ,))  # type: ignore[method-assign]
+    async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
+        for _ in range(3):
+            with pytest.raises(ConnectionClosed, match="403"):
+                await client.call_tool("write")
+        assert (await client.call_tool("read")).text == READ
+    assert user.scopes() == [{READ}, {READ, WRITE}]
+
+
+async def test_a_step_up_that_the_user_refuses_leaves_the_token(world: World, user: User) -> None:
+    async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
+        world.back = lambda fields: {
+            "error": "access_denied",
+            "state": fields["state"],
+            "iss": fields["iss"],
+        }
+        with pytest.raises(AuthorizationFailed, match="access_denied"):
+            await client.call_tool("write")
+        assert (await client.call_tool("read")).text == READ
+    assert len(user.shown) == 2
+
+
+async def test_many_calls_that_need_more_have_one_login(world: World, user: User) -> None:
+    async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
+        found: list[str] = []
+
+        async def one() -> None:
+            found.append((await client.call_tool("write")).text)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(10):
+                group.start_soon(one)
+    assert found == [f"{READ} {WRITE}"] * 10
+    assert len(user.shown) == 2
+
+
+async def test_logins_are_counted_anew_after_a_while(
+    world: World, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEC-17: a server cannot have its user log in without end, nor shut them out for good."""
+    needs = {f"tool-{each}": f"scope-{each}" for each in range(6)}
+    world.needs = needs
+    async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
+        for tool in list(needs)[:2]:
+            await client.call_tool(tool)
+        with pytest.raises(AuthorizationFailed, match="3 logins within 30 seconds"):
+            await client.call_tool("tool-2")
+        monkeypatch.setattr(base_module, "_PAUSE_S", -1.0)
+        await client.call_tool("tool-2")
+    assert len(user.shown) == 4
+
+
+async def test_what_is_asked_for_has_a_bound(world: World, user: User) -> None:
+    """SEC-17: a server that wants ever more scopes does not get ever longer addresses."""
+    world.resource["scopes_supported"] = [f"scope-{each}" for each in range(1000)]
+    world.challenge = world.challenge.partition(", scope")[0]
+    await call(world.url, OAuth(show=user.show))
+    assert len(user.scopes()[0]) == 200
+
+
+async def test_a_program_asks_for_more_by_itself(world: World) -> None:
+    """AUTH-6."""
+    auth = ClientCredentials("id", "secret")
+    assert await call(world.url, auth, "write") == f"{READ} {WRITE}"
+    assert [each.form["scope"] for each in world.at("/token")] == [READ, f"{READ} {WRITE}"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(403, b"no"),
+        Reply(403, b"no", {"WWW-Authenticate": 'Bearer error="invalid_request"'}),
+        Reply(403, b"no", {"WWW-Authenticate": "Basic realm=x"}),
+    ],
+    ids=["nothing", "another error", "another scheme"],
+)
+async def test_a_refusal_that_no_scope_would_change_is_the_answer(
+    world: World, user: User, reply: Reply
+) -> None:
+    """AUTH-12: forbidden is forbidden."""
+
+    def serve(seen: Any) -> Reply:
+        return reply if b"tools/call" in seen.body else world.serve(seen)
+
+    world.routes["/mcp"] = serve
+    with pytest.raises(ConnectionClosed, match="403"):
+        await call(world.url, OAuth(show=user.show))
+    assert len(user.shown) == 1

@@ -1,0 +1,198 @@
+"""Tokens that are bound to a key of the client (DPoP, RFC 9449)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import jwt
+import pytest
+
+from mcpkit import Client
+from mcpkit.oauth import (
+    AuthorizationFailed,
+    ClientCredentials,
+    Credentials,
+    FileTokenStore,
+    MemoryTokenStore,
+    OAuth,
+)
+from tests.auth.client.world import READ, RESOURCE, Reply, Seen, User, World, call
+
+pytestmark = pytest.mark.anyio
+
+
+def wants_proof(world: World, *, challenge: bool = True) -> None:
+    """The server and its issuer take tokens with proofs alone."""
+    world.kind = "DPoP"
+    if challenge:
+        world.challenge = world.challenge.replace("Bearer", 'DPoP algs="ES256",')
+
+
+def claims(seen: Seen) -> dict[str, Any]:
+    found: dict[str, Any] = jwt.decode(seen.headers["dpop"], options={"verify_signature": False})
+    return found
+
+
+async def test_a_server_that_wants_proofs_gets_one_with_every_request(
+    world: World, user: User
+) -> None:
+    """RFC 9449, 4.2 and 7.1: each is for one request; `World` checks signature and claims."""
+    wants_proof(world)
+    async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
+        for _ in range(3):
+            assert (await client.call_tool("read")).text == READ
+    sent = [each for each in [*world.at("/mcp"), *world.at("/token")] if "dpop" in each.headers]
+    assert len({claims(each)["jti"] for each in sent}) == len(sent) == 5
+    assert all(each.headers["authorization"].startswith("DPoP ") for each in sent[:-1])
+    assert (world.faults, len(user.shown)) == ([], 1)
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_nonce_is_repeated_in_the_next_proof(world: World, user: User, there: bool) -> None:
+    """RFC 9449, 8 and 9: no token is lost, and nobody logs in again."""
+    wants_proof(world)
+    world.nonce = "one" if there else ""
+    async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
+        for nonce in ("one", "two", "three"):
+            world.nonce = nonce
+            assert (await client.call_tool("read")).text == READ
+    assert (world.faults, len(user.shown), len(world.codes)) == ([], 1, 0)
+
+
+async def test_a_nonce_that_is_never_right_ends_it(world: World, user: User) -> None:
+    """SEC-17."""
+    wants_proof(world)
+    async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
+        before = len(world.at("/mcp"))
+
+        def serve(seen: Seen) -> Reply:
+            headers = {"DPoP-Nonce": world.name("nonce")}
+            return Reply(401, b"", {**headers, "WWW-Authenticate": 'DPoP error="use_dpop_nonce"'})
+
+        world.routes["/mcp"] = serve
+        with pytest.raises(Exception, match="401"):
+            await client.call_tool("read")
+        assert len(world.at("/mcp")) - before == 5
+    assert len(user.shown) == 1
+
+
+async def test_nonces_are_of_their_server(world: World, elsewhere: World, user: User) -> None:
+    """One client with two servers, each with its issuer."""
+    for each in (world, elsewhere):
+        wants_proof(each)
+        each.nonce = f"of {each.origin}"
+    auth = OAuth(show=user.show)
+    for _ in range(2):
+        for each in (world, elsewhere):
+            assert await call(each.url, auth) == READ
+            assert each.faults == []
+    assert len(user.shown) == 2
+
+
+async def test_keys_are_of_their_tokens(world: World, elsewhere: World, user: User) -> None:
+    """Two servers whose tokens were got with different keys, used in turns."""
+    store = MemoryTokenStore()
+    for each in (world, elsewhere):
+        wants_proof(each)
+        each.nonce = "n"
+        await call(each.url, OAuth(show=user.show, store=store))
+    one, other = await store.get(world.url), await store.get(elsewhere.url)
+    assert one is not None
+    assert other is not None
+    assert one.proof_key != other.proof_key
+    auth = OAuth(show=user.show, store=store)
+    found: list[str] = []
+
+    async def use(url: str) -> None:
+        for _ in range(3):
+            found.append(await call(url, auth))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(use, world.url)
+        group.start_soon(use, elsewhere.url)
+    assert found == [READ] * 6
+    assert world.faults == elsewhere.faults == []
+    assert len(user.shown) == 2
+
+
+async def test_the_key_is_kept_with_the_token(world: World, user: User, tmp_path: Any) -> None:
+    """And the token renewed with it."""
+    wants_proof(world)
+    await call(world.url, OAuth(show=user.show, store=FileTokenStore(tmp_path)))
+    store = FileTokenStore(tmp_path)
+    kept = await store.get(world.url)
+    assert kept is not None
+    await store.set(world.url, replace(kept, expires_at=0.0))
+    assert await call(world.url, OAuth(show=user.show, store=store)) == READ
+    renewed = await store.get(world.url)
+    assert renewed is not None
+    assert renewed.proof_key == kept.proof_key
+    keys = {
+        jwt.get_unverified_header(each.headers["dpop"])["jwk"]["x"] for each in world.at("/token")
+    }
+    assert (len(keys), len(user.shown), world.faults) == (1, 1, [])
+
+
+async def test_proofs_may_be_had_where_nobody_wants_them(world: World, user: User) -> None:
+    wants_proof(world, challenge=False)
+    assert await call(world.url, OAuth(show=user.show, proof=True)) == READ
+    assert world.faults == []
+
+
+async def test_who_wants_proofs_takes_no_token_without(world: World, user: User) -> None:
+    """RFC 9449, 5: whoever steals such a token can use it."""
+    with pytest.raises(AuthorizationFailed, match="bound to a key"):
+        await call(world.url, OAuth(show=user.show, proof=True))
+    assert [each.token for each in world.at("/mcp")] == [""]
+
+
+async def test_a_token_is_not_renewed_into_one_without_a_proof(world: World, user: User) -> None:
+    """RFC 9449, 5: the user logs in instead, where the server can say what it wants."""
+    wants_proof(world)
+    store = MemoryTokenStore()
+    await call(world.url, OAuth(show=user.show, store=store))
+    world.end_tokens()
+    weak: list[str] = []
+
+    def weaken(answer: dict[str, Any]) -> dict[str, Any]:
+        if world.grants()[-1] == "refresh_token":
+            weak.append(answer["access_token"])
+            return {**answer, "token_type": "Bearer"}
+        return answer
+
+    world.told = weaken
+    assert await call(world.url, OAuth(show=user.show, store=store)) == READ
+    assert len(weak) == 1
+    assert weak[0] not in [each.token for each in world.at("/mcp")]
+    assert len(user.shown) == 2
+
+
+async def test_a_token_with_a_proof_is_not_sent_as_one_without(world: World, user: User) -> None:
+    """Whatever kind a server says that it wants."""
+    wants_proof(world)
+    store = MemoryTokenStore()
+    await call(world.url, OAuth(show=user.show, store=store))
+    world.challenge = f'Bearer resource_metadata="{world.origin}{RESOURCE}/mcp"'
+    await call(world.url, OAuth(show=user.show, store=store))
+    assert {each.headers.get("authorization", "DPoP ")[:5] for each in world.at("/mcp")} == {
+        "DPoP "
+    }
+
+
+async def test_a_program_makes_proofs_too(world: World) -> None:
+    wants_proof(world)
+    world.nonce = "n"
+    assert await call(world.url, ClientCredentials("id", "secret")) == READ
+    assert world.faults == []
+
+
+async def test_a_key_that_cannot_be_read_is_said_so(world: World, user: User) -> None:
+    """SEC-13: and not what it is."""
+    store = MemoryTokenStore()
+    kept = Credentials(world.origin, world.url, "id", access_token="t", proof_key="the bad key")
+    await store.set(world.url, kept)
+    with pytest.raises(AuthorizationFailed, match="key of the token") as raised:
+        await call(world.url, OAuth(show=user.show, store=store))
+    assert "the bad key" not in str(raised.value)

@@ -1,0 +1,479 @@
+"""Tokens that end: they are renewed once, whoever asks, and nobody is asked unless they must be."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpkit import Client
+from mcpkit.oauth import AuthorizationFailed, Credentials, FileTokenStore, MemoryTokenStore, OAuth
+from mcpkit.oauth import requests as requests_module
+from tests.auth.client.world import PATIENCE, READ, SERVER, WRITE, Reply, Seen, User, World, call
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def connected(world: World, auth: OAuth, **options: Any) -> AsyncGenerator[Client, None]:
+    with anyio.fail_after(PATIENCE):
+        async with Client(world.url, auth=auth, revision="2026-07-28", **options) as client:
+            yield client
+
+
+async def kept_by(world: World, user: User, **changed: Any) -> MemoryTokenStore:
+    """What is kept after a login, changed."""
+    store = MemoryTokenStore()
+    await call(world.url, OAuth(show=user.show, store=store))
+    kept = await store.get(world.url)
+    assert kept is not None
+    await store.set(world.url, replace(kept, **changed))
+    user.shown.clear()
+    world.seen.clear()
+    return store
+
+
+# --- at their time --------------------------------------------------------------------------------
+
+
+async def test_a_token_that_ends_soon_is_renewed_before_it_is_used(
+    world: World, user: User
+) -> None:
+    """RFC 6749, 6: the resource is named again, and the next refresh token is kept."""
+    store = await kept_by(world, user, expires_at=0.0)
+    assert await call(world.url, OAuth(show=user.show, store=store)) == READ
+    assert world.paths() == [SERVER, "/token", "/mcp"]
+    [renewed] = world.at("/token")
+    assert renewed.form == {
+        "grant_type": "refresh_token",
+        "refresh_token": "refresh-1",
+        "client_id": "client-1",
+        "resource": world.url,
+    }
+    kept = await store.get(world.url)
+    assert kept is not None
+    assert (kept.access_token, kept.refresh_token) == ("token-2", "refresh-2")
+    assert (kept.scopes, kept.is_fresh) == ((READ,), True)
+    assert user.shown == []
+
+
+async def test_a_token_that_is_refused_is_renewed(world: World, user: User) -> None:
+    """Also one that should have lasted."""
+    store = await kept_by(world, user)
+    world.end_tokens()
+    assert await call(world.url, OAuth(show=user.show, store=store)) == READ
+    assert (world.grants(), user.shown) == (["refresh_token"], [])
+
+
+async def test_a_refresh_token_stays_if_there_is_no_other(world: World, user: User) -> None:
+    """RFC 6749, 6: an issuer need not give a new one."""
+    store = await kept_by(world, user, expires_at=0.0)
+
+    def keep(answer: dict[str, Any]) -> dict[str, Any]:
+        world.refreshing["refresh-1"] = (READ,)
+        return {name: each for name, each in answer.items() if name != "refresh_token"}
+
+    world.told = keep
+    await call(world.url, OAuth(show=user.show, store=store))
+    kept = await store.get(world.url)
+    assert kept is not None
+    assert (kept.access_token, kept.refresh_token) == ("token-2", "refresh-1")
+
+
+async def test_a_refresh_token_that_does_no_more_is_followed_by_a_login(
+    world: World, user: User
+) -> None:
+    store = await kept_by(world, user)
+    world.end_tokens()
+    world.refreshing.clear()
+    assert await call(world.url, OAuth(show=user.show, store=store)) == READ
+    assert world.grants() == ["refresh_token", "authorization_code"]
+    assert len(user.shown) == 1
+
+
+async def test_scopes_that_were_there_are_asked_for_at_the_next_login(
+    world: World, user: User
+) -> None:
+    """AUTH-6: or it would be followed by a second one."""
+    store = await kept_by(world, user, scopes=(READ, WRITE))
+    world.end_tokens()
+    world.refreshing.clear()
+    assert await call(world.url, OAuth(show=user.show, store=store), "write") == f"{READ} {WRITE}"
+    assert user.scopes() == [{READ, WRITE}]
+
+
+async def test_a_token_that_was_renewed_in_vain_is_followed_by_a_login(
+    world: World, user: User
+) -> None:
+    """A server that takes no renewed token is not asked with one renewed token after another."""
+    store = await kept_by(world, user)
+    world.end_tokens()
+
+    def token(seen: Seen) -> Reply:
+        reply = world.token(seen)
+        if seen.form["grant_type"] == "refresh_token":
+            world.end_tokens()
+        return reply
+
+    world.routes["/token"] = token
+    assert await call(world.url, OAuth(show=user.show, store=store)) == READ
+    assert world.grants() == ["refresh_token", "authorization_code"]
+
+
+@pytest.mark.parametrize("lasts", [0, -5, 5, "5", 29, None, "soon", 10**400, True, [], 1e308])
+async def test_whatever_is_said_of_its_time_a_token_is_used(
+    world: World, user: User, lasts: Any
+) -> None:
+    """It is good as long as the server takes it."""
+
+    def tell(answer: dict[str, Any]) -> dict[str, Any]:
+        answer.pop("refresh_token")
+        return {**answer, "expires_in": lasts}
+
+    world.told = tell
+    auth = OAuth(show=user.show)
+    async with connected(world, auth) as client:
+        for _ in range(3):
+            assert (await client.call_tool("read")).text == READ
+    assert len(user.shown) == 1
+
+
+async def test_a_token_that_lasts_for_seconds_is_renewed_again_and_again(
+    world: World, user: User
+) -> None:
+    world.lifetime = 5
+    async with connected(world, OAuth(show=user.show)) as client:
+        for _ in range(6):
+            assert (await client.call_tool("read")).text == READ
+    assert world.faults == []
+    assert len(user.shown) == 1
+
+
+# --- the issuer is away ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_an_issuer_that_is_away_costs_nobody_their_login(
+    world: World, user: User, status: int
+) -> None:
+    """The refresh token is kept, and does when the issuer is back."""
+    store = await kept_by(world, user)
+    world.end_tokens()
+    world.routes["/token"] = lambda _: Reply(status)
+    auth = OAuth(show=user.show, store=store)
+    with pytest.raises(AuthorizationFailed, match=str(status)):
+        await call(world.url, auth)
+    world.routes["/token"] = world.token
+    assert await call(world.url, auth) == READ
+    assert user.shown == []
+
+
+async def test_a_token_that_is_still_good_is_used_while_the_issuer_is_away(
+    world: World, user: User
+) -> None:
+    store = await kept_by(world, user, expires_at=0.0)
+    world.routes["/token"] = lambda _: Reply(503)
+    assert await call(world.url, OAuth(show=user.show, store=store)) == READ
+
+
+async def test_a_server_with_another_issuer_is_believed_when_the_old_one_is_gone(
+    world: World, elsewhere: World, user: User
+) -> None:
+    """AUTH-17: an issuer that has no metadata any more does not stand in the way."""
+    store = await kept_by(world, user, expires_at=0.0)
+    world.end_tokens()
+    del world.routes[SERVER]
+    world.resource["authorization_servers"] = [elsewhere.origin]
+    world.good = elsewhere.good
+    assert await call(world.url, OAuth(show=user.show, store=store)) == READ
+    assert elsewhere.grants() == ["authorization_code"]
+
+
+# --- several at once ------------------------------------------------------------------------------
+
+
+async def herd(client: Client, count: int = 20) -> list[str | Exception]:
+    """Call a tool many times at once."""
+    found: list[str | Exception] = []
+
+    async def one() -> None:
+        try:
+            found.append((await client.call_tool("read")).text)
+        except Exception as error:
+            found.append(error)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(count):
+            group.start_soon(one)
+    return found
+
+
+async def test_many_calls_at_once_have_one_login(world: World, user: User) -> None:
+    auth = OAuth(show=user.show)
+    async with connected(world, auth) as client:
+        world.end_tokens()
+        world.refreshing.clear()
+        user.shown.clear()
+        assert await herd(client) == [READ] * 20
+    assert len(user.shown) == 1
+
+
+@pytest.mark.parametrize("lifetime", [3600, 5])
+@pytest.mark.parametrize("refused", [True, False], ids=["refused", "ended"])
+async def test_many_calls_at_once_have_one_refresh(
+    world: World, user: User, refused: bool, lifetime: int
+) -> None:
+    """And with a token that lasts for seconds, one at a time."""
+    store = MemoryTokenStore()
+    auth = OAuth(show=user.show, store=store)
+    async with connected(world, auth) as client:
+        kept = await store.get(world.url)
+        assert kept is not None
+        world.lifetime = lifetime
+        if refused:
+            world.end_tokens()
+        else:
+            await store.set(world.url, replace(kept, expires_at=0.0))
+        assert await herd(client) == [READ] * 20
+    assert world.grants() == ["authorization_code", "refresh_token"]
+    assert (len(user.shown), world.faults) == (1, [])
+
+
+async def test_two_clients_with_one_store_have_one_refresh(world: World, user: User) -> None:
+    """Each has an `OAuth` of its own."""
+    store = await kept_by(world, user, expires_at=0.0)
+    found: list[str] = []
+
+    async def one() -> None:
+        found.append(await call(world.url, OAuth(show=user.show, store=store)))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(one)
+    assert found == [READ] * 5
+    assert world.grants() == ["refresh_token"]
+    assert world.faults == []
+
+
+async def test_many_calls_at_once_have_one_login_that_fails(world: World, user: User) -> None:
+    """Whoever says no is not asked by every call that has waited."""
+    auth = OAuth(show=user.show)
+    async with connected(world, auth) as client:
+        world.end_tokens()
+        world.refreshing.clear()
+        user.shown.clear()
+        world.back = lambda fields: (
+            {"error": "access_denied", "state": fields["state"]} | {"iss": fields["iss"]}
+        )
+        found = await herd(client)
+    assert [type(each) for each in found] == [AuthorizationFailed] * 20
+    assert all("access_denied" in str(each) for each in found)
+    assert len(user.shown) == 1
+
+
+async def test_a_login_that_fails_on_connecting_is_tried_once(world: World, user: User) -> None:
+    """No other way of speaking is tried, which would ask the user again."""
+    world.back = lambda fields: {
+        "error": "access_denied",
+        "state": fields["state"],
+        "iss": fields["iss"],
+    }
+    with pytest.raises(AuthorizationFailed):
+        async with Client(world.url, auth=OAuth(show=user.show)):
+            pass
+    assert len(user.shown) == 1
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+async def test_no_time_of_a_call_is_used_while_the_user_logs_in(world: World, user: User) -> None:
+    """Whoever was calling before, and whoever calls meanwhile."""
+    slow = anyio.Event()
+
+    async def show(url: str) -> None:
+        slow.set()
+        await anyio.sleep(0.6)
+        await user.show(url)
+
+    auth = OAuth(show=user.show)
+    async with connected(world, auth, timeout=0.3) as client:
+        auth._show = show
+        world.end_tokens()
+        world.refreshing.clear()
+        found: list[str] = []
+
+        async def one() -> None:
+            found.append((await client.call_tool("read")).text)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(one)
+            await slow.wait()
+            group.start_soon(one)
+    assert found == [READ] * 2
+
+
+async def test_afterwards_the_time_of_a_call_goes_on(world: World, user: User) -> None:
+    """What a server takes for its answer is counted."""
+
+    async def slowly(seen: Seen) -> Reply:
+        reply = world.serve(seen)
+        if reply.status == 200 and b"tools/call" in seen.body:
+            return await world.never(seen)
+        return reply
+
+    world.routes["/mcp"] = slowly
+    auth = OAuth(show=user.show)
+    async with connected(world, auth, timeout=0.2) as client:
+        world.end_tokens()
+        with pytest.raises(TimeoutError):
+            await client.call_tool("read")
+
+
+async def test_a_user_has_so_long_and_no_longer(world: World) -> None:
+    shown: list[str] = []
+    with pytest.raises(AuthorizationFailed, match=r"nobody has logged in within 0\.05 seconds"):
+        await call(world.url, OAuth(show=shown.append, timeout=0.05))
+    assert len(shown) == 1
+
+
+async def test_showing_takes_no_longer_either(world: World) -> None:
+    async def show(url: str) -> None:
+        await anyio.sleep_forever()
+
+    with pytest.raises(AuthorizationFailed, match="nobody has logged in"):
+        await call(world.url, OAuth(show=show, timeout=0.05))
+
+
+# --- leaving in the middle ------------------------------------------------------------------------
+
+
+async def test_who_leaves_during_a_login_leaves_nothing_behind(
+    world: World, tmp_path: Any, user: User
+) -> None:
+    """Neither something that listens nor a file; and the next login is like any."""
+    store = FileTokenStore(tmp_path / "kept")
+    asked: list[str] = []
+    reached = anyio.Event()
+
+    async def show(url: str) -> None:
+        asked.append(url)
+        reached.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(call, world.url, OAuth(show=show, store=store))
+        with anyio.fail_after(PATIENCE):
+            await reached.wait()
+        port = int(User.port(asked[0]).rstrip("/"))
+        async with await anyio.connect_tcp("127.0.0.1", port):
+            pass
+        group.cancel_scope.cancel()
+    with pytest.raises(OSError, match=r"."):
+        await anyio.connect_tcp("127.0.0.1", port)
+    assert list((tmp_path / "kept").glob("*")) == []
+    assert await call(world.url, OAuth(show=user.show, store=store)) == READ
+
+
+async def test_who_leaves_during_a_refresh_keeps_what_it_brings(
+    world: World, tmp_path: Any, user: User
+) -> None:
+    """The refresh token has been used: nobody could log in with it once more."""
+    store = FileTokenStore(tmp_path)
+    await call(world.url, OAuth(show=user.show, store=store))
+    kept = await store.get(world.url)
+    assert kept is not None
+    await store.set(world.url, replace(kept, expires_at=0.0))
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def slowly(seen: Seen) -> Reply:
+        begun.set()
+        await world.until(go_on)
+        return world.token(seen)
+
+    world.routes["/token"] = slowly
+    async with anyio.create_task_group() as group:
+        group.start_soon(call, world.url, OAuth(show=user.show, store=store))
+        assert await anyio.to_thread.run_sync(begun.wait, PATIENCE)
+        group.cancel_scope.cancel()
+        go_on.set()
+    world.routes["/token"] = world.token
+    found = await store.get(world.url)
+    assert found is not None
+    assert found.refresh_token == "refresh-2"
+    assert list(tmp_path.glob("*.lock")) == []
+    assert await call(world.url, OAuth(show=user.show, store=store)) == READ
+    assert (len(user.shown), world.faults) == (1, [])
+
+
+async def test_who_has_left_is_not_asked_to_log_in(world: World, user: User) -> None:
+    """The end of a session is not worth a login."""
+
+    def serve(seen: Seen) -> Reply:
+        if seen.verb == "DELETE":
+            return world.refuse()
+        if seen.token not in world.good:
+            return world.refuse()
+        message = seen.json
+        if "id" not in message:
+            return Reply(202)
+        result = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "serverInfo": {"name": "old", "version": "1"},
+        }
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        return Reply(200, answer, {"Mcp-Session-Id": "s"})
+
+    world.routes["/mcp"] = serve
+    async with Client(world.url, auth=OAuth(show=user.show), revision="2025-11-25"):
+        user.shown.clear()
+        world.end_tokens()
+        world.refreshing.clear()
+    assert [each.verb for each in world.at("/mcp")][-1] == "DELETE"
+    assert user.shown == []
+
+
+async def test_an_issuer_that_does_not_answer_is_not_waited_for(
+    world: World, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEC-17."""
+    monkeypatch.setattr(requests_module, "_PATIENCE", 0.05)
+    world.routes["/register"] = world.never
+    with pytest.raises(AuthorizationFailed, match="does not answer"):
+        await call(world.url, OAuth(show=user.show))
+    assert user.shown == []
+
+
+# --- whose they are -------------------------------------------------------------------------------
+
+
+async def test_credentials_are_of_one_server(world: World, elsewhere: World, user: User) -> None:
+    """AUTH-17: another server has to get tokens of its own, even from the same issuer."""
+    store = MemoryTokenStore()
+    auth = OAuth(show=user.show, store=store)
+    await call(world.url, auth)
+    elsewhere.resource["authorization_servers"] = [world.origin]
+    elsewhere.good = world.good
+    await call(elsewhere.url, auth)
+    assert elsewhere.at("/mcp")[0].token == ""
+    assert user.asked()["resource"] == elsewhere.url
+    assert len({user.asked(0)["client_id"], user.asked(1)["client_id"]}) == 2
+
+
+async def test_a_store_may_be_used_on_one_event_loop_after_another(world: World) -> None:
+    """As scripts do, which run one loop for each thing."""
+    store = MemoryTokenStore()
+    kept = Credentials(world.origin, world.url, access_token="t")
+
+    async def use() -> None:
+        async with store.lock("u"):
+            await store.set("u", kept)
+
+    for _ in range(2):
+        await anyio.to_thread.run_sync(anyio.run, use)
+    assert await store.get("u") == kept

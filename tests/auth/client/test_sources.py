@@ -1,0 +1,187 @@
+"""Tokens that somebody else has got, and what any source of tokens may rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mcpkit import Client
+from mcpkit.errors import ConnectionClosed
+from mcpkit.oauth import AuthorizationFailed, BearerToken, HttpAuth, HttpRequest, OAuth
+from mcpkit.oauth.source import http_auth, place_of
+from tests.auth.client.world import READ, RESOURCE, Reply, Seen, User, World, call
+
+pytestmark = pytest.mark.anyio
+
+
+async def current() -> str:
+    return "a-token"
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["a-token", lambda: "a-token", current],
+    ids=["text", "function", "async function"],
+)
+async def test_a_token_is_sent_as_it_is(world: World, given: Any) -> None:
+    """AUTH-10: in the header, for every request."""
+    world.good["a-token"] = (READ,)
+    assert await call(world.url, given) == READ
+    assert {each.headers["authorization"] for each in world.seen} == {"Bearer a-token"}
+
+
+async def test_a_function_is_asked_for_every_request(world: World) -> None:
+    world.good.update({f"token-{each}": (READ,) for each in range(9)})
+    numbers = iter(range(9))
+    async with Client(
+        world.url, auth=lambda: f"token-{next(numbers)}", revision="2026-07-28"
+    ) as client:
+        await client.call_tool("read")
+    assert [each.token for each in world.seen] == ["token-0", "token-1"]
+
+
+async def test_a_token_that_is_refused_is_not_repeated(world: World) -> None:
+    """SEC-13: neither to the server nor in the error, also if that has it."""
+    world.routes["/mcp"] = lambda seen: Reply(401, f"bad token {seen.token}".encode())
+    with pytest.raises(ConnectionClosed, match="401") as raised:
+        await call(world.url, BearerToken("a-secret-token"))
+    assert "a-secret-token" not in str(raised.value)
+    assert len(world.seen) == 1
+
+
+@pytest.mark.parametrize("token", ["", "a b", "a\nb", "a\r\nX: 1", "tökén", "a\0b", 5, None, b"t"])
+async def test_what_cannot_stand_in_a_header_is_no_token(world: World, token: Any) -> None:
+    """SEC-18: given at once, or later by a function."""
+    if isinstance(token, str):
+        with pytest.raises(ValueError, match="a token is") as raised:
+            BearerToken(token)
+        assert token == "" or token not in str(raised.value)
+    with pytest.raises(ValueError, match="a token is"):
+        await call(world.url, BearerToken(lambda: token))
+    assert world.seen == []
+
+
+@pytest.mark.parametrize("given", [5, b"token", OAuth, ["token"]], ids=str)
+def test_what_is_no_source_is_refused_at_once(given: Any) -> None:
+    with pytest.raises(TypeError, match="auth= takes"):
+        Client("http://127.0.0.1/mcp", auth=given)
+
+
+def test_a_source_does_not_tell_its_token() -> None:
+    """SEC-13."""
+    assert "a-secret" not in repr(BearerToken("a-secret")) + str(http_auth("a-secret"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://mcp.example.com/?key=a-secret", "https://user:a-secret@mcp.example.com:x/mcp"],
+)
+async def test_an_address_that_is_refused_is_shown_without_secrets(url: str) -> None:
+    """SEC-13, SEC-16."""
+    with pytest.raises(ValueError, match=r".") as raised:
+        await BearerToken("t").headers(HttpRequest("POST", url, url))
+    assert "a-secret" not in str(raised.value)
+
+
+class Noting(HttpAuth):
+    """Notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[HttpRequest, dict[str, str]]] = []
+        self.refusals: list[tuple[HttpRequest, int, Mapping[str, list[str]]]] = []
+
+    async def headers(self, request: HttpRequest) -> Mapping[str, str]:
+        found = {"Authorization": f"Bearer token-{len(self.refusals)}"}
+        self.asked.append((request, found))
+        return found
+
+    async def refused(self, request: HttpRequest, sent: Any, status: int, answer: Any) -> bool:
+        assert sent == self.asked[-1][1]
+        self.refusals.append((request, status, answer))
+        return True
+
+
+async def test_a_source_of_ones_own_sees_what_was_refused(world: World) -> None:
+    world.good["token-1"] = (READ,)
+    noting = Noting()
+    assert await call(world.url, noting) == READ
+    [(request, status, answer)] = noting.refusals
+    assert request == HttpRequest("POST", world.url, world.url)
+    assert status == 401
+    assert answer["www-authenticate"][0].startswith("Bearer resource_metadata=")
+
+
+async def test_a_source_that_never_gives_up_is_given_up(world: World) -> None:
+    """SEC-17."""
+    noting = Noting()
+    with pytest.raises(ConnectionClosed, match="401"):
+        await call(world.url, noting)
+    assert len(world.seen) == len(noting.asked) == 5
+
+
+async def test_after_a_redirect_it_is_still_the_same_server(world: World, user: User) -> None:
+    """One login does for the address that the user knows, and the one that it leads to."""
+    world.routes["/"] = lambda _: Reply(307, b"", {"Location": "/mcp"})
+    noting = Noting()
+    world.good["token-0"] = (READ,)
+    url = f"{world.origin}/"
+    assert await call(url, noting) == READ
+    assert [each[0] for each in noting.asked[:2]] == [
+        HttpRequest("POST", url, url),
+        HttpRequest("POST", world.url, url),
+    ]
+    world.good.clear()
+    auth = OAuth(show=user.show)
+    for _ in range(2):
+        assert await call(url, auth) == READ
+    assert len(user.shown) == 1
+
+
+async def test_an_old_server_has_one_token_for_both_its_endpoints(world: World, user: User) -> None:
+    """HTTP+SSE: what is sent goes to another address on the same host."""
+    world.resource["resource"] = f"{world.origin}/sse"
+    world.challenge = f'Bearer resource_metadata="{world.origin}{RESOURCE}/mcp", scope="{READ}"'
+    world.routes["/messages"] = lambda seen: (
+        Reply(202) if seen.token in world.good else world.refuse()
+    )
+    events = b"event: endpoint\ndata: /messages?session=1\n\n"
+
+    def sse(seen: Seen) -> Reply:
+        if seen.token not in world.good:
+            return world.refuse()
+        if seen.verb == "POST":
+            return Reply(405)
+        return Reply(200, events, {"Content-Type": "text/event-stream"}, stays=True)
+
+    world.routes["/sse"] = sse
+    auth = OAuth(show=user.show)
+    with pytest.raises(TimeoutError):  # nothing more comes on this stream
+        async with Client(f"{world.origin}/sse", auth=auth, revision="2024-11-05", timeout=0.3):
+            pass
+    assert len(user.shown) == 1
+    assert [each.token for each in world.at("/messages")] == ["token-1"]
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("https://H.example.com/mcp", "https://h.example.com/mcp"),
+        ("HTTPS://h.example.com:443/mcp?a=b#c", "https://h.example.com/mcp"),
+        ("https://me:secret@h.example.com/Mcp/", "https://h.example.com/Mcp/"),
+        ("http://127.0.0.1:80", "http://127.0.0.1/"),
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080/"),
+        ("https://[::1]:443/mcp", "https://[::1]/mcp"),
+    ],
+)
+def test_servers_are_known_by_their_address_without_the_rest(url: str, place: str) -> None:
+    """AUTH-13."""
+    assert place_of(url) == place
+
+
+async def test_without_a_way_to_get_one_the_refusal_is_the_answer(world: World) -> None:
+    with pytest.raises(ConnectionClosed, match="401") as raised:
+        async with Client(world.url, revision="2026-07-28"):
+            pass
+    assert not isinstance(raised.value, AuthorizationFailed)

@@ -1,0 +1,468 @@
+"""A server and its issuer on one loopback port, which do exactly what a test says, and a user.
+
+A `World` is honest until a test changes it: its documents, the answer to any path, what a callback
+has, what is said of tokens. It remembers every request. A `User` sits before a browser.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from base64 import urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import anyio.to_thread
+import httpx2
+import jwt
+
+from mcpkit import Client
+from mcpkit.oauth import HttpAuth
+from tests.auth.browser import Browser, Page
+from tests.uvicorns import listen, running
+
+__all__ = [
+    "PATIENCE",
+    "READ",
+    "WRITE",
+    "Host",
+    "Reply",
+    "Routed",
+    "Seen",
+    "User",
+    "World",
+    "call",
+    "hosting",
+]
+
+PATIENCE: Final = 20.0
+READ, WRITE = "notes:read", "notes:write"
+RESOURCE: Final = "/.well-known/oauth-protected-resource"
+SERVER: Final = "/.well-known/oauth-authorization-server"
+OPENID: Final = "/.well-known/openid-configuration"
+
+
+class Reply(NamedTuple):
+    """What a path answers with.
+
+    Args:
+        status: Of HTTP.
+        body: An object is sent as JSON.
+        headers: A name may have several values.
+        stays: The end of the body is not sent before that of the test.
+    """
+
+    status: int = 200
+    body: Any = b""
+    headers: Mapping[str, str | list[str]] = {}
+    stays: bool = False
+
+
+@dataclass
+class Seen:
+    """A request that has arrived."""
+
+    verb: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+    origin: str = ""
+
+    @property
+    def form(self) -> dict[str, str]:
+        pairs = parse_qsl(self.body.decode(), keep_blank_values=True)
+        assert len(dict(pairs)) == len(pairs), "a field is there twice"
+        return dict(pairs)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def token(self) -> str:
+        """The token that it has, of whatever kind."""
+        return self.headers.get("authorization", "").partition(" ")[2]
+
+
+Route = Callable[[Seen], "Reply | Awaitable[Reply]"]
+
+
+@dataclass
+class Code:
+    """What a user has allowed."""
+
+    asked: dict[str, str]
+    scopes: tuple[str, ...]
+
+
+class World:
+    """An MCP server of 2026-07-28 at ``/mcp``, and the issuer of its tokens.
+
+    Args:
+        origin: Where both are.
+    """
+
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
+        self.url = f"{origin}/mcp"
+        self.port = 0
+        self.seen: list[Seen] = []
+        self.routes: dict[str, Route] = {
+            "/mcp": self.serve,
+            "/authorize": self.authorize,
+            "/token": self.token,
+            "/register": self.register,
+            "/revoke": lambda _: Reply(200),
+            f"{RESOURCE}/mcp": lambda _: Reply(200, self.resource),
+            SERVER: lambda _: Reply(200, self.metadata),
+        }
+        self.resource: dict[str, Any] = {
+            "resource": self.url,
+            "authorization_servers": [origin],
+            "scopes_supported": [READ, WRITE],
+        }
+        self.metadata: dict[str, Any] = {
+            "issuer": origin,
+            "authorization_endpoint": f"{origin}/authorize",
+            "token_endpoint": f"{origin}/token",
+            "registration_endpoint": f"{origin}/register",
+            "revocation_endpoint": f"{origin}/revoke",
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": [
+                "none",
+                "client_secret_basic",
+                "client_secret_post",
+            ],
+            "authorization_response_iss_parameter_supported": True,
+        }
+        self.challenge = f'Bearer resource_metadata="{origin}{RESOURCE}/mcp", scope="{READ}"'
+        self.needs = {"write": WRITE}
+        """The scopes that tools need."""
+        self.clients: set[str] = set()
+        """The ids of clients that are known."""
+        self.codes: dict[str, Code] = {}
+        self.good: dict[str, tuple[str, ...]] = {}
+        """The tokens that the server takes, with their scopes."""
+        self.refreshing: dict[str, tuple[str, ...]] = {}
+        """The refresh tokens that may be used, once."""
+        self.back: Callable[[dict[str, str]], Any] = lambda fields: fields
+        """Changes what a browser comes back with."""
+        self.told: Callable[[dict[str, Any]], dict[str, Any]] = lambda answer: answer
+        """Changes what is said of a token."""
+        self.kind = "Bearer"
+        self.lifetime: Any = 3600
+        self.nonce = ""
+        """What proofs must have in them, at the server and at the issuer."""
+        self.faults: list[str] = []
+        """What clients have done wrong."""
+        self.over = threading.Event()
+        """Set at the end of the test."""
+        self._numbers: dict[str, int] = {}
+        self._changed = threading.Condition()
+
+    # --- for tests --------------------------------------------------------------------------------
+
+    def at(self, path: str) -> list[Seen]:
+        """The requests that a path has had."""
+        return [each for each in self.seen if each.path == path]
+
+    def paths(self) -> list[str]:
+        """What was asked for, in order, repetitions left out."""
+        return list(dict.fromkeys(each.path for each in self.seen))
+
+    def grants(self) -> list[str]:
+        """The kinds of grants that tokens were asked for with."""
+        return [each.form["grant_type"] for each in self.at("/token")]
+
+    def name(self, kind: str) -> str:
+        """A name that is used once, such as ``code-1``."""
+        self._numbers[kind] = self._numbers.get(kind, 0) + 1
+        return f"{kind}-{self._numbers[kind]}"
+
+    async def arrived(self, path: str, count: int = 1) -> None:
+        """Wait until a path has been asked for so many times."""
+
+        def wait() -> bool:
+            with self._changed:
+                return self._changed.wait_for(lambda: len(self.at(path)) >= count, PATIENCE)
+
+        assert await anyio.to_thread.run_sync(wait), f"nobody asks for {path}"
+
+    async def until(self, event: threading.Event) -> None:
+        """Wait in an answer, at most until the end of the test."""
+        while not (event.is_set() or self.over.is_set()):
+            await asyncio.sleep(0.001)
+
+    async def never(self, seen: Seen) -> Reply:
+        """Do not answer."""
+        del seen
+        await self.until(self.over)
+        return Reply(500)
+
+    def end_tokens(self) -> None:
+        """The server takes none any more that it has taken before."""
+        self.good.clear()
+
+    def fault(self, what: str) -> Reply:
+        self.faults.append(what)
+        return Reply(400, {"error": "invalid_request", "error_description": what})
+
+    # --- the server -------------------------------------------------------------------------------
+
+    def refuse(self, status: int = 401, error: str = "", scope: str = "") -> Reply:
+        said = self.challenge
+        if scope:
+            said = said.partition(", scope=")[0] + f', scope="{scope}"'
+        if error:
+            said += f', error="{error}"'
+        return Reply(status, b"no", {"WWW-Authenticate": said})
+
+    def serve(self, seen: Seen) -> Reply:
+        if seen.verb != "POST":
+            return Reply(405)
+        if seen.token not in self.good:
+            return self.refuse(error="invalid_token" if seen.token else "")
+        if self.kind == "DPoP" and (refusal := self._check_proof(seen, seen.token)):
+            return refusal
+        scopes = self.good[seen.token]
+        message = seen.json
+        if message["method"] == "server/discover":
+            result = {
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": {"tools": {}},
+                "ttlMs": 0,
+                "cacheScope": "private",
+            }
+        else:
+            needed = self.needs.get(message["params"].get("name", ""))
+            if needed is not None and needed not in scopes:
+                return self.refuse(403, "insufficient_scope", needed)
+            result = {"content": [{"type": "text", "text": " ".join(scopes)}]}
+        answer = {"resultType": "complete", **result}
+        return Reply(200, {"jsonrpc": "2.0", "id": message["id"], "result": answer})
+
+    # --- its issuer -------------------------------------------------------------------------------
+
+    def register(self, seen: Seen) -> Reply:
+        id = self.name("client")
+        self.clients.add(id)
+        return Reply(201, {**seen.json, "client_id": id})
+
+    def authorize(self, seen: Seen) -> Reply:
+        asked = seen.query
+        if asked["client_id"] not in self.clients or asked["response_type"] != "code":
+            return self.fault(f"unknown client {asked['client_id']}")
+        code = self.name("code")
+        self.codes[code] = Code(asked, tuple(asked.get("scope", "").split()))
+        fields = {"code": code, "state": asked["state"], "iss": self.metadata["issuer"]}
+        changed = self.back(fields)
+        if isinstance(changed, Reply):
+            return changed
+        query = changed if isinstance(changed, str) else urlencode(changed)
+        return Reply(302, b"", {"Location": f"{asked['redirect_uri']}?{query}"})
+
+    def token(self, seen: Seen) -> Reply:
+        form = seen.form
+        if self.kind == "DPoP" and (refusal := self._check_proof(seen, None)):
+            return refusal
+        if form["grant_type"] == "authorization_code":
+            code = self.codes.pop(form["code"], None)
+            if code is None:
+                return Reply(400, {"error": "invalid_grant"})
+            digest = sha256(form["code_verifier"].encode()).digest()
+            challenge = urlsafe_b64encode(digest).decode().rstrip("=")
+            if challenge != code.asked["code_challenge"]:
+                return self.fault("the verifier is wrong")
+            if form["redirect_uri"] != code.asked["redirect_uri"]:
+                return self.fault("it comes back to elsewhere")
+            if form.get("resource") != code.asked.get("resource"):
+                return self.fault("it is for another resource")
+            return self.give(code.scopes)
+        if form["grant_type"] == "refresh_token":
+            scopes = self.refreshing.pop(form["refresh_token"], None)
+            if scopes is None:
+                self.faults.append("a refresh token is used twice")
+                return Reply(400, {"error": "invalid_grant"})
+            return self.give(scopes)
+        return self.give(tuple(form.get("scope", "").split()))
+
+    def give(self, scopes: tuple[str, ...]) -> Reply:
+        """Issue a token."""
+        token, refresh = self.name("token"), self.name("refresh")
+        answer = self.told(
+            {
+                "access_token": token,
+                "token_type": self.kind,
+                "expires_in": self.lifetime,
+                "refresh_token": refresh,
+            }
+        )
+        if isinstance(answer.get("access_token"), str):
+            self.good[answer["access_token"]] = scopes
+        if "refresh_token" in answer:
+            self.refreshing[str(answer["refresh_token"])] = scopes
+        return Reply(200, answer)
+
+    def _check_proof(self, seen: Seen, token: str | None) -> Reply | None:
+        """Check a proof as RFC 9449 has it (4.3); None if it is right."""
+        proof = seen.headers.get("dpop", "")
+        if not proof:
+            return self.fault("there is no proof")
+        head = jwt.get_unverified_header(proof)
+        assert head["typ"] == "dpop+jwt"
+        assert "d" not in head["jwk"], "the private key is in a proof"
+        key = jwt.PyJWK(head["jwk"], "ES256").key
+        options: Any = {"verify_iat": False, "require": ["jti", "htm", "htu", "iat"]}
+        claims = jwt.decode(proof, key, ["ES256"], options=options)
+        if (claims["htm"], claims["htu"]) != (seen.verb, f"{self.origin}{seen.path}"):
+            return self.fault(f"a proof is of {claims['htm']} {claims['htu']}")
+        if token is not None:
+            digest = sha256(token.encode()).digest()
+            if claims.get("ath") != urlsafe_b64encode(digest).decode().rstrip("="):
+                return self.fault("a proof is of another token")
+        if self.nonce and claims.get("nonce") != self.nonce:
+            headers = {"DPoP-Nonce": self.nonce, "WWW-Authenticate": 'DPoP error="use_dpop_nonce"'}
+            if token is None:
+                return Reply(400, {"error": "use_dpop_nonce"}, headers)
+            return Reply(401, b"", headers)
+        return None
+
+    # --- HTTP -------------------------------------------------------------------------------------
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            part = await receive()
+            body += part.get("body", b"")
+            more = part.get("more_body", False)
+        headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
+        query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
+        seen = Seen(scope["method"], scope["path"], query, headers, body, self.origin)
+        with self._changed:
+            self.seen.append(seen)
+            self._changed.notify_all()
+        route = self.routes.get(scope["path"])
+        found = Reply(404) if route is None else route(seen)
+        reply = found if isinstance(found, Reply) else await found
+        raw = [
+            (name.lower().encode(), each.encode("latin-1"))
+            for name, values in reply.headers.items()
+            for each in ([values] if isinstance(values, str) else values)
+        ]
+        content = reply.body
+        if not isinstance(content, bytes):
+            content = json.dumps(content).encode()
+            raw.append((b"content-type", b"application/json"))
+        await send({"type": "http.response.start", "status": reply.status, "headers": raw})
+        await send({"type": "http.response.body", "body": content, "more_body": reply.stays})
+        if reply.stays:
+            await self.until(self.over)
+            await send({"type": "http.response.body", "body": b""})
+
+
+class Routed(httpx2.AsyncHTTPTransport):
+    """Brings requests for any host to one port of this machine.
+
+    Args:
+        port: The port.
+    """
+
+    def __init__(self, port: int) -> None:
+        super().__init__(verify=False)
+        self._port = port
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        request.url = request.url.copy_with(scheme="http", host="127.0.0.1", port=self._port)
+        return await super().handle_async_request(request)
+
+
+class Host:
+    """A server on a port of this machine, for one world after another.
+
+    Args:
+        port: The port.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._world: World | None = None
+
+    @contextmanager
+    def world(self, origin: str = "") -> Iterator[World]:
+        """A new one, until the end of the block.
+
+        Args:
+            origin: As which it is known; where it is by default.
+        """
+        world = World(origin or f"http://127.0.0.1:{self.port}")
+        world.port = self.port
+        self._world = world
+        try:
+            yield world
+        finally:
+            world.over.set()
+            self._world = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        assert self._world is not None
+        await self._world(scope, receive, send)
+
+
+@contextmanager
+def hosting() -> Iterator[Host]:
+    """Run one in a thread."""
+    with listen() as listener:
+        host = Host(listener.getsockname()[1])
+        with running(host, listener, lifespan="off", timeout_graceful_shutdown=1):
+            yield host
+
+
+@dataclass
+class User:
+    """Somebody before a browser, who says yes to everything.
+
+    Attributes:
+        shown: The addresses that they were sent to.
+        page: What they see in the end.
+    """
+
+    shown: list[str] = field(default_factory=list)
+    page: Page | None = None
+
+    async def show(self, url: str) -> None:
+        """Go where one is sent, and back again."""
+        self.shown.append(url)
+
+        def walk() -> Page:
+            browser = Browser({"name": "ada"}, "allow")
+            back = browser.walk(url, "http://127.0.0.1:" + self.port(url))
+            return browser.open(back)
+
+        self.page = await anyio.to_thread.run_sync(walk)
+
+    @staticmethod
+    def port(url: str) -> str:
+        """The port that a login comes back to."""
+        fields = dict(parse_qsl(urlsplit(url).query))
+        return f"{urlsplit(fields['redirect_uri']).port}/"
+
+    def asked(self, number: int = -1) -> dict[str, str]:
+        """What an issuer was asked for by way of the browser."""
+        return dict(parse_qsl(urlsplit(self.shown[number]).query))
+
+    def scopes(self) -> list[set[str]]:
+        """The scopes that each login has asked for."""
+        return [set(self.asked(each).get("scope", "").split()) for each in range(len(self.shown))]
+
+
+async def call(url: str, auth: HttpAuth, tool: str = "read", **options: Any) -> str:
+    """Connect, call a tool, and leave; the text of the answer."""
+    with anyio.fail_after(PATIENCE):
+        async with Client(url, auth=auth, revision="2026-07-28", **options) as client:
+            return (await client.call_tool(tool)).text
