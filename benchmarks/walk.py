@@ -187,8 +187,8 @@ async def _shortcut(call: Call, revision: str) -> AsyncGenerator[Ask, None]:
     begin = application.shortcuts[b"/mcp"]
 
     async def ask(text: bytes) -> bytes:
-        answered = begin(_scope(headers, text), text)
-        body: bytes = answered.body
+        answered = begin(_scope(headers, text), text, asyncio.get_running_loop())
+        body: bytes = answered[2]
         return body
 
     yield ask

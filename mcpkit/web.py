@@ -90,7 +90,7 @@ class HttpRequest:
         self._headers: Headers | None = None
         if raw is None:
             pairs = scope["headers"]
-            raw = dict(pairs)
+            raw = {name: value for name, value in pairs}  # noqa: C416 - dict() takes twice as long
             if len(raw) != len(pairs):
                 raw = by_name(pairs)
         self.raw: Mapping[bytes, bytes] = raw

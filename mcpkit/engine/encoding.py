@@ -104,19 +104,20 @@ def encode_result(
         if own_meta is None:
             return text
         return (text + b"," if text else b"") + members({"_meta": own_meta})
-    stamp = b'"resultType":"%b"' % name
+    hints = b""
     if request.known.cacheable and name == b"complete":  # CACHE-2
         settings = server.settings
         ttl = settings.ttl if ttl is None else ttl
         scope = scope or settings.cache_scope
         if private:
             ttl, scope = 0, "private"
-        stamp += b',"ttlMs":%d,"cacheScope":%b' % (round(ttl * 1000), encode(scope))
+        hints = b',"ttlMs":%d,"cacheScope":%b' % (round(ttl * 1000), encode(scope))
     meta = server.info_texts.get(revision.version) or server.info_meta(revision)
     if own_meta:
         meta = members(own_meta) + b"," + meta
-    stamp = b'%b,"_meta":{%b}' % (stamp, meta)
-    return b"%b,%b" % (text, stamp) if text else stamp
+    if text:
+        text += b","
+    return b'%b"resultType":"%b"%b,"_meta":{%b}' % (text, name, hints, meta)
 
 
 def _tool(value: Rendered, revision: Revision) -> _Encoded:
@@ -135,11 +136,12 @@ def _tool(value: Rendered, revision: Revision) -> _Encoded:
         text = b'"content":' + encode(
             [wire.block_to_wire(each, revision) for each in content or ()]
         )
-    if structured is not None and revision.structured_output != "none":
-        knows_objects_only = revision.structured_output == "object"
-        if not value.is_object and (knows_objects_only or not value.is_raw):
-            structured = b'{"result":' + structured + b"}"  # TOOL-11
-        text += b',"structuredContent":' + structured
+    known = revision.structured_output
+    if structured is not None and known != "none":
+        if value.is_object or (value.is_raw and known != "object"):
+            text += b',"structuredContent":' + structured
+        else:
+            text += b',"structuredContent":{"result":%b}' % structured  # TOOL-11
     if value.is_error:
         text += b',"isError":true'
     return text, value.meta, None, None, _COMPLETE

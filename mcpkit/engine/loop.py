@@ -104,11 +104,12 @@ class AsyncioLoop:
                 return _nothing_to_cancel
         elif sys.version_info >= (3, 11):
             spare, self._spare = self._spare, None
-            if spare is not None and not spare.fits():
+            if spare is None:
+                spare = SpareTask(self._loop)
+            elif not spare.fits():
                 # It was made for others than those who come now, and would be in their way.
                 spare.leave()
-                spare = None
-            spare = spare or SpareTask(self._loop)
+                spare = SpareTask(self._loop)
             if not spare.take_first_step(work):
                 task = spare.task
             elif self._spare is None:

@@ -21,12 +21,13 @@ class Steps(Coroutine[Any, Any, None]):
     nor cleans up. This one begins, and is cancelled where it first waits, as on trio.
     """
 
-    __slots__ = ("_first", "_parked", "_work")
+    __slots__ = ("_first", "_work", "parked")
 
     def __init__(self, work: Coroutine[Any, Any, None] | None = None) -> None:
         self._work = work
         self._first: Any = _NOT_TAKEN
-        self._parked: asyncio.Future[None] | None = None
+        self.parked: asyncio.Future[None] | None = None
+        """What the task waits for that has no work yet; done if somebody has cancelled it."""
 
     def carry_on(self, work: Coroutine[Any, Any, None], first: Any) -> None:
         """Go on with work that has taken its first step, and now waits for something."""
@@ -36,15 +37,10 @@ class Steps(Coroutine[Any, Any, None]):
 
     def leave(self) -> None:
         """Be parked no longer: carry on, or end if there is no work."""
-        if self._parked is None:
-            self._parked = _NEVER_PARKED
-        elif not self._parked.done():
-            self._parked.set_result(None)
-
-    @property
-    def can_wait(self) -> bool:
-        """Whether the task may stay parked: nobody has cancelled it."""
-        return self._parked is None or not self._parked.done()
+        if self.parked is None:
+            self.parked = _NEVER_PARKED
+        elif not self.parked.done():
+            self.parked.set_result(None)
 
     def send(self, value: Any) -> Any:
         """Take the next step."""
@@ -57,10 +53,10 @@ class Steps(Coroutine[Any, Any, None]):
         return work.send(None) if first is _NOT_TAKEN else first
 
     def _park(self) -> Any:
-        if self._parked is not None:
+        if self.parked is not None:
             raise StopIteration
-        self._parked = asyncio.get_running_loop().create_future()
-        return next(self._parked.__await__())
+        self.parked = asyncio.get_running_loop().create_future()
+        return next(self.parked.__await__())
 
     def throw(self, error: Any, value: Any = None, traceback: Any = None, /) -> Any:
         """Be cancelled."""
@@ -125,7 +121,7 @@ class SpareTask:
             return (
                 not self.task.cancelling()
                 and _same(self._context, self._untouched)
-                and self._steps.can_wait
+                and (self._steps.parked is None or not self._steps.parked.done())
             )
 
     else:
@@ -170,8 +166,6 @@ def _same(one: contextvars.Context, other: contextvars.Context) -> bool:
     """Whether two contexts hold the same objects; equal ones are not enough."""
     if len(one) != len(other):
         return False
-    if not one:
-        return True
     for variable in one:  # noqa: SIM110 - for every call, and a generator costs as much as the rest
         if other.get(variable, _NOT_TAKEN) is not one[variable]:
             return False

@@ -56,7 +56,6 @@ __all__ = ["Channel", "Session", "operations_of"]
 
 T = TypeVar("T")
 
-_INPUT: Final = frozenset({"inputResponses", "requestState"})
 _SAID: Final = frozenset({"notifications/message", "notifications/progress"})
 _OUTLASTING: Final = "notifications/elicitation/complete"
 
@@ -178,6 +177,7 @@ class Session:
         "_channel",
         "_connection",
         "_dropped",
+        "_first_log_rank",
         "_idle",
         "_log_rank",
         "_loop",
@@ -220,7 +220,7 @@ class Session:
         self._waiting: dict[Request, tuple[contextvars.Context, int]] = {}
         self._bytes_waiting = 0
         self._size = 0
-        self._log_rank = LOG_RANK[server.settings.log_level]
+        self._log_rank = self._first_log_rank = LOG_RANK[server.settings.log_level]
         self._subscriptions: Subscriptions | None = None
         self._dropped = 0
         self.is_closing = False
@@ -318,7 +318,7 @@ class Session:
         `on_relief` is called when it may read on.
         """
         # While a question is open, its answer must be read, whatever stands before it.
-        return self._many_wait and not self._is_asking
+        return bool(self._waiting) and self._many_wait and not self._is_asking
 
     @property
     def _many_wait(self) -> bool:
@@ -345,8 +345,13 @@ class Session:
             self._subscriptions
             or self._root_handlers
             or (self._asked is not None and self._asked.open)
-            or self._log_rank != LOG_RANK[self.server.settings.log_level]
+            or self._log_rank != self._first_log_rank
         )
+
+    @property
+    def is_unused(self) -> bool:
+        """True if nothing is left in it of the requests that it has served."""
+        return not (self._running or self._waiting or self.has_state)
 
     @property
     def state(self) -> SessionState:
@@ -430,6 +435,7 @@ class Session:
 
     def _begin(self, request: Request) -> None:
         known = request.known
+        params = request.params
         server = self.server
         if server.shows is not None or server.registry.restricted:
             server = server.seen_by(request)
@@ -440,9 +446,9 @@ class Session:
             capability = known.capability
             if capability is not None and capability not in server.catalog.advertised:
                 raise MethodNotFound(f"This server has no {capability}")
-            if known.asks and not _INPUT.isdisjoint(request.params):
+            if known.asks and ("inputResponses" in params or "requestState" in params):
                 run.choose_asker()
-            value = self._operations[known.operation](server, request.params, Context(run))
+            value = self._operations[known.operation](server, params, Context(run))
         except BaseException as error:
             if is_interrupt(error):
                 raise

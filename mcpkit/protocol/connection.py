@@ -141,15 +141,15 @@ class Request:
         params: The members of ``params``; empty if there were none.
         meta: ``params._meta``; empty if there was none.
         revision: The revision that this request is served by.
-        client: Who asks.
+        client: Who asks; None if the ``_meta`` says that.
         log_level: From which level on log messages are wanted with this request; None where the
             session decides (handshake) or nothing was asked for.
         origin: What it arrived in; None where everything goes the same way.
     """
 
     __slots__ = (
+        "_client",
         "batch",
-        "client",
         "id",
         "known",
         "log_level",
@@ -168,7 +168,7 @@ class Request:
         params: dict[str, Any],
         meta: dict[str, Any],
         revision: Revision,
-        client: ClientFacts,
+        client: ClientFacts | None,
         log_level: str | None = None,
         batch: Batch | None = None,
         origin: Origin | None = None,
@@ -179,13 +179,21 @@ class Request:
         self.params = params
         self.meta = meta
         self.revision = revision
-        self.client = client
+        self._client = client
         self.log_level = log_level
         self.batch = batch
         self.origin = origin
 
     def __repr__(self) -> str:
         return f"<Request {self.id!r} {self.method} {self.revision.version}>"
+
+    @property
+    def client(self) -> ClientFacts:
+        """The facts that the client has stated of itself."""
+        if self._client is None:  # few handlers want to know
+            meta = self.meta
+            self._client = ClientFacts(meta[CAPABILITIES_KEY], meta.get(CLIENT_INFO_KEY))
+        return self._client
 
     @property
     def principal(self) -> Principal | None:
@@ -442,8 +450,7 @@ class Connection:
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and not (isinstance(level, str) and level in LOG_RANK):
             raise InvalidParams(f"Unknown log level: {quoted(level)}; known: {', '.join(LOG_RANK)}")
-        client = ClientFacts(capabilities, info)
-        return Request(id, method, known, params, meta, revision, client, level)
+        return Request(id, method, known, params, meta, revision, None, level)
 
     def _notification(self, method: str, params: Any) -> Event:
         if params is None:

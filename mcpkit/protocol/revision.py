@@ -15,7 +15,7 @@ Capability: TypeAlias = Literal["tools", "resources", "prompts", "completions", 
 """A server capability that must be advertised before its methods exist."""
 
 
-class Method(NamedTuple):
+class Method:
     """A request that a client may send.
 
     Args:
@@ -27,11 +27,22 @@ class Method(NamedTuple):
         mirrored: The member of the params that the HTTP header ``Mcp-Name`` repeats, or None.
     """
 
-    operation: str
-    capability: Capability | None = None
-    cacheable: bool = False
-    asks: bool = False
-    mirrored: str | None = None
+    __slots__ = ("asks", "cacheable", "capability", "mirrored", "operation")
+
+    def __init__(
+        self,
+        operation: str,
+        capability: Capability | None = None,
+        *,
+        cacheable: bool = False,
+        asks: bool = False,
+        mirrored: str | None = None,
+    ) -> None:
+        self.operation = operation
+        self.capability = capability
+        self.cacheable = cacheable
+        self.asks = asks
+        self.mirrored = mirrored
 
 
 Notice: TypeAlias = Literal["initialized", "cancelled", "progress", "roots_changed"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+import asyncio
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
@@ -64,6 +64,8 @@ class Endpoint:
         """True if principals or rates are of interest even where the scope names no user."""
         self._waits = iscoroutinefunction(settings.principal)
         """True if it may take a while to find out who asks."""
+        self._at_once = min(LARGE_BODY, settings.max_body)
+        """Bytes of a body that is served where it arrives."""
         self._state: EndpointState | None = None
 
     async def state(self) -> EndpointState:
@@ -109,22 +111,25 @@ class Endpoint:
         except Unread:
             log.debug("a client does not read its answer")
 
-    def begin(self, scope: Scope, body: bytes) -> Answered | Exchange | None:
+    def begin(
+        self, scope: Scope, body: bytes, loop: asyncio.AbstractEventLoop
+    ) -> Answered | Exchange | None:
         """Begin a POST that has arrived whole, and go on with it until it has to wait.
 
         Args:
             scope: The scope of the request.
             body: The whole body.
+            loop: The running event loop.
 
         Returns:
             The answer, if it is at hand; the exchange that has begun, for `__call__` to find in the
             scope under `BEGUN`; None if nothing was done.
         """
         state = self._state
-        if state is None or not state.lifespan.is_here:
+        if state is None or not state.lifespan.is_in(loop):
             return None
-        if len(body) > LARGE_BODY:
-            return None  # others are to have their turn while it is served
+        if len(body) > self._at_once:
+            return None  # others are to have their turn while it is served, or it is too long
         if self._waits:
             return None  # for whoever finds out who asks
         if self.settings.cors and any(name == b"origin" for name, _ in scope["headers"]):
@@ -139,15 +144,13 @@ class Endpoint:
                 self._waits = self._authorization is None
                 return None
             check_media(http.raw)
-            if len(body) > self.settings.max_body:
-                raise HttpError(413, TOO_LONG % self.settings.max_body)
             state.flight.check_room(http)
-            exchange = state.begin(state.parse(body), http)
+            exchange = state.begin(body, http)
         except HttpError as error:
-            return Answered(error.status, error.headers, error.body)
+            return error.status, error.headers, error.body
         if exchange.is_ready:
             state.flight.end(exchange)
-            return Answered(exchange.status, exchange.headers, exchange.body or b"")
+            return exchange.status, exchange.headers, exchange.body or b""
         state.flight.add(exchange)  # counts from now on, not from a task's first step
         return exchange
 
@@ -202,8 +205,7 @@ class EndpointState:
         self.modern = ModernRequests(self.flight)
         self.legacy = LegacySessions(self.flight, LocalStore(settings))
         self._max_body = settings.max_body
-        self.parse = partial(parse_body, most=settings.max_values)
-        """Returns the JSON value in a body."""
+        self._max_values = settings.max_values
         lifespan.busy.append(lambda: self.flight.busy)
         lifespan.on_drain.append(self.flight.drain)
         lifespan.grace = max(lifespan.grace, settings.grace)
@@ -221,7 +223,7 @@ class EndpointState:
         if len(body) > LARGE_BODY:
             exchange = await self._begin_large(body, http)
         else:
-            exchange = self.begin(self.parse(body), http)
+            exchange = self.begin(body, http)
         del body
         await self.finish(exchange, receive, send)
 
@@ -230,20 +232,23 @@ class EndpointState:
         hold = Hold(self.flight.accounts.bodies, holder_of(http))
         hold.set(len(body))
         try:
-            message = self.parse(body)
+            message = parse_body(body, self._max_values)
             await checkpoint()
-            exchange = self.begin(message, http)
+            exchange = self._begin_parsed(message, http)
             exchange.keep(self.flight.accounts.bodies, len(body))
             return exchange
         finally:
             hold.release()
 
-    def begin(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
+    def begin(self, body: bytes, http: HttpRequest) -> Exchange:
         """Begin to serve a POST, and go on with it until it has to wait.
 
         Raises:
             HttpError: It is not served; nothing was done.
         """
+        return self._begin_parsed(parse_body(body, self._max_values), http)
+
+    def _begin_parsed(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
         if type(message) is not dict:
             if not is_array(message):
                 raise HttpError(400, "A message is an object")

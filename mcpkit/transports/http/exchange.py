@@ -135,8 +135,6 @@ class Exchange(Occupant):
     gone = False
     outlasts = False
     """True if it goes on when its client leaves, who may come back for the answer."""
-    _watched: Watched | None = None
-    """The bytes of the URIs that its client watches."""
     _response: StreamResponse | None = None
     _unwatch: Callable[[], object] | None = None
     _stop_timer: Callable[[], object] | None = None
@@ -151,7 +149,11 @@ class Exchange(Occupant):
         *,
         modern: bool,
     ) -> None:
-        self.http = http  # all that `Occupant` would do
+        self.http = http
+        self.budget = None
+        self._holds = ()
+        self._watched: Watched | None = None
+        """The bytes of the URIs that its client watches."""
         self.session = session
         self.flight = flight
         self._count = count
@@ -249,7 +251,7 @@ class Exchange(Occupant):
             self.body = text
             self.error = error
             self.status = status if text is not None else 202
-            if isinstance(error, Forbidden):
+            if error is not None and isinstance(error, Forbidden):
                 if text is not None and text.startswith(b"["):
                     self.status = 200  # others in the batch are allowed
                 else:

@@ -150,11 +150,11 @@ class InFlight:
 
     def end(self, exchange: Exchange) -> None:
         """Forget an exchange whose client has its answer or has left, unless it is to go on."""
-        if exchange.outlasts and not exchange.done:
+        if not exchange.done and exchange.outlasts:
             self._leave(exchange)
         if exchange.done or not exchange.outlasts:
-            self.exchanges.discard(exchange)
-            if exchange.budget is not None:
+            if exchange.budget is not None:  # it was added
+                self.exchanges.discard(exchange)
                 exchange.occupy(None)
             exchange.close()
 

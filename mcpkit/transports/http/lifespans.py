@@ -68,9 +68,13 @@ class Lifespan:
     def is_here(self) -> bool:
         """True if it has begun, is not over, and belongs to the running event loop."""
         try:
-            return self.begun and not self.over and self.token is get_running_loop()
+            return self.is_in(get_running_loop())
         except RuntimeError:
             return False  # trio's is found the longer way
+
+    def is_in(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return True if it has begun, is not over, and belongs to an event loop of asyncio's."""
+        return self.token is loop and self.begun and not self.over
 
     async def wait(self) -> None:
         """Wait until it has begun.

@@ -70,8 +70,8 @@ class ModernRequests:
             if event.known.operation == "listen":
                 self._listen(event, exchange)
         session.act_on(event, exchange)
-        if wants_answer and exchange.done and not (session.busy or session.has_state):
-            self._spare = session  # nothing of the request is left in it
+        if wants_answer and exchange.done and session.is_unused:
+            self._spare = session
         return exchange
 
     def _listen(self, request: Request, exchange: Exchange) -> None:

@@ -17,8 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from http import HTTPStatus
-from operator import methodcaller
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
 from mcpkit.engine.server import log
@@ -27,6 +26,8 @@ from mcpkit.web import Scope
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Served
+
+    from mcpkit.transports.http.exchange import Exchange
 else:
     Served = object  # whichever of its protocols uvicorn can use
 
@@ -35,8 +36,8 @@ __all__ = ["BEGUN", "Shortcut", "bounded", "strip_values"]
 BEGUN: Final = "mcpkit.begun"
 """The member of a scope that holds the exchange that a shortcut has begun."""
 
-_STRIP: Final = methodcaller("strip", b" \t")
-"""Removes what may stand around the value of a header (RFC 9110, 5.6.3)."""
+_BLANKS: Final = b" \t"
+"""May stand around the value of a header (RFC 9110, 5.6.3)."""
 
 _LONGEST_HEAD: Final = 64 * 1024
 """Bytes of a request line and headers, or of trailers: as many as h11 takes."""
@@ -66,25 +67,21 @@ _FAILED: Final = (
 )
 
 
-class Answered(NamedTuple):
-    """A response that is ready.
+Answered: TypeAlias = tuple[int, Sequence[tuple[bytes, bytes]], bytes]
+"""A response that is ready.
 
-    Args:
-        status: The status of HTTP.
-        headers: Headers in addition to those of every response, and those of its body.
-        body: The body, which is JSON; empty if there is none.
-    """
-
-    status: int
-    headers: Sequence[tuple[bytes, bytes]]
-    body: bytes
+It is the status; headers in addition to those of every response, and those of its body; and the
+body, which is JSON, or empty if there is none.
+"""
 
 
-Shortcut: TypeAlias = Callable[[Scope, bytes], "Answered | object | None"]
+Shortcut: TypeAlias = Callable[
+    [Scope, bytes, asyncio.AbstractEventLoop], "Answered | Exchange | None"
+]
 """Begins a POST that has arrived whole.
 
-Given its scope and its body, it returns the answer; or the exchange that has begun, for the
-application to find in the scope under `BEGUN`; or None if nothing was done.
+Given its scope, its body and the running event loop, it returns the answer; or the exchange that
+has begun, for the application to find in the scope under `BEGUN`; or None if nothing was done.
 """
 
 
@@ -94,15 +91,11 @@ def strip_values(headers: list[tuple[bytes, bytes]]) -> bool:
     Returns:
         True if there were some.
     """
-    if not headers:
-        return False
-    # For every request, and a loop over the headers would take as long as parsing the message.
-    names, values = zip(*headers, strict=True)
-    stripped = tuple(map(_STRIP, values))
-    if stripped == values:
-        return False
-    headers[:] = zip(names, stripped, strict=True)
-    return True
+    for _, value in headers:
+        if value.strip(_BLANKS) is not value:
+            headers[:] = [(name, value.strip(_BLANKS)) for name, value in headers]
+            return True
+    return False
 
 
 def bounded(
@@ -172,9 +165,19 @@ def _tell_missing(names: Iterable[str], parts: Iterable[type[_Part]]) -> None:
 
 
 @lru_cache(maxsize=64)
-def _path_of(url: bytes) -> str:
-    """Return the path that is meant by the URL of a shortcut."""
-    return unquote(url.decode("ascii"))
+def _address(root_path: str, url: bytes) -> Mapping[str, object]:
+    """Return what uvicorn adds to the scope of a POST when that goes on as a task.
+
+    Args:
+        root_path: The path that the server itself is at.
+        url: Of a shortcut.
+    """
+    return {
+        "method": "POST",
+        "path": root_path + unquote(url.decode("ascii")),
+        "raw_path": root_path.encode("ascii") + url,
+        "query_string": b"",
+    }
 
 
 class _Part(Served):
@@ -506,13 +509,9 @@ class _Quick(_Part):
             return
         body = held[0] if len(held) == 1 else b"".join(held)
         scope: Any = self.scope
-        # Uvicorn adds the same when the request goes on as a task.
-        scope["method"] = "POST"
-        scope["path"] = self.root_path + _path_of(self.url)
-        scope["raw_path"] = self.root_path.encode("ascii") + self.url
-        scope["query_string"] = b""
+        scope.update(_address(self.root_path, self.url))
         try:
-            answer = self.shortcuts[self.url](scope, body)
+            answer = self.shortcuts[self.url](scope, body, self.loop)
         except BaseException:
             # The parser would blame the client; and who knows how much has been done.
             log.exception("a request could not be answered")
@@ -520,14 +519,14 @@ class _Quick(_Part):
             self.transport.write(_FAILED)
             self.transport.close()
             return
-        if type(answer) is Answered:
+        if isinstance(answer, tuple):
             self._held = None
             self._write(*answer)
         else:
             self._go_on(answer)
             super().on_message_complete()
 
-    def _go_on(self, begun: object | None) -> None:
+    def _go_on(self, begun: Exchange | None) -> None:
         """Serve a request like others, as far as it has arrived."""
         held, self._held = self._held or (), None
         if begun is not None:

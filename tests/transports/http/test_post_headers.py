@@ -14,7 +14,7 @@ import pytest
 
 from mcpkit import MCPKit
 from mcpkit.transports.http.post_headers import ACCEPTS_BOTH, IS_JSON, Judgements, accepts
-from mcpkit.transports.http.uvicorn_protocol import Answered, Shortcut
+from mcpkit.transports.http.uvicorn_protocol import Shortcut
 from tests.messages import LEGACY, MODERN, announced, called, initialize, request
 from tests.transports.http.wire import EVENTS, JSON
 
@@ -63,9 +63,10 @@ def call(begin: Shortcut, version: str, token: str) -> None:
         **VALUES,
     }
     pairs = [(name.encode(), value) for name, value in headers.items()]
-    answer = begin({"headers": pairs, "server": None}, json.dumps(message).encode())
-    assert isinstance(answer, Answered)
-    assert answer.status == 200
+    scope = {"headers": pairs, "server": None}
+    answer = begin(scope, json.dumps(message).encode(), asyncio.get_running_loop())
+    assert isinstance(answer, tuple)
+    assert answer[0] == 200
 
 
 @pytest.mark.skipif(

@@ -18,7 +18,6 @@ import pytest
 
 from mcpkit import Context, Depends, MCPKit
 from mcpkit.transports.http.exchange import Exchange
-from mcpkit.transports.http.uvicorn_protocol import Answered
 from mcpkit.web import Scope
 from tests.messages import (
     LEGACY,
@@ -485,8 +484,9 @@ def test_what_is_begun_counts_at_once_among_the_requests() -> None:
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
             "server": None,
         }
-        begun = [answer(scope, body) for _ in range(3)]
-        return [each.status if isinstance(each, Answered) else None for each in begun]
+        loop = asyncio.get_running_loop()
+        begun = [answer(scope, body, loop) for _ in range(3)]
+        return [each[0] if isinstance(each, tuple) else None for each in begun]
 
     assert asyncio.run(main()) == [None, None, 503]
 
@@ -498,7 +498,7 @@ def test_other_endpoints_at_the_path_are_left_alone() -> None:
 def test_a_fault_of_the_shortcut_is_no_fault_of_the_client(
     served: Served, host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(scope: Scope, body: bytes) -> None:
+    def fail(scope: Scope, body: bytes, loop: asyncio.AbstractEventLoop) -> None:
         raise RuntimeError("out of order")
 
     host.shortcuts[served.site.path.encode()] = fail
