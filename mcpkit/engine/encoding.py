@@ -124,12 +124,12 @@ def _tool(value: Rendered, revision: Revision) -> _Encoded:
     content = value.content
     structured = value.structured
     if content is None and structured is not None:
-        quoted = structured
         if b'"' not in structured:  # numbers, literals and lists of them need no escapes
-            quoted = b'"%b"' % structured
-        elif structured[0] != _QUOTE:  # a text that is a JSON string stands for itself
-            quoted = to_json(structured.decode())
-        text = b'"content":[{"type":"text","text":%b}]' % quoted
+            text = b'"content":[{"type":"text","text":"%b"}]' % structured
+        else:  # a text that is a JSON string stands for itself
+            is_text = structured[0] == _QUOTE
+            quoted = structured if is_text else to_json(structured.decode())
+            text = b'"content":[{"type":"text","text":%b}]' % quoted
     elif isinstance(content, str):
         text = b'"content":[{"type":"text","text":%b}]' % to_json(content)
     else:

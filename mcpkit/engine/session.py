@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from types import CoroutineType
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import anyio
@@ -454,7 +455,7 @@ class Session:
                 raise
             self._answer(run, run.failed(error))
             return
-        if not hasattr(value, "__await__"):
+        if value.__class__ is not CoroutineType and not hasattr(value, "__await__"):
             if value is not None:
                 self._answer(run, value)
             return

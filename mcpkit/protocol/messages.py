@@ -98,8 +98,9 @@ def encode_id(id: Id) -> bytes:
 
 def result_text(id: Id, members: bytes) -> bytes:
     """A response from the id and the encoded members of its result object, without braces."""
-    own = b"%d" % id if type(id) is int else to_json(id)
-    return b'{"jsonrpc":"2.0","id":%b,"result":{%b}}' % (own, members)
+    if type(id) is int:
+        return b'{"jsonrpc":"2.0","id":%d,"result":{%b}}' % (id, members)
+    return b'{"jsonrpc":"2.0","id":%b,"result":{%b}}' % (to_json(id), members)
 
 
 def error_text(id: Id | Unset, error: ProtocolError) -> bytes:

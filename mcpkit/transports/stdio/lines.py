@@ -136,9 +136,10 @@ class Lines:
         self._skipping = False
 
     def _give(self, line: bytes) -> None:
-        if len(line) > self._max:
+        size = len(line)
+        if size > self._max:
             self._refuse()
-        elif len(line) > _LONG and (excess := excess_of(line, MAX_VALUES)):
+        elif size > _LONG and (excess := excess_of(line, MAX_VALUES)):
             self._session.refuse(InvalidRequest(f"A line has {excess}"))
         elif line and not line.isspace():
             self._session.receive(line)
