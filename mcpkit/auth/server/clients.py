@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from mcpkit.auth.fetch import Unreachable, fetch_document
 from mcpkit.auth.server.errors import OAuthError
+from mcpkit.auth.server.rates import Rate
 from mcpkit.auth.server.store import AuthStore
 from mcpkit.support.target import is_loopback_name
 from mcpkit.types import is_array, is_object
@@ -48,7 +49,9 @@ _MOST_CLIENTS: Final = 10_000
 _REGISTRATIONS: Final = 20
 """Clients that one address may register in an hour."""
 
-_MOST_ADDRESSES: Final = 10_000
+_FETCHES: Final = 60
+"""Documents that one address may have fetched in ten minutes."""
+
 _DOCUMENT_AGE: Final = 3600.0
 _MOST_DOCUMENTS: Final = 1_000
 _LARGEST_DOCUMENT: Final = 16 * 1024
@@ -111,10 +114,15 @@ class Clients:
         self.documents = documents
         self._clock = clock
         self._known: OrderedDict[str, tuple[RegisteredClient, float]] = OrderedDict()
-        self._registered: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._registrations = Rate(_REGISTRATIONS, 3600, "registrations", clock)
+        self._fetches = Rate(_FETCHES, 600, "clients with a document", clock)
 
-    async def find(self, id: str) -> RegisteredClient:
+    async def find(self, id: str, address: str) -> RegisteredClient:
         """Return a client.
+
+        Args:
+            id: Of the client.
+            address: The network of whoever asks for it.
 
         Raises:
             OAuthError: There is none of this id.
@@ -123,7 +131,7 @@ class Clients:
         if given is not None:
             return given
         if self.documents and id.startswith("https://"):
-            return await self._described(id)
+            return await self._described(id, address)
         kept = await self._store.get("client", id)
         if kept is None:
             raise OAuthError("invalid_client", "This client is not registered here")
@@ -162,7 +170,7 @@ class Clients:
         if not is_object(wish):
             raise OAuthError("invalid_client_metadata", "The body is no JSON object")
         record = _registration(wish)
-        self._count(address)
+        self._registrations.count(address)
         id = f"c_{secrets.token_urlsafe(24)}"
         now = self._clock()
         until = now + _UNUSED
@@ -186,34 +194,15 @@ class Clients:
             raise OAuthError("temporarily_unavailable", "Too many clients are registered", 503)
         return told
 
-    def _count(self, address: str) -> None:
-        """Count a registration of an address.
-
-        Raises:
-            OAuthError: There were too many.
-        """
-        now = self._clock()
-        left, since = self._registered.pop(address, (float(_REGISTRATIONS), now))
-        left = min(left + (now - since) * _REGISTRATIONS / 3600, float(_REGISTRATIONS))
-        if left >= 1:
-            left -= 1
-            refused = False
-        else:
-            refused = True
-        self._registered[address] = left, now
-        while len(self._registered) > _MOST_ADDRESSES:
-            self._registered.popitem(last=False)
-        if refused:
-            raise OAuthError("temporarily_unavailable", "Too many registrations; try later", 429)
-
     # --- documents --------------------------------------------------------------------------------
 
-    async def _described(self, url: str) -> RegisteredClient:
+    async def _described(self, url: str, address: str) -> RegisteredClient:
         now = self._clock()
         known = self._known.get(url)
         if known is not None and known[1] > now:
             self._known.move_to_end(url)
             return known[0]
+        self._fetches.count(address)
         client = await self._fetched(url)
         self._known[url] = client, now + _DOCUMENT_AGE
         while len(self._known) > _MOST_DOCUMENTS:

@@ -35,6 +35,7 @@ from mcpkit.auth.server.login import (
     User,
     Visit,
 )
+from mcpkit.auth.server.rates import Rate
 from mcpkit.auth.server.replies import ANY_ORIGIN, Reply, json_of, page, see
 from mcpkit.auth.server.requests import VISIT_S, Request, read_body
 from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
@@ -64,6 +65,8 @@ METADATA: Final = "/.well-known/oauth-authorization-server"
 OPENID: Final = "/.well-known/openid-configuration"
 
 _MOST_VISITS: Final = 10_000
+"""Logins that are on their way; one address has a tenth of them."""
+
 _MOST_ANSWERS: Final = 50
 """Answers of a browser to one login."""
 
@@ -152,6 +155,7 @@ class AuthorizationServer(EmbeddedServer):
             documents=client_documents,
             clock=clock,
         )
+        self._visits = Rate(_MOST_VISITS // 10, VISIT_S, "logins at the moment", clock)
         self._grants = Grants(
             self._store,
             self._vault,
@@ -275,7 +279,7 @@ class AuthorizationServer(EmbeddedServer):
         given = request.fields
         if not request.repeated.isdisjoint(("client_id", "redirect_uri")):
             raise OAuthError("invalid_request", "The program has sent two addresses, or two names")
-        client = await self._find(given.get("client_id", ""))
+        client = await self._find(request, given.get("client_id", ""))
         redirect_uri = given.get("redirect_uri", "")
         if not redirect_uri and len(client.redirect_uris) == 1:
             redirect_uri = client.redirect_uris[0]
@@ -328,6 +332,7 @@ class AuthorizationServer(EmbeddedServer):
         return tuple(found)
 
     async def _begin(self, request: Request, wish: Wish) -> Reply:
+        self._visits.count(request.place.caller)
         browser = request.browser() or secrets.token_urlsafe(32)
         state = secrets.token_urlsafe(32)
         visit = Visiting(asdict(wish), sha256(browser.encode()).hexdigest())
@@ -523,7 +528,7 @@ class AuthorizationServer(EmbeddedServer):
                 raise OAuthError("invalid_request", "The client authenticates in two ways")
             (id, secret), way = sent, "client_secret_basic"
         try:
-            client = await self._find(id)
+            client = await self._find(request, id)
         except OAuthError:
             raise refused from None
         if client.method not in ("", way) or (way == "none") != (client.secret_hash is None):
@@ -532,10 +537,10 @@ class AuthorizationServer(EmbeddedServer):
             raise refused
         return client
 
-    async def _find(self, id: str) -> RegisteredClient:
+    async def _find(self, request: Request, id: str) -> RegisteredClient:
         if not id or not id.isascii() or not id.isprintable():
             raise OAuthError("invalid_client", "There is no client_id, or a malformed one")
-        return await self._clients.find(id)
+        return await self._clients.find(id, request.place.caller)
 
     async def _register(self, request: Request) -> Reply:
         if not self._clients.dynamic:

@@ -8,8 +8,12 @@ from urllib.parse import urlencode
 
 import pytest
 
+from mcpkit.auth.server import clients as clients_module
+from mcpkit.auth.server import server as server_module
+from mcpkit.auth.server.errors import OAuthError
+from mcpkit.auth.server.rates import Rate
 from tests.auth.browser import Browser, fields_of
-from tests.auth.server.conftest import BACK, Site, basic, serving
+from tests.auth.server.conftest import BACK, Clock, Site, basic, serving
 
 ELSEWHERE = "https://evil.example/back"
 
@@ -395,3 +399,56 @@ def test_a_token_of_the_endpoint_is_no_secret_of_a_client(site: Site) -> None:
     assert page.status in (400, 401)
     page = site.send(f"/token?grant_type=refresh_token&client_id={site.client_id}", method="GET")
     assert page.status == 405
+
+
+# --- who takes more than a share ------------------------------------------------------------------
+
+
+def test_one_address_begins_no_more_than_a_tenth_of_all_logins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SEC-17."""
+    monkeypatch.setattr(server_module, "_MOST_VISITS", 50)
+    with serving() as site:
+        for _ in range(5):
+            assert Browser().open(site.authorize_url()).status == 200
+        refused = Browser().open(site.authorize_url())
+        assert fields_of(refused.location or "")["error"] == "temporarily_unavailable"
+        site.clock.now += 601
+        assert Browser().open(site.authorize_url()).status == 200
+
+
+def test_one_address_has_so_many_documents_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-17: or a server could be made to ask others again and again."""
+    asked: list[str] = []
+
+    async def fetch(url: str, largest: int) -> dict[str, object]:
+        asked.append(url)
+        return {"client_id": url, "redirect_uris": [BACK], "client_name": "Documented"}
+
+    monkeypatch.setattr(clients_module, "fetch_document", fetch)
+    monkeypatch.setattr(clients_module, "_FETCHES", 3)
+    with serving() as site:
+        urls = [f"https://client.example.com/{number}" for number in range(5)]
+        pages = [Browser().open(site.authorize_url(client_id=each)) for each in urls]
+        assert [each.status for each in pages] == [200, 200, 200, 429, 429]
+        assert asked == urls[:3]
+        # What is known is not fetched again, and costs nothing.
+        assert Browser().open(site.authorize_url(client_id=urls[0])).status == 200
+        page = site.form("/token", None, grant_type="authorization_code", client_id=urls[4])
+        assert page.status == 401
+        assert asked == urls[:3]
+
+
+def test_an_allowance_is_that_of_one_address_and_comes_back() -> None:
+    clock = Clock()
+    rate = Rate(4, 60, "logins", clock)
+    for _ in range(4):
+        rate.count("one")
+    with pytest.raises(OAuthError, match="Too many logins; try later"):
+        rate.count("one")
+    rate.count("other")
+    clock.now += 15
+    rate.count("one")
+    with pytest.raises(OAuthError):
+        rate.count("one")
