@@ -30,12 +30,14 @@ from mcpkit.auth import (
     User,
     Visit,
     hash_key,
+    hash_password,
 )
 from mcpkit.auth import Page as LoginPage
+from mcpkit.auth.server import users
 from tests.auth.browser import Browser, Page, fields_of
 from tests.uvicorns import listen, running
 
-__all__ = ["BACK", "Asked", "Clock", "Site", "serving"]
+__all__ = ["BACK", "Asked", "Clock", "Site", "cheap_hash", "serving"]
 
 BACK: Final = "http://127.0.0.1:9/back"
 """Where clients of these tests want their answers; nothing listens there."""
@@ -44,6 +46,13 @@ MACHINE_SECRET: Final = "a-secret-of-the-machine"
 SECRET: Final = "a secret of these tests, long enough"
 
 _opener = build_opener(ProxyHandler({}))
+
+
+def cheap_hash(password: str) -> str:
+    """The hash of a password, which takes as long as tests have."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(users, "_COST", 1024)
+        return hash_password(password)
 
 
 class Clock:

@@ -21,11 +21,10 @@ from mcpkit.auth import (
     UpstreamLogin,
     User,
     Users,
-    hash_password,
 )
 from tests.auth.browser import Browser, Page, fields_of
 from tests.auth.issuer import Key, issuing
-from tests.auth.server.conftest import BACK, Asked, Clock, Site, serving
+from tests.auth.server.conftest import BACK, Asked, Clock, Site, cheap_hash, serving
 from tests.auth.server.provider import CLIENT, CLIENT_SECRET, IdentityProvider
 
 KINDS: Final = ("openid", "plain")
@@ -483,7 +482,7 @@ def several(provider: IdentityProvider, other: IdentityProvider) -> Iterator[Sit
     clock = Clock()
     provider.lasts = other.lasts = 600
     logins = [
-        Users({"bob": hash_password("the password of bob")}, clock=clock),
+        Users({"bob": cheap_hash("the password of bob")}, clock=clock),
         login(provider, clock=clock),
         login(other, "plain", clock=clock),
     ]

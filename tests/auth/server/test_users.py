@@ -10,9 +10,9 @@ import pytest
 
 from mcpkit.auth import User, Users, Visit, hash_password
 from tests.auth.browser import Browser
-from tests.auth.server.conftest import Clock, Site, serving
+from tests.auth.server.conftest import Clock, Site, cheap_hash, serving
 
-ADA = hash_password("the password of ada")
+ADA = cheap_hash("the password of ada")
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def site() -> Iterator[Site]:
     clock = Clock()
     users: dict[str, str | tuple[str, User]] = {
         "ada": ADA,
-        "bob": (hash_password("the password of bob"), User("b-17", "Bob", {"team": "red"})),
+        "bob": (cheap_hash("the password of bob"), User("b-17", "Bob", {"team": "red"})),
     }
     with serving(clock=clock, login=Users(users, clock=clock)) as found:
         yield found
