@@ -170,6 +170,13 @@ class TestDescriptions:
         docs = parse_docstring(text)
         assert (docs.description, docs.parameters) == (None, {"a": "An a."})
 
+    @pytest.mark.parametrize("said", ["{name}:", "{name} (int):", "{name} :", ":param {name}:"])
+    def test_may_name_a_parameter_and_say_nothing_of_it(self, said: str) -> None:
+        heading, indent = ("", "") if said.startswith(":") else ("Args:\n", "    ")
+        named = "\n".join(indent + said.format(name=each) for each in ("empty", "last"))
+        docs = parse_docstring(f"Do.\n\n{heading}{named}\n", {"empty", "last"})
+        assert docs.parameters == {}
+
     @pytest.mark.parametrize("text", ["", "   \n  "])
     def test_of_nothing_at_all(self, text: str) -> None:
         assert parse_docstring(text) == Docs((), {})

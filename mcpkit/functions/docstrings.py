@@ -378,7 +378,7 @@ def _folded(lines: Sequence[str]) -> str:
     """
     first, *more = lines
     if not more or (len(more) == 1 and not first):
-        return (first or more[0]).strip()
+        return (first or "".join(more)).strip()
     rows = [first.strip(), *_dedented(more)]
     made: list[str] = []
     indent = 0
