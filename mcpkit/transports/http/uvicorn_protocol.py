@@ -15,6 +15,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
 from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
@@ -178,6 +180,26 @@ def _address(root_path: str, url: bytes) -> Mapping[str, object]:
         "raw_path": root_path.encode("ascii") + url,
         "query_string": b"",
     }
+
+
+@lru_cache(maxsize=8)
+def _alone(app: Any) -> Any:
+    """Return what uvicorn takes the headers of proxies with, in front of nothing.
+
+    Args:
+        app: That in front of the application; None if none is.
+    """
+    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+    if not isinstance(app, ProxyHeadersMiddleware):
+        return None
+
+    async def nothing(scope: Any, receive: Any, send: Any) -> None:
+        del scope, receive, send
+
+    alone: Any = copy(app)
+    alone.app = nothing
+    return alone
 
 
 class _Part(Served):
@@ -421,6 +443,7 @@ class _Quick(_Part):
     needs = Needs(
         gives="the shortcut for requests that need not wait",
         methods={
+            "connection_made": 1,
             "connection_lost": 1,
             "data_received": 1,
             "on_headers_complete": 0,
@@ -431,6 +454,8 @@ class _Quick(_Part):
         attributes=(
             "access_log",
             "access_logger.info",
+            "app",
+            "client",
             "cycle.response_complete",
             "expect_100_continue",
             "flow.write_paused",
@@ -459,6 +484,18 @@ class _Quick(_Part):
     """The time of an answer after which nothing has arrived."""
 
     _silence: asyncio.TimerHandle | None = None
+    _proxy: Any = None
+    """Takes the address of a client from what a proxy says, if one that is believed is at the other
+    end."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Look who is at the other end."""
+        super().connection_made(transport)
+        us: Any = self
+        middleware = _alone(us.app)
+        host = us.client[0] if us.client else None
+        if middleware is not None and host in middleware.trusted_hosts:
+            self._proxy = middleware
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for no further request: the client has gone, or was dropped."""
@@ -511,6 +548,8 @@ class _Quick(_Part):
         scope: Any = self.scope
         scope.update(_address(self.root_path, self.url))
         try:
+            if self._proxy is not None:
+                self._believe(scope)
             answer = self.shortcuts[self.url](scope, body, self.loop)
         except BaseException:
             # The parser would blame the client; and who knows how much has been done.
@@ -525,6 +564,15 @@ class _Quick(_Part):
         else:
             self._go_on(answer)
             super().on_message_complete()
+
+    def _believe(self, scope: Any) -> None:
+        """Take from the headers of a proxy what uvicorn takes in front of the application."""
+        for name, _ in scope["headers"]:
+            if name.startswith(b"x-forwarded-"):
+                taking = self._proxy(scope, None, None)
+                with suppress(StopIteration):  # it waits for nothing
+                    taking.send(None)
+                return
 
     def _go_on(self, begun: Exchange | None) -> None:
         """Serve a request like others, as far as it has arrived."""

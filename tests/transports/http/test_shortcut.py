@@ -156,6 +156,20 @@ class Served:
             await self.stage.wait(name)
             return f"waited for {name}"
 
+        def origin(ctx: Context) -> str:
+            assert ctx.http is not None
+            assert ctx.http.client is not None
+            return f"{ctx.http.client[0]} {ctx.http.scope['scheme']}"
+
+        @app.tool
+        async def who(ctx: Context) -> str:
+            return origin(ctx)
+
+        @app.tool
+        async def who_in_the_end(ctx: Context) -> str:
+            await anyio.sleep(0)
+            return origin(ctx)
+
         @app.tool
         async def large(size: int) -> str:
             return "x" * size
@@ -264,6 +278,15 @@ def test_both_ways_give_the_same_answer(line: Line, served: Served) -> None:
     headers, answer = long.ask(message)
     assert short[1] == answer
     assert {**short[0], "date": ""} == {**headers, "date": ""}
+
+
+@pytest.mark.parametrize("name", ["who", "who_in_the_end"])
+def test_both_ways_believe_a_proxy(line: Line, name: str) -> None:
+    """Whose address is whose share, and whose rate."""
+    told = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}
+    _, answer = line.ask(line.message(name), **told)
+    assert answer["result"]["content"][0]["text"] == "203.0.113.7 https"
+    assert line.call(name)["content"][0]["text"] == "127.0.0.1 http"
 
 
 def test_a_page_of_another_origin_is_refused_as_ever(line: Line) -> None:
