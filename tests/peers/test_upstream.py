@@ -43,7 +43,7 @@ def test_somebody_elses_users_log_in(method: str) -> None:
             client_id=registered["client_id"],
             client_secret=registered.get("client_secret"),
             scopes=["offline_access"],
-            allow={"ada": ["notes:read"]},
+            allow={f"{issuer.partition('//')[2]}:ada": ["notes:read"]},
         )
         with serving(login=login, listener=listener) as site:
             browser = Browser(button="allow")

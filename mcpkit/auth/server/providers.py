@@ -34,6 +34,8 @@ class Provider:
         domain: The claim with the domain of a user's organization; "" for that of the e-mail
             address.
         parameters: More parameters for browsers to bring along.
+        offline: And more, if `UpstreamLogin` asks for scopes of its own: so that the tokens outlive
+            the visit of the user.
         open_to_all: True if anybody can have an account there.
 
     Raises:
@@ -50,6 +52,7 @@ class Provider:
     names: tuple[str, ...] = ("email",)
     domain: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    offline: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     open_to_all: bool = False
 
     def __post_init__(self) -> None:
@@ -70,12 +73,13 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         names=("login",),
         open_to_all=True,
     ),
-    # "hd" is there for accounts of an organization only, which it has not left.
+    # "hd" is there for accounts of an organization only, which it has not left. A refresh token
+    # comes with a consent only.
     "google": Provider(
         "Google",
         issuer="https://accounts.google.com",
         domain="hd",
-        parameters={"access_type": "offline"},
+        offline={"access_type": "offline", "prompt": "consent"},
         open_to_all=True,
     ),
     # Addresses and names of users can be changed there without proof.

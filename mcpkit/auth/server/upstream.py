@@ -91,8 +91,9 @@ class UpstreamLogin(Login):
         allow: Who may log in: names, with or without the scopes that they may give, or a function,
             async or not, that is given the `User` and returns whether they may, or the user as
             they shall be. A name is a claim of the provider (the login for GitHub; elsewhere an
-            e-mail address that it has verified), the id of the user there, or ``@example.com`` for
-            all of a domain. None: whoever has an account, except where anybody can have one.
+            e-mail address that it has verified), the id of the `User`, such as
+            ``github:583231``, or ``@example.com`` for all of a domain. None: whoever has an
+            account, except where anybody can have one.
         scopes: Of the provider, to ask for beside those that tell who somebody is; what
             ``ctx.principal.upstream`` is good for.
         tenant: The id of the directory, for ``"entra"``.
@@ -131,7 +132,7 @@ class UpstreamLogin(Login):
                 f"allow=[…]; allow=lambda user: True lets everybody in"
             )
         self._client = client_id, client_secret
-        self._may = _allowing(allow, self._provider, self._key)
+        self._may = _allowing(allow, self._provider)
         self._more = _checked(scopes)
         self._scopes = tuple(dict.fromkeys((*self._provider.scopes, *self._more)))
         self._clock = clock
@@ -166,6 +167,8 @@ class UpstreamLogin(Login):
         }
         if endpoints.id_tokens is not None:
             asked["nonce"] = nonce
+        if self._more:
+            asked.update(self._provider.offline)
         if "offline_access" in self._more:
             asked["prompt"] = "consent"  # or it is ignored (OpenID Connect Core, 11)
         parts = urlsplit(endpoints.authorization)
@@ -252,9 +255,12 @@ class UpstreamLogin(Login):
             answer = await ask(endpoints.user, token=tokens.access_token)
             if answer.status != 200:
                 raise Unreachable(f"{endpoints.user} answers {answer.status}")
-            if found and answer.document.get("sub") != found["sub"]:
+            facts = answer.document
+            if found and facts.get("sub") != found["sub"]:
                 return None  # the facts about somebody else (Core, 5.3.2)
-            found = {**answer.document, **found}
+            if "email" in found:
+                facts.pop("email_verified", None)  # which says nothing of another address
+            found = {**facts, **found}
         return {name: value for name, value in found.items() if name not in _OF_TOKENS}
 
     async def _admitted(self, claims: dict[str, Any], tokens: UpstreamTokens) -> User:
@@ -434,7 +440,7 @@ def _checked(scopes: Iterable[str]) -> tuple[str, ...]:
     return found
 
 
-def _allowing(allow: Allow | None, provider: Provider, key: str) -> Callable[[User], Allowed]:
+def _allowing(allow: Allow | None, provider: Provider) -> Callable[[User], Allowed]:
     """Return the function that says whether a user may log in."""
     if allow is None:
         return lambda user: True
@@ -454,7 +460,7 @@ def _allowing(allow: Allow | None, provider: Provider, key: str) -> Callable[[Us
 
     def may(user: User) -> bool | User:
         # A user alone before the whole of a domain.
-        for name in _names_of(user, provider, key):
+        for name in _names_of(user, provider):
             if name in limits:
                 return User(user.id, user.name, user.claims, limits[name], user.upstream)
         return False
@@ -462,9 +468,9 @@ def _allowing(allow: Allow | None, provider: Provider, key: str) -> Callable[[Us
     return may
 
 
-def _names_of(user: User, provider: Provider, key: str) -> list[str]:
+def _names_of(user: User, provider: Provider) -> list[str]:
     """Return what ``allow`` may call a user, in lower case."""
-    found = [user.id, user.id.removeprefix(f"{key}:")]
+    found = [user.id]  # not without the key: the name of one may be the id of another
     email: Any = user.claims.get("email")
     verified = isinstance(email, str) and user.claims.get("email_verified") is True
     for claim in provider.names:

@@ -120,7 +120,13 @@ def test_facts_that_are_not_in_the_token_are_asked_for(provider: IdentityProvide
 
 
 def test_the_browser_brings_along_what_the_provider_needs(provider: IdentityProvider) -> None:
-    place = Provider("P", issuer=provider.url, parameters={"access_type": "offline"})
+    place = Provider(
+        "P", issuer=provider.url, parameters={"hint": "x"}, offline={"access_type": "offline"}
+    )
+    with serving(login=UpstreamLogin(place, client_id=CLIENT)) as site:
+        sent = fields_of(site.browser.open(site.authorize_url()).location or "")
+        assert sent["hint"] == "x"
+        assert sent.keys().isdisjoint({"access_type", "prompt"})
     found = UpstreamLogin(place, client_id=CLIENT, scopes=["offline_access", "files"])
     with serving(login=found) as site:
         sent = fields_of(site.browser.open(site.authorize_url()).location or "")
@@ -157,7 +163,7 @@ WRITERS: Final = {"ada@example.com": ["notes:write"]}
     [
         (None, "notes:read notes:write"),
         (["ada@example.com"], "notes:read notes:write"),
-        (["248289"], "notes:read notes:write"),
+        (["ID"], "notes:read notes:write"),
         (["@example.com"], "notes:read notes:write"),
         ({"ada@example.com": None}, "notes:read notes:write"),
         (WRITERS, "notes:write"),
@@ -166,6 +172,7 @@ WRITERS: Final = {"ada@example.com": ["notes:write"]}
         (lambda user: User("ada", scopes=frozenset({"notes:read"})), "notes:read"),
         (["bob@example.com"], None),
         (["ada"], None),
+        (["248289"], None),
         (["@ample.com"], None),
         ([], None),
         (lambda user: False, None),
@@ -175,6 +182,8 @@ WRITERS: Final = {"ada@example.com": ["notes:write"]}
 def test_only_those_who_are_allowed_come_in(
     provider: IdentityProvider, allow: Any, expected: str | None
 ) -> None:
+    if allow == ["ID"]:
+        allow = [f"{provider.url.partition('//')[2]}:248289"]
     with site_of(provider, allow=allow) as site:
         if expected is None:
             answer = site.log_in().answer
@@ -200,6 +209,23 @@ def test_an_address_that_nobody_has_verified_is_no_name(
 ) -> None:
     provider.user["email_verified"] = verified
     with site_of(provider, allow=["ada@example.com", "@example.com"]) as site:
+        assert site.log_in().answer["error"] == "access_denied"
+
+
+def test_a_name_may_be_the_number_of_somebody_else(provider: IdentityProvider) -> None:
+    """Anybody can take a free name, such as the number of whoever is allowed."""
+    provider.account.update(id=666, login="583231")
+    number = f"{provider.url.partition('//')[2]}:583231"
+    with site_of(provider, "plain", allow=[number]) as site:
+        assert site.log_in().answer["error"] == "access_denied"
+        provider.account.update(id=583231, login="Ada")
+        assert "code" in site.log_in().answer
+
+
+def test_what_is_verified_is_one_address(provider: IdentityProvider) -> None:
+    """And not another one, which the ID token has."""
+    provider.id_claims = {"email": "boss@example.com"}
+    with site_of(provider, allow=["boss@example.com", "@example.com"]) as site:
         assert site.log_in().answer["error"] == "access_denied"
 
 
