@@ -1,5 +1,6 @@
 """Clients of servers that want a token."""
 
+# region user
 import asyncio
 import os
 import sys
@@ -8,7 +9,6 @@ from mcpkit import Client
 from mcpkit.oauth import ClientCredentials, FileTokenStore, OAuth
 
 
-# region user
 async def main(url: str) -> None:
     """Log in, if need be, and say what there is."""
     async with Client(url, auth=OAuth(store=FileTokenStore())) as client:

@@ -1,5 +1,6 @@
 """Notes behind GitHub: users log in there, and come back."""
 
+# region login
 import os
 from typing import Annotated
 
@@ -12,7 +13,6 @@ from mcpkit.auth import (
     Users,
 )
 
-# region login
 app = MCPKit(
     "notes",
     auth=AuthorizationServer(
@@ -75,7 +75,7 @@ CHOICES = [
         client_secret=os.environ["GITHUB_CLIENT_SECRET"],
         allow=employees,
     ),
-    UpstreamLogin("github", client_id="notes", allow=ROLES),
+    UpstreamLogin("github", client_id="notes", client_secret="…", allow=ROLES),
 ]
 # endregion allow
 

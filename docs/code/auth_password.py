@@ -17,4 +17,5 @@ app = MCPKit(
 @app.tool(scopes=["notes:read"])
 def my_notes(ctx: SyncContext) -> str:
     """List the notes of whoever asks."""
-    return f"The notes of {ctx.principal}."
+    assert ctx.principal is not None
+    return f"The notes of {ctx.principal.claims['sub']}."

@@ -183,8 +183,9 @@ async def fetch_document(url: str, largest: int) -> dict[str, Any]:
         with anyio.fail_after(_PATIENCE):
             addresses = await addresses_of(host, parts.port or 443)
     except (OSError, UnicodeError, ValueError):
-        raise Unreachable("its host is not known") from None
+        addresses = []
     if not addresses or not all(map(is_public, addresses)):
+        # Whether it is there at all would tell anybody what names a network has inside.
         raise Unreachable("its host is not on the public internet")
     first = addresses[0]
     # Exactly the address that was looked at: another answer of the name server is too late.
@@ -225,6 +226,10 @@ def is_public(address: str) -> bool:
             inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(str(inner))
+        if found not in ipaddress.ip_network("2000::/3"):
+            return False  # whatever a local network makes of them
+    elif found in ipaddress.ip_network("192.0.0.0/24"):
+        return False
     return found.is_global and not found.is_multicast
 
 

@@ -147,7 +147,7 @@ class KeptLogin(OAuth):
             raise
         except (AuthorizationFailed, ValueError) as error:
             raise AuthorizationFailed(
-                f"{place} wants a token ({error}): give it one with {TOKEN}, or try {_login(place)}"
+                f"{place} wants a token ({error}): give it one with {TOKEN}"
             ) from None
 
     async def obtain(

@@ -106,12 +106,12 @@ def _(site: Site) -> Page:
     return site.redeem(site.log_in(victim()), client_id=evil_client(site))
 
 
-@attack("a login without PKCE", 303, "invalid_request")
+@attack("a login without PKCE", 400)
 def _(site: Site) -> Page:
     return Browser().open(site.authorize_url(code_challenge=None, code_challenge_method=None))
 
 
-@attack("a login with PKCE that was downgraded", 303, "invalid_request")
+@attack("a login with PKCE that was downgraded", 400)
 def _(site: Site) -> Page:
     return Browser().open(site.authorize_url(code_challenge_method="plain"))
 
@@ -121,7 +121,7 @@ def _(site: Site) -> Page:
     return site.call(site.log_in(victim()).answer["code"])
 
 
-@attack("a token in the address, instead of a code", 303, "unsupported_response_type")
+@attack("a token in the address, instead of a code", 400)
 def _(site: Site) -> Page:
     for kind in ("token", "id_token", "code token", "none"):
         page = Browser().open(site.authorize_url(response_type=kind))
@@ -147,6 +147,15 @@ def _(site: Site) -> Page:
     assert json.loads(site.send("/.well-known/oauth-authorization-server").body)[
         "authorization_response_iss_parameter_supported"
     ]
+    return page
+
+
+@attack("a link that leads through a server that one trusts", 400)
+def _(site: Site) -> Page:
+    page = Browser().open(
+        site.authorize_url(client_id=evil_client(site), redirect_uri=EVIL, response_type="x")
+    )
+    assert page.location is None
     return page
 
 

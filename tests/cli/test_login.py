@@ -131,6 +131,7 @@ def shared() -> Iterator[Site]:
 def site(shared: Site) -> Site:
     """A server that has forgotten how many clients have registered."""
     shared.clock.now += 3600
+    shared.client_id = shared.register(client_name="An editor")["client_id"]
     return shared
 
 
@@ -654,13 +655,13 @@ def test_a_machine_logs_in_without_a_user(person: Person, aging: tuple[Site, Clo
     assert said(person.runs(*words, **MACHINE)).startswith(f"You are logged in to {site.url}: ")
     before = person.kept
     assert before["refresh_token"] is None
-    assert said(whoami(person, site)).startswith("machine ")
+    assert said(whoami(person, site)).startswith("client:machine ")
     assert " already " in said(person.runs(*words, **MACHINE))
     clock.now += 2 * 3600
-    assert said(whoami(person, site)).startswith("machine ")
+    assert said(whoami(person, site)).startswith("client:machine ")
     assert person.kept["access_token"] != before["access_token"]
     person.change(expires_at=0)
-    assert said(whoami(person, site)).startswith("machine ")
+    assert said(whoami(person, site)).startswith("client:machine ")
     assert "is revoked and forgotten" in said(person.runs("logout", site.url))
 
 
@@ -857,8 +858,7 @@ def test_a_server_with_keys_of_its_own(person: Person) -> None:
     with running(app.asgi(), listener):
         assert person.runs("inspect", url, MCPKIT_TOKEN=key.key).code == 0
         assert one_line(person.runs("inspect", url)) == (
-            f"{url} wants a token (it does not say who issues them): give it one with "
-            f"MCPKIT_TOKEN, or try mcpkit login {url}"
+            f"{url} wants a token (it does not say who issues them): give it one with MCPKIT_TOKEN"
         )
         assert one_line(person.runs("login", url)) == (
             f"{url} wants a token, and does not say who issues them; if you have got one "

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
+from typing import Any
 from urllib.parse import urlencode
 
-from mcpkit.auth.server.login import Login, LoginRefused, Outcome, Page, UpstreamTokens, Visit
+from mcpkit.auth.server.login import Login, LoginRefused, Outcome, Page, UpstreamTokens, User, Visit
+from mcpkit.auth.server.pages import heading
 
 __all__ = ["Choice"]
 
@@ -21,15 +23,17 @@ class Choice(Login):
 
     def __init__(self, logins: Sequence[Login]) -> None:
         self._logins = tuple(logins)
+        self.keys = [each.key for each in logins if each.key]
+        """What answers from elsewhere are told apart by, each at a place of its own."""
 
     async def begin(self, visit: Visit) -> Outcome:
         """Show what there is."""
-        client = escape(visit.client_name or "a program")
+        visit.memory.clear()
         links: list[str] = []
         for number, each in enumerate(self._logins):
             url = f"{visit.action}?{urlencode({'state': visit.state, 'chosen': number})}"
             links.append(f'<a class="button" href="{escape(url)}">{escape(each.label)}</a>')
-        return Page(f"<h1>Log in</h1><p>to connect {client}</p>{''.join(links)}")
+        return Page(f"{heading(visit)}{''.join(links)}")
 
     async def answer(self, visit: Visit) -> Outcome:
         """Begin with the login that was chosen, or hand it what the browser has sent."""
@@ -37,15 +41,32 @@ class Choice(Login):
         wanted = None if visit.posted else visit.fields.get("chosen")
         if wanted is not None and wanted in map(str, range(len(self._logins))):
             number = int(wanted)
-            inner = replace(visit, fields={}, memory={})
+            inner = self._inner(number, visit, fields={}, memory={})
             outcome: Outcome = await self._logins[number].begin(inner)
-        elif number is None:
+        elif number is None or visit.place != self._logins[number].key:
+            # Or one provider could pass on what another one has answered (RFC 9700, 4.4.2).
             return await self.begin(visit)
         else:
-            inner = replace(visit, memory=visit.memory["memory"])
+            inner = self._inner(number, visit, memory=visit.memory["memory"])
             outcome = await self._logins[number].answer(inner)
         visit.memory.update(login=number, memory=inner.memory)
         return outcome
+
+    def _inner(self, number: int, visit: Visit, **changed: Any) -> Visit:
+        """Return the visit of a login, whose answers come to a place of its own."""
+        key = self._logins[number].key
+        return replace(visit, action=f"{visit.action}/{key}" if key else visit.action, **changed)
+
+    async def still(self, user: User) -> User | None:
+        """Ask the login that a user has come from."""
+        for each in self._logins:
+            if each.key and user.id.startswith(f"{each.key}:"):
+                return await each.still(user)
+        for each in self._logins:
+            found = None if each.key else await each.still(user)
+            if found is not None:
+                return found
+        return None
 
     async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:
         """Have the login get new tokens that these came from."""

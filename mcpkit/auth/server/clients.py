@@ -39,7 +39,7 @@ _METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
 _GRANTS: Final = ("authorization_code", "refresh_token")
 
 _DAY: Final = 24 * 3600.0
-_UNUSED: Final = 7 * _DAY
+_UNUSED: Final = _DAY
 """Seconds after which a client is forgotten that has registered and never got a token."""
 
 _KEPT: Final = 180 * _DAY
@@ -309,13 +309,18 @@ def _check_redirect(uri: object) -> str:
     if parts.fragment or "#" in uri or "@" in parts.netloc or "*" in parts.netloc:
         raise OAuthError("invalid_redirect_uri", "A redirect URI has no fragment and no user")
     scheme = parts.scheme
-    if scheme == "https" and parts.hostname:
-        return uri
+    if not set(parts.netloc).isdisjoint(";,'"):
+        raise OAuthError("invalid_redirect_uri", "A redirect URI has a host")
+    if scheme == "https":
+        if parts.hostname:
+            return uri
+        # Browsers find a host in what follows.
+        raise OAuthError("invalid_redirect_uri", "A redirect URI has a host")
     if scheme == "http":
         if parts.hostname and is_loopback_name(parts.hostname):
             return uri
         raise OAuthError("invalid_redirect_uri", "http is for loopback addresses only; use https")
-    if scheme in _DANGEROUS or _SCHEME.fullmatch(scheme) is None:
+    if scheme in _DANGEROUS or scheme.startswith("web+") or _SCHEME.fullmatch(scheme) is None:
         raise OAuthError("invalid_redirect_uri", "This scheme is not for redirects")
     return uri
 

@@ -18,10 +18,11 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Any, Final
 
+import anyio
+
 from mcpkit.auth.claims import principal_of
-from mcpkit.auth.fetch import PerLoop
 from mcpkit.auth.server.errors import OAuthError
-from mcpkit.auth.server.login import LoginRefused, UpstreamTokens, User
+from mcpkit.auth.server.login import LoginRefused, ProviderAway, UpstreamTokens, User
 from mcpkit.auth.server.store import AuthStore
 from mcpkit.auth.server.vault import ALGORITHM, Vault
 from mcpkit.types import Principal
@@ -44,6 +45,13 @@ ON_ITS_WAY: Final = 2
 """Seconds that a token is good for beside those that its client is told: it counts them from when
 it gets the token, and the claim has no parts of a second."""
 
+_RENEWING_S: Final = 15.0
+"""Seconds after which whoever renews a token of a provider has died."""
+
+_GLANCE_S: Final = 0.05
+"""Seconds between two looks at whether somebody else has renewed it."""
+
+_FOREVER: Final = 1e9
 _MOST_GRANTS: Final = 100_000
 _MOST_CODES: Final = 10_000
 _VERIFIER: Final = re.compile(r"[A-Za-z0-9\-._~]{43,128}")
@@ -88,6 +96,8 @@ class _Grant:
     number: int = 0
     rotated: float = 0.0
     has_upstream: bool = False
+    made: float = 0.0
+    machine: bool = False
 
 
 @dataclass
@@ -152,6 +162,7 @@ class Grants:
         token_lifetime: Seconds of an access token.
         refresh_lifetime: Seconds of a grant since it was last used.
         refresh: Renews the tokens of a provider.
+        still: Says whether a user may still come in.
         clock: Seconds since the epoch.
     """
 
@@ -163,17 +174,16 @@ class Grants:
         token_lifetime: float,
         refresh_lifetime: float,
         refresh: Callable[[UpstreamTokens], Awaitable[UpstreamTokens]],
+        still: Callable[[User], Awaitable[User | None]],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        import anyio
-
         self._store = store
         self._vault = vault
         self._token_lifetime = token_lifetime
         self._refresh_lifetime = refresh_lifetime
         self._refresh = refresh
+        self._still = still
         self._clock = clock
-        self._renewing = PerLoop(anyio.Lock)
 
     # --- codes ------------------------------------------------------------------------------------
 
@@ -206,8 +216,13 @@ class Grants:
             issuer,
             resource,
             has_upstream=user.upstream is not None,
+            made=now,
         )
-        await self._add_grant(grant, record, self._refresh_lifetime)
+        try:
+            await self._add_grant(grant, record, self._refresh_lifetime)
+        except OAuthError:
+            await self._store.take("upstream", grant)
+            raise
         text = f"a_{secrets.token_urlsafe(32)}"
         code = Code(client_id, redirect_uri, challenge, resource, scopes, grant, now + _CODE_S)
         if not await self._store.add(
@@ -278,6 +293,12 @@ class Grants:
             wanted = grant.scopes if scopes is None else scopes
             if not set(wanted) <= set(grant.scopes):
                 raise OAuthError("invalid_scope", "These scopes were not given")
+            user = await self._still(User(grant.user, claims=grant.claims))
+            if user is None:
+                await self.end(id)
+                raise refused
+            if user.scopes is not None:
+                wanted = tuple(each for each in wanted if each in user.scopes)
             if number == grant.number:
                 rotated = replace(grant, number=number + 1, rotated=now)
                 until = now + self._refresh_lifetime
@@ -301,7 +322,10 @@ class Grants:
             OAuthError: There are too many.
         """
         id = secrets.token_urlsafe(18)
-        grant = _Grant(client_id, client_id, {}, scopes, issuer, resource)
+        now = self._clock()
+        # A program is no user, whatever users are called (RFC 9700, 4.15).
+        subject = f"client:{client_id}"
+        grant = _Grant(client_id, subject, {}, scopes, issuer, resource, made=now, machine=True)
         await self._add_grant(id, grant, self._token_lifetime)
         issued = await self._issued(id, grant, scopes)
         issued.refresh_token = None
@@ -317,6 +341,12 @@ class Grants:
         claims = await self._claims(text)
         if claims is not None and claims.get("client_id") == client_id:
             await self.end(str(claims["gid"]))
+
+    async def end_of(self, user: str) -> None:
+        """End all grants of a user that there are now."""
+        value, until = _json({"at": self._clock()}), self._clock() + _FOREVER
+        while not await self._store.add("ended", _hash(user), value, until):
+            await self._store.take("ended", _hash(user))
 
     async def end(self, grant: str) -> None:
         """End a grant, with all tokens of it."""
@@ -411,7 +441,11 @@ class Grants:
             return None
         record: dict[str, Any] = json.loads(kept)
         record["scopes"] = tuple(record["scopes"])
-        return kept, _Grant(**record)
+        grant = _Grant(**record)
+        ended = None if grant.machine else await self._store.get("ended", _hash(grant.user))
+        if ended is not None and grant.made <= json.loads(ended)["at"]:
+            return None
+        return kept, grant
 
     async def _add_grant(self, id: str, grant: _Grant, lifetime: float) -> None:
         until = self._clock() + lifetime
@@ -428,32 +462,38 @@ class Grants:
             ProviderAway: It does not answer, and the token has ended.
         """
         gone = LoginRefused("The login has ended; log in again")
-        for _ in range(3):
+        for _ in range(int(_RENEWING_S / _GLANCE_S) + 1):
             kept, tokens = await self._kept_upstream(grant)
             if kept is None or tokens is None:
                 raise gone
             if not self._is_ending(tokens):
                 return tokens
-            # One at a time in this process; another one may still be first, and is then believed.
-            async with self._renewing.get():
-                again, tokens = await self._kept_upstream(grant)
-                if again is None or tokens is None:
-                    raise gone
-                if not self._is_ending(tokens):
-                    return tokens
+            # One at a time, of all processes: a refresh token may be good for one use only.
+            if not await self._store.add("renewing", grant, b"", self._clock() + _RENEWING_S):
+                await anyio.sleep(_GLANCE_S)
+                continue
+            # Whoever has used it must keep what it brings, however soon their caller leaves.
+            with anyio.CancelScope(shield=True):
                 try:
-                    fresh = await self._refresh(tokens)
-                except LoginRefused:
-                    now, _ = await self._kept_upstream(grant)
-                    if now == again:
-                        await self.end(grant)
-                        raise
-                    continue
-                until = self._clock() + self._refresh_lifetime
-                sealed = self._vault.seal(_written(fresh))
-                if await self._store.change("upstream", grant, again, sealed, until):
-                    return fresh
-        raise gone
+                    return await self._renewed(grant)
+                finally:
+                    await self._store.take("renewing", grant)
+        raise ProviderAway("The tokens of the provider are being renewed; try again")
+
+    async def _renewed(self, grant: str) -> UpstreamTokens:
+        kept, tokens = await self._kept_upstream(grant)
+        if kept is None or tokens is None:
+            raise LoginRefused("The login has ended; log in again")
+        if not self._is_ending(tokens):
+            return tokens
+        try:
+            fresh = await self._refresh(tokens)
+        except LoginRefused:
+            await self.end(grant)
+            raise
+        until = self._clock() + self._refresh_lifetime
+        await self._store.change("upstream", grant, kept, self._vault.seal(_written(fresh)), until)
+        return fresh
 
     async def _kept_upstream(self, grant: str) -> tuple[bytes | None, UpstreamTokens | None]:
         kept = await self._store.get("upstream", grant)

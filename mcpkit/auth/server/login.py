@@ -104,8 +104,11 @@ class Visit:
             the hidden field ``state`` of a form.
         action: The absolute URL that forms are posted to, and that other sites return to.
         client_name: What the client calls itself; not to be believed, and to be escaped.
+        server_name: What the MCP server is called.
         scopes: That the client asks for.
         fields: What the browser sent: the fields of a form or a query, each once. Empty in `begin`.
+        place: What stands behind the path that it was sent to: the `Login.key` of a login that is
+            one of several, or nothing.
         posted: True if it was a form.
         memory: JSON that the login wants back in the next step, such as a nonce. It is kept on the
             server.
@@ -118,6 +121,8 @@ class Visit:
     fields: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     posted: bool = False
     memory: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    place: str = ""
+    server_name: str = ""
 
 
 Outcome: TypeAlias = "User | Page | Redirect"
@@ -144,9 +149,20 @@ class Login(ABC):
     async def answer(self, visit: Visit) -> Outcome:
         """Take what the browser has sent; a page again if it does not do.
 
+        There are 50 answers to a visit at most, but visits are cheap: whoever can guess an answer
+        has to count guesses by what they are about, as `Users` does.
+
         Raises:
             LoginRefused: They may not log in; the message is for them.
         """
+
+    async def still(self, user: User) -> User | None:
+        """Return a user as they are now; None if they may no longer come in.
+
+        The server asks whenever a client renews a token of theirs. Of the user it knows the id and
+        the claims; what counts of the answer are its scopes.
+        """
+        return user
 
     async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:
         """Get new tokens of the provider.

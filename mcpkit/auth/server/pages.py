@@ -7,7 +7,9 @@ from hashlib import sha256
 from html import escape
 from typing import Final
 
-__all__ = ["consent", "error", "headers_of", "whole"]
+from mcpkit.auth.server.login import Visit
+
+__all__ = ["consent", "error", "headers_of", "heading", "whole"]
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --line: #8886; --strong: #2456d6; --on-strong: #fff; }
@@ -74,12 +76,30 @@ def headers_of(form_targets: tuple[str, ...] = ()) -> dict[str, str]:
     }
 
 
-def error(problem: str) -> str:
-    """Return the page of a request that cannot be sent back to its client."""
+def heading(visit: Visit) -> str:
+    """Return the beginning of a page on which somebody logs in: to what, and for what."""
+    server = f" to {escape(visit.server_name)}" if visit.server_name else ""
+    client = escape(visit.client_name or "a program")
+    return f"<h1>Log in{server}</h1><p>to connect {client}</p>"
+
+
+def error(problem: str, back: str = "", target: str = "") -> str:
+    """Return the page of a request that cannot be sent back to its client, or not by itself.
+
+    Args:
+        problem: For the user.
+        back: The address that tells the client, if the user wants that.
+        target: Where that is, for the user.
+    """
+    link = (
+        f'<a class="button" href="{escape(back)}">Tell the program, at {escape(target)}</a>'
+        if back
+        else ""
+    )
     body = (
         "<h1>This link does not work</h1>"
         f'<p class="problem" role="alert">{escape(problem)}</p>'
-        "<p>Go back to the program that has brought you here, and connect it again.</p>"
+        f"<p>Go back to the program that has brought you here, and connect it again.</p>{link}"
     )
     return whole("This link does not work", body)
 
@@ -113,7 +133,7 @@ def consent(
     known = (
         f"<dt>Described at</dt><dd>{escape(client_host)}</dd>"
         if client_host
-        else "<dt>Name</dt><dd>Chosen by the program itself; nobody has checked it</dd>"
+        else f"<dt>Name</dt><dd>{name} (chosen by the program itself; nobody has checked it)</dd>"
     )
     place = "A program on this device" if is_local else escape(redirect_to)
     items = "".join(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
+
+import anyio
 
 from mcpkit.auth.server.errors import OAuthError
 from mcpkit.auth.verifier import Place
@@ -15,6 +16,8 @@ __all__ = ["VISIT_S", "Request", "read_body"]
 
 _LARGEST_BODY: Final = 64 * 1024
 _LONGEST_QUERY: Final = 16 * 1024
+_BODY_S: Final = 30.0
+"""Seconds that a body may take to arrive."""
 
 VISIT_S: Final = 600.0
 """Seconds that a user has from the first page to the last."""
@@ -84,7 +87,11 @@ class Request:
             OAuthError: It is refused.
         """
         for each in self.resources:
-            if plain_url(each) != plain_url(self.place.resource):
+            try:
+                is_ours = plain_url(each) == plain_url(self.place.resource)
+            except ValueError:
+                is_ours = False
+            if not is_ours:
                 raise OAuthError("invalid_target", "Tokens are issued for this server only")
 
     def credentials(self) -> tuple[str, str] | None:
@@ -119,15 +126,15 @@ class Request:
 
     def browser(self) -> str | None:
         """Return what a browser is known by; None if it has not been here."""
-        found = SimpleCookie()
         for each, value in self._headers:
-            if each == b"cookie" and len(value) < _LONGEST_QUERY:
-                try:
-                    found.load(value.decode("latin-1"))
-                except CookieError:
-                    return None
-        morsel = found.get(self._cookie_name)
-        return morsel.value if morsel is not None and 32 <= len(morsel.value) <= 64 else None
+            if each != b"cookie" or len(value) >= _LONGEST_QUERY:
+                continue
+            # Cookies of others may be malformed; they stand beside ours on every shared host.
+            for pair in value.decode("latin-1").split(";"):
+                name, _, found = pair.strip().partition("=")
+                if name == self._cookie_name and 32 <= len(found) <= 64:
+                    return found
+        return None
 
     def cookie(self, browser: str) -> str:
         """Return the header that a browser is known by from now on."""
@@ -142,20 +149,22 @@ async def read_body(scope: Mapping[str, Any], receive: Any) -> bytes:
     """Return the body of a POST.
 
     Raises:
-        OAuthError: It is too large.
+        OAuthError: It is too large, or does not arrive.
     """
     if scope["method"] != "POST":
         return b""
     body = bytearray()
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise OAuthError("invalid_request", "The request was not sent to its end")
-        body += event.get("body", b"")
-        if len(body) > _LARGEST_BODY:
-            raise OAuthError("invalid_request", "The request is too large", 413)
-        if not event.get("more_body"):
-            return bytes(body)
+    with anyio.move_on_after(_BODY_S):
+        while True:
+            event = await receive()
+            if event["type"] == "http.disconnect":
+                raise OAuthError("invalid_request", "The request was not sent to its end")
+            body += event.get("body", b"")
+            if len(body) > _LARGEST_BODY:
+                raise OAuthError("invalid_request", "The request is too large", 413)
+            if not event.get("more_body"):
+                return bytes(body)
+    raise OAuthError("invalid_request", "The request has not arrived in time", 408)
 
 
 def plain_url(url: str) -> str:

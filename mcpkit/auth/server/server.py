@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import urlencode, urlsplit
@@ -66,6 +67,9 @@ OPENID: Final = "/.well-known/openid-configuration"
 
 _MOST_VISITS: Final = 10_000
 """Logins that are on their way; one address has a tenth of them."""
+
+_ANSWERS_OF_ONE: Final = 300
+"""Answers of one address to all its logins in ten minutes."""
 
 _MOST_ANSWERS: Final = 50
 """Answers of a browser to one login."""
@@ -133,7 +137,8 @@ class AuthorizationServer(EmbeddedServer):
             if not least <= given < 1e9:
                 raise ValueError(f"{name} must be at least {least:g} seconds, not {given!r}")
         self._login = _login_of(login)
-        self._store = _store_of(store or os.environ.get(LOGINS), clock)
+        named = os.environ.get(LOGINS) or None
+        self._store = _store_of(named if store is None else store, clock)
         self.is_alone = isinstance(store, MemoryAuthStore)
         self._scopes = dict(scopes or {})
         for each in self._scopes:
@@ -148,6 +153,8 @@ class AuthorizationServer(EmbeddedServer):
             overlap=token_lifetime + ON_ITS_WAY,
             clock=clock,
         )
+        if isinstance(self._store, SqliteAuthStore):
+            self._vault.check(self._store.peek("keys", "keys"), repr(self._store))
         self._clients = Clients(
             self._store,
             clients,
@@ -156,12 +163,18 @@ class AuthorizationServer(EmbeddedServer):
             clock=clock,
         )
         self._visits = Rate(_MOST_VISITS // 10, VISIT_S, "logins at the moment", clock)
+        self._answers = Rate(_ANSWERS_OF_ONE, VISIT_S, "attempts", clock)
+        self._places = {f"{LOGIN}/{key}": key for key in _keys_of(self._login)}
+        """Where answers of logins come that are one of several, and whose they are."""
+
+        self.paths = frozenset((*self.paths, *self._places))
         self._grants = Grants(
             self._store,
             self._vault,
             token_lifetime=token_lifetime,
             refresh_lifetime=refresh_lifetime,
             refresh=self._login.refresh,
+            still=self._login.still,
             clock=clock,
         )
 
@@ -180,6 +193,14 @@ class AuthorizationServer(EmbeddedServer):
 
         return await self._grants.verify(token, is_ours)
 
+    async def end_logins(self, user: str) -> None:
+        """End all logins of a user: their tokens do no more, within ``cache_time``.
+
+        Args:
+            user: The `User.id`, which is the claim ``sub`` of ``ctx.principal``.
+        """
+        await self._grants.end_of(user)
+
     async def aclose(self) -> None:
         """Let go of the store."""
         await self._store.aclose()
@@ -194,7 +215,9 @@ class AuthorizationServer(EmbeddedServer):
             methods, answer = _FOR_PROGRAMS[path]
             reply = await self._for_programs(answer, methods, place, scope, receive)
         else:
-            methods, answer = _FOR_PEOPLE[path]
+            methods, answer = _FOR_PEOPLE[LOGIN if path in self._places else path]
+            if path in self._places:
+                answer = partial(AuthorizationServer._log_in, at=self._places[path])
             reply = await self._for_people(answer, methods, place, scope, receive)
         await reply.send(scope["method"], send)
 
@@ -219,6 +242,9 @@ class AuthorizationServer(EmbeddedServer):
             reply = json_of({"error": error.code, "error_description": str(error)}, error.status)
             if error.status == 401:
                 reply.headers["WWW-Authenticate"] = "Basic"
+        except Exception:
+            log.exception("the authorization server has failed")
+            reply = json_of({"error": "server_error"}, 500)
         reply.headers.update(ANY_ORIGIN)
         return reply
 
@@ -236,6 +262,9 @@ class AuthorizationServer(EmbeddedServer):
             return await answer(self, request)
         except OAuthError as error:
             return page(pages.error(str(error)), error.status)
+        except Exception:
+            log.exception("the authorization server has failed")
+            return page(pages.error("Something has gone wrong on this server"), 500)
 
     # --- metadata (RFC 8414) ----------------------------------------------------------------------
 
@@ -300,7 +329,13 @@ class AuthorizationServer(EmbeddedServer):
             wish = replace(wish, scopes=self._scopes_for(request.place, client, given.get("scope")))
             return await self._begin(request, wish)
         except OAuthError as error:
-            return self._back(request.place, wish, error=error.code, error_description=str(error))
+            told = {"error": error.code, "error_description": str(error)}
+            back = self._back(request.place, wish, **told)
+            if client.is_given:
+                return back
+            # Whoever registers itself must not have users sent anywhere by a link (RFC 9700, 4.11).
+            text = pages.error(str(error), back.headers["Location"], origin_of(redirect_uri))
+            return page(text, 400)
 
     def _check_wish(self, request: Request, given: Mapping[str, str]) -> None:
         if request.repeated:
@@ -335,9 +370,9 @@ class AuthorizationServer(EmbeddedServer):
         self._visits.count(request.place.caller)
         browser = request.browser() or secrets.token_urlsafe(32)
         state = secrets.token_urlsafe(32)
-        visit = Visiting(asdict(wish), sha256(browser.encode()).hexdigest())
-        kept = visit.written(self._vault)
         until = self._clock() + VISIT_S
+        visit = Visiting(asdict(wish), sha256(browser.encode()).hexdigest(), until)
+        kept = visit.written(self._vault)
         if not await self._store.add("visit", state, kept, until, _MOST_VISITS):
             raise OAuthError("temporarily_unavailable", "Too many logins at the moment")
         reply = await self._ask(self._login.begin, request, state, kept, visit)
@@ -346,15 +381,20 @@ class AuthorizationServer(EmbeddedServer):
 
     # --- logging in -------------------------------------------------------------------------------
 
-    async def _log_in(self, request: Request) -> Reply:
+    async def _log_in(self, request: Request, at: str = "") -> Reply:
         """Hand what a browser has sent to the login."""
+        self._answers.count(request.place.caller)
         state, kept, visit = await self._visit(request)
         if visit.user is not None:
             return see(f"{request.place.base}{CONSENT}?{urlencode({'state': state})}")
         if visit.answers >= _MOST_ANSWERS:
             raise OAuthError("access_denied", "There were too many attempts", 429)
         visit.answers += 1
-        return await self._ask(self._login.answer, request, state, kept, visit)
+        # Before the login is asked: many at once are counted each, and see what those before saw.
+        counted = visit.written(self._vault)
+        if not await self._store.change("visit", state, kept, counted, visit.until):
+            raise OAuthError("invalid_request", "This page was sent twice at once", 409)
+        return await self._ask(self._login.answer, request, state, counted, visit, at)
 
     async def _ask(
         self,
@@ -363,6 +403,7 @@ class AuthorizationServer(EmbeddedServer):
         state: str,
         kept: bytes,
         visiting: Visiting,
+        at: str = "",
     ) -> Reply:
         """Ask the login, and do what it says."""
         wish = visiting.wanted
@@ -374,6 +415,8 @@ class AuthorizationServer(EmbeddedServer):
             request.fields if visiting.answers else {},
             request.posted,
             visiting.memory,
+            at,
+            request.place.name,
         )
         try:
             outcome = await ask(visit)
@@ -386,15 +429,15 @@ class AuthorizationServer(EmbeddedServer):
         visiting.memory = visit.memory
         if isinstance(outcome, User):
             # What follows has a name that nobody can have known before (fixation).
-            await self._store.take("visit", state)
+            if await self._store.take("visit", state) is None:
+                raise OAuthError("invalid_request", "This page was sent twice at once", 409)
             visiting.user = outcome
+            visiting.until = self._clock() + VISIT_S
             state = secrets.token_urlsafe(32)
-            until = self._clock() + VISIT_S
-            await self._store.add("visit", state, visiting.written(self._vault), until)
+            await self._store.add("visit", state, visiting.written(self._vault), visiting.until)
             return see(f"{request.place.base}{CONSENT}?{urlencode({'state': state})}")
         changed = visiting.written(self._vault)
-        until = self._clock() + VISIT_S
-        await self._store.change("visit", state, kept, changed, until)
+        await self._store.change("visit", state, kept, changed, visiting.until)
         if isinstance(outcome, Redirect):
             check_address(outcome.url.partition("#")[0], "Redirect")
             return see(outcome.url)
@@ -437,7 +480,7 @@ class AuthorizationServer(EmbeddedServer):
                 client_name=wish.client_name,
                 client_host=wish.client_host,
                 redirect_to=target,
-                is_local=is_loopback_name(urlsplit(wish.redirect_uri).hostname or ""),
+                is_local=target.startswith("http:"),
                 user=user.name or user.id,
                 scopes=tuple((each, self._scopes.get(each, each)) for each in scopes_given(visit)),
             )
@@ -469,7 +512,7 @@ class AuthorizationServer(EmbeddedServer):
         if wish.state is not None:
             answer["state"] = wish.state
         answer["iss"] = place.base
-        separator = "&" if urlsplit(wish.redirect_uri).query else "?"
+        separator = "&" if "?" in wish.redirect_uri else "?"
         return see(f"{wish.redirect_uri}{separator}{urlencode(answer)}")
 
     # --- tokens (OAuth 2.1, 3.2) ------------------------------------------------------------------
@@ -529,8 +572,9 @@ class AuthorizationServer(EmbeddedServer):
             (id, secret), way = sent, "client_secret_basic"
         try:
             client = await self._find(request, id)
-        except OAuthError:
-            raise refused from None
+        except OAuthError as error:
+            # What may change says nothing of the client, which would forget what it is known by.
+            raise (error if error.status in (429, 503) else refused) from None
         if client.method not in ("", way) or (way == "none") != (client.secret_hash is None):
             raise refused
         if secret is not None and not is_secret_of(client, secret):
@@ -608,6 +652,11 @@ def _login_of(given: Any) -> Login:
     if callable(given) and not isinstance(given, type):
         return _Asked(cast("Ask", given))
     raise TypeError("login= takes a Login, several, or a function from a Visit to a User")
+
+
+def _keys_of(login: Login) -> list[str]:
+    """Return the keys of logins that are some of several, with a place for the answers of each."""
+    return login.keys if isinstance(login, Choice) else []
 
 
 def _store_of(given: Any, clock: Callable[[], float]) -> AuthStore:

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import anyio
@@ -154,6 +155,16 @@ class SqliteAuthStore:
 
     def __repr__(self) -> str:
         return f"<SqliteAuthStore: {self._path}>"
+
+    def peek(self, kind: str, key: str) -> bytes | None:
+        """Return a record before anything is served; None too if there is no such file yet."""
+        if not os.path.exists(self._path):
+            return None
+        with closing(sqlite3.connect(self._path, timeout=_BUSY_S)) as connection:
+            try:
+                return self._find(connection, kind, key)
+            except sqlite3.OperationalError:
+                return None  # there is nothing in it
 
     async def get(self, kind: str, key: str) -> bytes | None:
         """Return a record."""

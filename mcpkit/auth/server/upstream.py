@@ -33,6 +33,7 @@ from mcpkit.auth.server.login import (
     User,
     Visit,
 )
+from mcpkit.auth.server.pages import heading
 from mcpkit.auth.server.providers import PROVIDERS, Provider
 from mcpkit.auth.verifier import VerifierAway
 from mcpkit.support.logs import get_logger
@@ -46,8 +47,13 @@ log = get_logger("mcpkit.auth")
 _FRESH_S: Final = 3600.0
 """Seconds for which the metadata of a provider is believed."""
 
+_LONGEST_NAME: Final = 100
 _LONGEST_CLAIMS: Final = 32 * 1024
 """Bytes of JSON that the facts about a user may have: they are kept with each grant."""
+
+_LONGEST_S: Final = 1e10
+_CONSUMERS: Final = "9188040d-6c67-4c5b-b112-36a304b66dad"
+"""The tenant that all personal accounts of Microsoft are in."""
 
 _TENANT: Final = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
@@ -126,13 +132,13 @@ class UpstreamLogin(Login):
             raise ValueError(f"tenant= means nothing to {name}")
         if not client_id:
             raise ValueError(f"client_id= is missing: register this server with {name} first")
-        if allow is None and self._provider.open_to_all:
+        if allow is None and not ("{tenant}" in self._provider.issuer and tenant != _CONSUMERS):
             raise ValueError(
-                f"anybody can have an account with {name}: say who may log in, with "
+                f"anybody may have an account with {name}: say who may log in, with "
                 f"allow=[…]; allow=lambda user: True lets everybody in"
             )
         self._client = client_id, client_secret
-        self._may = _allowing(allow, self._provider)
+        self._may = _allowing(allow, self._provider, self._key)
         self._more = _checked(scopes)
         self._scopes = tuple(dict.fromkeys((*self._provider.scopes, *self._more)))
         self._clock = clock
@@ -217,7 +223,7 @@ class UpstreamLogin(Login):
         visit.memory.clear()
         again = f"{visit.action}?{urlencode({'state': visit.state})}"
         body = (
-            f"<h1>Log in</h1>"
+            f"{heading(visit)}"
             f'<p class="problem" role="alert">{escape(self._provider.name)} {escape(what)}.</p>'
             f'<a class="button" href="{escape(again)}">Try again</a>'
         )
@@ -276,16 +282,13 @@ class UpstreamLogin(Login):
             raise LoginRefused(f"{self._provider.name} says too much of them")
         names = (claims.get(each) for each in ("name", *self._provider.names))
         name = next((each for each in names if isinstance(each, str) and each), None)
+        name = name and name.encode("utf-8", "replace").decode()[:_LONGEST_NAME]
         user = User(f"{self._key}:{id}", name, claims, upstream=tokens)
-        found = self._may(user)
-        if inspect.isawaitable(found):
-            found = await found
-        if isinstance(found, User):
-            return found
-        if found is not True:
+        found = await self.still(user)
+        if found is None:
             log.info("%s of %s may not log in", user.id, self._provider.name)
             raise LoginRefused("This account may not log in here")
-        return user
+        return found
 
     def _tokens(
         self, answer: Answer, before: UpstreamTokens | None = None
@@ -303,14 +306,23 @@ class UpstreamLogin(Login):
         # GitHub separates them by commas.
         given = scope.replace(",", " ").split() if isinstance(scope, str) else None
         usual = self._scopes if before is None else before.scopes
-        is_number = isinstance(lasts, (int, float)) and not isinstance(lasts, bool)
+        is_number = isinstance(lasts, (int, float)) and 0 <= lasts <= _LONGEST_S
         return UpstreamTokens(
             token,
             refresh if isinstance(refresh, str) else getattr(before, "refresh_token", None),
-            self._clock() + lasts if is_number else None,
+            self._clock() + float(lasts) if is_number else None,
             frozenset(usual if given is None else given),
             self._key,
         )
+
+    async def still(self, user: User) -> User | None:
+        """Return a user if they may still log in, by what the provider has said of them."""
+        found = self._may(user)
+        if inspect.isawaitable(found):
+            found = await found
+        if isinstance(found, User):
+            return found
+        return user if found is True else None
 
     async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:
         """Get new tokens of the provider.
@@ -414,8 +426,9 @@ class UpstreamLogin(Login):
 def _found(provider: Any) -> tuple[str, Provider]:
     """Return what a provider is known by in ids of users, and the provider."""
     if isinstance(provider, Provider):
-        host = urlsplit(provider.issuer or provider.authorization_endpoint).netloc
-        return host.lower(), provider
+        if provider.issuer:
+            return _key_of(provider.issuer), provider
+        return urlsplit(provider.authorization_endpoint).netloc.lower(), provider
     if not isinstance(provider, str):
         raise TypeError(
             f"provider= takes a name, an issuer or a Provider, not {type(provider).__name__}"
@@ -428,8 +441,17 @@ def _found(provider: Any) -> tuple[str, Provider]:
             f"there is no provider {provider!r}: there are {', '.join(PROVIDERS)}, and any issuer "
             f"of OpenID Connect by its URL"
         )
+    for name, each in PROVIDERS.items():
+        if each.issuer == provider.rstrip("/"):
+            return name, each
     host = urlsplit(provider).netloc
-    return host.lower(), Provider(host, issuer=provider)
+    return _key_of(provider), Provider(host, issuer=provider)
+
+
+def _key_of(url: str) -> str:
+    """Return what a provider is known by: one host may have several."""
+    parts = urlsplit(url)
+    return f"{parts.netloc.lower()}{parts.path.rstrip('/')}"
 
 
 def _checked(scopes: Iterable[str]) -> tuple[str, ...]:
@@ -440,7 +462,7 @@ def _checked(scopes: Iterable[str]) -> tuple[str, ...]:
     return found
 
 
-def _allowing(allow: Allow | None, provider: Provider) -> Callable[[User], Allowed]:
+def _allowing(allow: Allow | None, provider: Provider, key: str) -> Callable[[User], Allowed]:
     """Return the function that says whether a user may log in."""
     if allow is None:
         return lambda user: True
@@ -455,8 +477,16 @@ def _allowing(allow: Allow | None, provider: Provider) -> Callable[[User], Allow
     for name, scopes in several.items():
         if not isinstance(name, str) or not name.strip("@ "):
             raise ValueError(f"allow: {name!r} is no name")
+        has_mail = "email" in provider.names
+        if name.startswith("@") and not (has_mail or provider.domain):
+            raise ValueError(f"allow: {provider.name} says no domain of its users: {name!r}")
+        if "@" in name[1:] and ":" not in name and not has_mail:
+            known = ", ".join(provider.names)
+            raise ValueError(f"allow: {provider.name} names its users by {known}: {name!r}")
+        if name.isdigit() and "sub" not in provider.names:
+            raise ValueError(f"allow: {name!r} is no name; an id is written {key}:{name}")
         limit = None if scopes is None else frozenset(scopes_of(scopes, f"allow[{name!r}]"))
-        limits[name.casefold()] = limit
+        limits[_plain(name)] = limit
 
     def may(user: User) -> bool | User:
         # A user alone before the whole of a domain.
@@ -469,20 +499,28 @@ def _allowing(allow: Allow | None, provider: Provider) -> Callable[[User], Allow
 
 
 def _names_of(user: User, provider: Provider) -> list[str]:
-    """Return what ``allow`` may call a user, in lower case."""
-    found = [user.id]  # not without the key: the name of one may be the id of another
+    """Return what ``allow`` may call a user."""
+    found: list[str] = []
     email: Any = user.claims.get("email")
     verified = isinstance(email, str) and user.claims.get("email_verified") is True
     for claim in provider.names:
         value: Any = user.claims.get(claim)
-        if isinstance(value, str) and value and (claim != "email" or verified):
+        # No name that somebody has chosen is the id of another user, or a whole domain.
+        is_name = isinstance(value, str) and ":" not in value and not value.startswith("@")
+        if is_name and value and (claim != "email" or verified):
             found.append(value)
     domain: Any = user.claims.get(provider.domain) if provider.domain else None
     if not provider.domain and "email" in provider.names and verified:
         domain = email.rpartition("@")[2]
     if isinstance(domain, str) and domain:
         found.append(f"@{domain}")
-    return [each.casefold() for each in found]
+    # The id is exact, and has the key before it: the name of one may be the number of another.
+    return [user.id, *map(_plain, found)]
+
+
+def _plain(name: str) -> str:
+    """Return a name without capitals, if nothing else becomes of it; ids are left alone."""
+    return name.lower() if name.isascii() and ":" not in name else name
 
 
 def _error_of(answer: Answer) -> str:

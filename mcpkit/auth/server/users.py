@@ -15,6 +15,7 @@ from anyio import to_thread
 
 from mcpkit.auth.fetch import PerLoop
 from mcpkit.auth.server.login import Login, Outcome, Page, User, Visit
+from mcpkit.auth.server.pages import heading
 
 __all__ = ["Users", "hash_password"]
 
@@ -28,6 +29,10 @@ _HASH: Final = re.compile(
 _AT_ONCE: Final = 2
 """Passwords that are hashed at the same time: each takes a tenth of a second and 32 MiB."""
 
+_MOST_WAITING: Final = 20
+"""Passwords that may wait for that."""
+
+_LONGEST_NAME: Final = 200
 _FREE: Final = 5
 """Wrong passwords of a name before it has to wait."""
 
@@ -98,21 +103,28 @@ class Users(Login):
         may be guessing and not its owner.
         """
         name, password = visit.fields.get("name", ""), visit.fields.get("password", "")
-        if not visit.posted or not name or not password:
-            return _form(visit, name=name)
+        if not visit.posted or not name or not password or len(name) > _LONGEST_NAME:
+            return _form(visit, name=name[:_LONGEST_NAME])
         wait = self._wait_of(name)
         if wait > 0:
             return _form(visit, f"Too many wrong passwords: wait {wait:.0f} seconds", name, 429)
+        places = self._places.get()
+        if places.statistics().tasks_waiting >= _MOST_WAITING:
+            return _form(visit, "Too many logins at once: try again", name, 503)
         hash, user = self._users.get(name, (self._nobody, None))
         # Counted before it is known, or many at once would count as one.
         self._count(name)
         fits = len(password) <= _LONGEST and await to_thread.run_sync(
-            _fits, password, hash, limiter=self._places.get()
+            _fits, password, hash, limiter=places
         )
         if user is None or not fits:
             return _form(visit, "The name or the password is wrong", name, 403)
         self._wrong.pop(name, None)
         return user
+
+    async def still(self, user: User) -> User | None:
+        """Return a user of the list; None if they are there no more."""
+        return next((each for _, each in self._users.values() if each.id == user.id), None)
 
     def _wait_of(self, name: str) -> float:
         wrong, since = self._wrong.get(name, (0, 0.0))
@@ -131,9 +143,8 @@ class Users(Login):
 
 def _form(visit: Visit, problem: str = "", name: str = "", status: int = 200) -> Page:
     said = f'<p class="problem" role="alert">{escape(problem)}</p>' if problem else ""
-    client = escape(visit.client_name or "a program")
     body = (
-        f"<h1>Log in</h1><p>to connect {client}</p>{said}"
+        f"{heading(visit)}{said}"
         f'<form method="post" action="{escape(visit.action)}">'
         f'<input type="hidden" name="state" value="{escape(visit.state)}">'
         f'<label>Name<input name="name" value="{escape(name)}" autocomplete="username" required '

@@ -41,6 +41,9 @@ class SigningKey(NamedTuple):
     private: str
     made: float
 
+    def __repr__(self) -> str:
+        return f"<SigningKey {self.kid}>"
+
 
 class Vault:
     """Keeps the keys of a server in its store, sealed, and makes new ones in time.
@@ -94,6 +97,26 @@ class Vault:
             return self._fernet.decrypt(sealed)
         except InvalidToken:
             raise ValueError("sealed with another secret, or changed") from None
+
+    def check(self, kept: bytes | None, where: str) -> None:
+        """Check that the keys that are kept can be read.
+
+        Args:
+            kept: As they are kept; None if there are none yet.
+            where: For the message.
+
+        Raises:
+            ValueError: They were sealed with another secret.
+        """
+        if kept is None:
+            return
+        try:
+            self.open(kept)
+        except ValueError:
+            raise ValueError(
+                f"{where} was sealed with another secret: set MCPKIT_SECRET, or secret=, as it was "
+                f"(or both, the new one first), or delete the file, which ends all logins"
+            ) from None
 
     async def mac(self, text: str) -> str:
         """Return what only this server can make of a text."""

@@ -32,6 +32,7 @@ class Visiting:
 
     wish: dict[str, Any]
     browser: str
+    until: float
     memory: dict[str, Any] = field(default_factory=dict[str, Any])
     answers: int = 0
     user: User | None = None

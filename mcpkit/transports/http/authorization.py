@@ -58,7 +58,8 @@ class Authorization:
 
     Raises:
         TypeError: ``auth`` is no verifier.
-        ValueError: ``public_url`` is malformed, or missing where a verifier needs it.
+        ValueError: ``public_url`` is malformed, or missing where a verifier needs it; or there are
+            two authorization servers.
     """
 
     def __init__(
@@ -84,6 +85,10 @@ class Authorization:
         self._embedded: EmbeddedServer | None = None
         for each in self.resource_server.verifiers:
             if isinstance(each, EmbeddedServer):
+                if self._embedded is not None:
+                    raise ValueError(
+                        "auth= has two authorization servers, which answer in one place"
+                    )
                 self._embedded = each
                 self._check_reachable(each, loopback=loopback)
         self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
@@ -92,8 +97,8 @@ class Authorization:
         if self.resource is None:
             if loopback is False:
                 raise ValueError(
-                    f"{embedded!r}: browsers and clients have to find it; pass public_url=… with "
-                    f"the URL of the endpoint"
+                    "other machines reach this server, and its login needs an address for them: "
+                    'http={"public_url": "https://notes.example.com/mcp"}, the URL of the endpoint'
                 )
         elif not urlsplit(self.resource).path.endswith(self._path):
             raise ValueError(

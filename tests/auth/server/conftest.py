@@ -274,7 +274,8 @@ def serving(store: Any = None, clock: Clock | None = None, **options: Any) -> It
         clients=[
             RegisteredClient(
                 "machine", secret_hash=hash_key(MACHINE_SECRET), machine=True, name="A machine"
-            )
+            ),
+            RegisteredClient("given", (BACK,), name="A client that the author knows"),
         ],
         scopes={"notes:read": "Read your notes", "notes:write": "Change your notes"},
         cache_time=0,

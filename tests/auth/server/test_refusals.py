@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 import json
+import socket
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
+from pathlib import Path
 from urllib.parse import urlencode
 
+import anyio
 import pytest
 
+from mcpkit import MCPKit
+from mcpkit.auth import (
+    AuthorizationServer,
+    Login,
+    LoginRefused,
+    SqliteAuthStore,
+    User,
+    Users,
+    Visit,
+)
+from mcpkit.auth import Page as LoginPage
 from mcpkit.auth.server import clients as clients_module
+from mcpkit.auth.server import requests as requests_module
 from mcpkit.auth.server import server as server_module
 from mcpkit.auth.server.errors import OAuthError
 from mcpkit.auth.server.rates import Rate
+from mcpkit.auth.server.vault import SigningKey
 from tests.auth.browser import Browser, fields_of
-from tests.auth.server.conftest import BACK, Clock, Site, basic, serving
+from tests.auth.server.conftest import (
+    BACK,
+    MACHINE_SECRET,
+    SECRET,
+    Clock,
+    Site,
+    basic,
+    cheap_hash,
+    serving,
+)
+from tests.uvicorns import listen
 
 ELSEWHERE = "https://evil.example/back"
 
@@ -70,17 +97,23 @@ def test_a_malformed_request_is_sent_back_with_the_issuer(
     site: Site, changed: dict[str, str | None], code: str
 ) -> None:
     """PKCE cannot be left out or weakened; mix-up is seen by `iss` (RFC 9207)."""
-    page = Browser().open(site.authorize_url(**changed))
+    page = Browser().open(site.authorize_url(client_id="given", **changed))
     assert page.status == 303
     assert page.location is not None
     answer = fields_of(page.location)
     assert answer["error"] == code
     assert (answer["state"], answer["iss"]) == ("of-the-client", site.origin)
+    # Whoever has registered itself cannot have users sent anywhere by a link (RFC 9700, 4.11.2).
+    page = Browser().open(site.authorize_url(**changed))
+    assert (page.status, page.location) == (400, None)
+    link = unescape(page.text.partition('href="')[2].partition('"')[0])
+    assert fields_of(link) == answer
+    assert "Tell the program, at http://127.0.0.1:9<" in page.text
 
 
 def test_a_parameter_twice_is_refused(site: Site) -> None:
     """RFC 6749, 3.1 and 3.2."""
-    page = Browser().open(f"{site.authorize_url()}&scope=notes:write")
+    page = Browser().open(f"{site.authorize_url(client_id='given')}&scope=notes:write")
     assert fields_of(page.location or "")["error"] == "invalid_request"
     asked = site.log_in()
     fields = [("grant_type", "authorization_code"), ("code", asked.answer["code"])]
@@ -92,7 +125,7 @@ def test_a_parameter_twice_is_refused(site: Site) -> None:
 @pytest.mark.parametrize("bad", ["a\r\nSet-Cookie: x=1", "a\nb", "é", "a b"])
 def test_nothing_of_a_request_becomes_a_header(site: Site, bad: str) -> None:
     """SEC-18."""
-    page = Browser().open(site.authorize_url(state=bad, response_type="token"))
+    page = Browser().open(site.authorize_url(client_id="given", state=bad, response_type="token"))
     assert fields_of(page.location or "")["state"] == bad
     assert page.headers.get("set-cookie") is None
     page = Browser().open(site.authorize_url(client_id=bad))
@@ -413,7 +446,8 @@ def test_one_address_begins_no_more_than_a_tenth_of_all_logins(
         for _ in range(5):
             assert Browser().open(site.authorize_url()).status == 200
         refused = Browser().open(site.authorize_url())
-        assert fields_of(refused.location or "")["error"] == "temporarily_unavailable"
+        assert refused.status == 400
+        assert "Too many logins" in refused.text
         site.clock.now += 601
         assert Browser().open(site.authorize_url()).status == 200
 
@@ -436,7 +470,7 @@ def test_one_address_has_so_many_documents_fetched(monkeypatch: pytest.MonkeyPat
         # What is known is not fetched again, and costs nothing.
         assert Browser().open(site.authorize_url(client_id=urls[0])).status == 200
         page = site.form("/token", None, grant_type="authorization_code", client_id=urls[4])
-        assert page.status == 401
+        assert (page.status, page.json["error"]) == (429, "temporarily_unavailable")
         assert asked == urls[:3]
 
 
@@ -452,3 +486,198 @@ def test_an_allowance_is_that_of_one_address_and_comes_back() -> None:
     rate.count("one")
     with pytest.raises(OAuthError):
         rate.count("one")
+
+
+def test_one_address_answers_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-17: or passwords could be tried, and hashed, without end."""
+    monkeypatch.setattr(server_module, "_ANSWERS_OF_ONE", 3)
+    with serving() as site:
+        browser = Browser({"name": ""})
+        page = browser.open(site.authorize_url())
+        pages = [browser.fill_in(page) for _ in range(4)]
+        assert [each.status for each in pages] == [200, 200, 200, 429]
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-17."""
+    monkeypatch.setattr(requests_module, "_BODY_S", 0.1)
+    with serving() as site:
+        host, _, port = site.origin.partition("//")[2].partition(":")
+        with socket.create_connection((host, int(port)), 20) as connection:
+            head = f"POST /token HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 9\r\n\r\n"
+            connection.sendall(head.encode())
+            assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
+
+
+# --- what is sent that nobody expects -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("resource", ["http://[x", "https://[::1", "//[", "\x00"])
+def test_a_resource_that_is_no_url_is_another_one(site: Site, resource: str) -> None:
+    page = Browser().open(site.authorize_url(client_id="given", resource=resource))
+    assert fields_of(page.location or "")["error"] == "invalid_target"
+    page = site.form("/token", None, client_id="given", resource=resource, grant_type="x")
+    assert (page.status, page.json["error"]) == (400, "invalid_target")
+
+
+@pytest.mark.parametrize(
+    "cookie", ['prefs={"a": "b c"}', "a[b]=1", "x y=1", 'x="a', "plain", "é=ü", ";;=;"]
+)
+def test_cookies_of_others_are_none_of_ours(site: Site, cookie: str) -> None:
+    """On one host they come along, whatever stands in them."""
+    browser = Browser()
+    page = browser.open(site.authorize_url())
+    [own] = browser.cookies
+    sent = {"Cookie": f"{cookie}; {own.name}={own.value}"}
+    browser.cookies.clear()
+    form = page.forms[0]
+    page = browser.open(form.action, {**form.fields, "name": "ada"}, sent)
+    assert page.status == 303
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https:///evil.example/cb",
+        "https:evil.example/cb",
+        "https://:443/x",
+        "https://a;b/x",
+        "web+evil://localhost/cb",
+    ],
+)
+def test_an_address_whose_host_is_hidden_is_not_registered(site: Site, uri: str) -> None:
+    """Browsers find a host where others see none."""
+    wish = {"redirect_uris": [uri], "token_endpoint_auth_method": "none"}
+    page = site.send("/register", json.dumps(wish).encode())
+    assert (page.status, page.json["error"]) == (400, "invalid_redirect_uri")
+
+
+def test_a_scheme_of_its_own_is_not_taken_for_this_device(site: Site) -> None:
+    client = site.register(redirect_uris=["com.evil://localhost/cb"])["client_id"]
+    browser = Browser({"name": "ada"})
+    page = browser.open(
+        site.authorize_url(client_id=client, redirect_uri="com.evil://localhost/cb")
+    )
+    page = browser.fill_in(page)
+    page = browser.open(page.location or "")
+    assert "com.evil:" in page.text
+    assert "A program on this device" not in page.text
+
+
+def test_a_fault_is_an_answer_and_not_a_broken_connection() -> None:
+    async def broken(visit: object) -> User:
+        raise RuntimeError("s3cret")
+
+    with serving(login=broken) as site:
+        page = Browser().open(site.authorize_url())
+        assert page.status == 500
+        assert "Something has gone wrong" in page.text
+        assert "s3cret" not in page.text
+
+
+def test_answers_at_once_are_counted_each() -> None:
+    """A login that allows three tries in a visit allows no more."""
+    tried: list[str] = []
+
+    class Pin(Login):
+        async def begin(self, visit: Visit) -> LoginPage:
+            visit.memory["tries"] = 0
+            return LoginPage(
+                f'<form method="post" action="{visit.action}">'
+                f'<input type="hidden" name="state" value="{visit.state}"><input name="pin">'
+            )
+
+        async def answer(self, visit: Visit) -> LoginPage | User:
+            visit.memory["tries"] += 1
+            if visit.memory["tries"] > 3:
+                raise LoginRefused("Too many tries")
+            tried.append(visit.fields["pin"])
+            return LoginPage("no")
+
+    with serving(login=Pin()) as site:
+        browser = Browser()
+        form = browser.open(site.authorize_url()).forms[0]
+        state = form.fields["state"]
+
+        def guess(pin: int) -> int:
+            return browser.open(form.action, {"state": state, "pin": str(pin)}).status
+
+        with ThreadPoolExecutor(8) as pool:
+            assert set(pool.map(guess, range(40))) <= {200, 303, 400, 409}
+    assert 1 <= len(tried) <= 3
+
+
+# --- who is there no more -------------------------------------------------------------------------
+
+
+def test_whoever_is_taken_off_the_list_gets_no_more_tokens(tmp_path: Path) -> None:
+    """Their clients have refresh tokens, which would do for ever."""
+    clock = Clock()
+    ada, eve = cheap_hash("the password of ada"), cheap_hash("the password of eve")
+    file = str(tmp_path / "auth.db")
+    before = Users({"ada": ada, "eve": eve}, clock=clock)
+    listener = listen()
+    with serving(
+        SqliteAuthStore(file, clock=clock), clock, login=before, listener=listener
+    ) as site:
+        tokens = {
+            each: site.tokens(
+                Browser({"name": each, "password": f"the password of {each}"}, "allow"),
+                scope="notes:read notes:write",
+            )
+            for each in ("ada", "eve")
+        }
+        client = site.client_id
+    less = User("ada", scopes=frozenset({"notes:read"}))
+    after = Users({"ada": (ada, less)}, clock=clock)
+    with serving(SqliteAuthStore(file, clock=clock), clock, login=after) as site:
+        site.client_id = client
+        assert site.refresh(tokens["eve"]["refresh_token"]).status == 400
+        renewed = site.refresh(tokens["ada"]["refresh_token"])
+        assert (renewed.status, renewed.json["scope"]) == (200, "notes:read")
+
+
+def test_all_logins_of_a_user_can_be_ended(site: Site) -> None:
+    ada, bob = site.tokens(), site.tokens(Browser({"name": "bob"}, "allow"))
+    anyio.run(site.server.end_logins, "ada")
+    assert site.call(ada["access_token"]).status == 401
+    assert site.refresh(ada["refresh_token"]).status == 400
+    assert site.call(bob["access_token"]).status == 200
+    site.clock.now += 1
+    assert site.call(site.tokens()["access_token"]).status == 200
+    anyio.run(site.server.end_logins, "ada")
+    anyio.run(site.server.end_logins, "ada")
+
+
+def test_a_program_is_no_user_of_its_name(site: Site) -> None:
+    """RFC 9700, 4.15."""
+    sent = basic("machine", MACHINE_SECRET)
+    token = site.form("/token", sent, grant_type="client_credentials").json["access_token"]
+    assert site.said(token).startswith("client:machine ")
+
+
+# --- what authors get wrong -----------------------------------------------------------------------
+
+
+def test_another_secret_is_refused_before_anything_is_served(tmp_path: Path) -> None:
+    file = tmp_path / "auth.db"
+    login = Users({"ada": cheap_hash("the password of ada")})
+    with serving(SqliteAuthStore(file), login=login) as site:
+        site.send("/.well-known/jwks.json")
+    with pytest.raises(ValueError, match=r"auth\.db> was sealed with another secret: set MCPKIT_S"):
+        AuthorizationServer(login, file, secret="another secret, long enough")
+    both = AuthorizationServer(login, file, secret=["another secret, long enough", SECRET])
+    assert "Users" in repr(both)
+
+
+def test_two_authorization_servers_are_refused() -> None:
+    login = Users({"ada": cheap_hash("the password of ada")})
+    app: MCPKit[None] = MCPKit("two", auth=[AuthorizationServer(login), AuthorizationServer(login)])
+    with pytest.raises(ValueError, match="two authorization servers"):
+        app.asgi()
+
+
+def test_keys_do_not_show_themselves() -> None:
+    """SEC-13."""
+    key = SigningKey("an id", "the private part", 1.0)
+    assert "private" not in f"{key!r}"

@@ -103,7 +103,7 @@ def test_a_user_gives_no_more_than_they_have(site: Site) -> None:
 def test_scopes_that_are_not_known_are_left_out(site: Site) -> None:
     """AUTH-11: offline_access is between clients and their issuers."""
     assert site.tokens(scope="notes:read offline_access other")["scope"] == "notes:read"
-    asked = site.log_in(scope="other")
+    asked = site.log_in(client_id="given", scope="other")
     assert asked.answer["error"] == "invalid_scope"
     assert site.tokens(scope=None)["scope"] == ""
 
@@ -138,7 +138,7 @@ def test_clients_may_have_a_secret(site: Site, method: str) -> None:
 def test_a_machine_gets_tokens_for_itself(site: Site) -> None:
     fields = {"grant_type": "client_credentials", "scope": "notes:read", "resource": site.url}
     page = site.form("/token", basic("machine", MACHINE_SECRET), **fields)
-    assert site.said(page.json["access_token"]) == "machine False [notes:read]"
+    assert site.said(page.json["access_token"]) == "client:machine False [notes:read]"
     assert "refresh_token" not in page.json
     page = site.form("/token", None, **fields, client_id=site.client_id)
     assert (page.status, page.json["error"]) == (400, "unauthorized_client")
