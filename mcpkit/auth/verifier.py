@@ -221,6 +221,7 @@ def _verifier(given: Any) -> Verifier:
     named = given.__name__ if is_class else type(given).__name__
     instead = f"; call it: {named}(…)" if is_class else ""
     raise TypeError(
-        f"auth= takes verifiers (JWT, Introspection, Keys) and functions of a token, "
+        f"auth= takes an AuthorizationServer(login=…), verifiers (JWT, Introspection, Keys) and "
+        f"functions of a token, "
         f"not {'the class ' if is_class else ''}{named}{instead}"
     )

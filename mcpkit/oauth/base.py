@@ -28,7 +28,7 @@ from mcpkit.oauth.discovery import (
 )
 from mcpkit.oauth.errors import AuthorizationFailed
 from mcpkit.oauth.proof import Proofs, origin_of
-from mcpkit.oauth.requests import Answer, hide, is_temporary, post_form, shown
+from mcpkit.oauth.requests import Answer, hide, is_temporary, post_form, refusal, shown
 from mcpkit.oauth.source import Answer as RefusedAnswer
 from mcpkit.oauth.source import HttpAuth, HttpRequest, is_token, place_of
 from mcpkit.support.scopes import scopes_of
@@ -333,9 +333,8 @@ class IssuedToken(HttpAuth):
         """
         told = answer.document
         if answer.status != 200:
-            error = shown(told.get("error", answer.status))
-            said = shown(told.get("error_description", ""))
-            raise AuthorizationFailed(f"the issuer gives no token: {error} {said}".rstrip())
+            said = refusal({"error": answer.status, **told})
+            raise AuthorizationFailed(f"the issuer gives no token: {said}")
         token: Any = told.get("access_token")
         kind: Any = told.get("token_type")
         if not is_token(token):

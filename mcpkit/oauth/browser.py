@@ -119,8 +119,9 @@ class Return:
             # Another page, or another program, has sent the browser here (CSRF).
             said = "400 Bad Request", "This is not what was asked for", "Nothing was done."
             return None, said
-        title = "The login has failed" if "error" in fields else "You have logged in"
-        return fields, ("200 OK", title, "You can close this page.")
+        back = "Go back to your program, which says more. You can close this page."
+        title = "The login has failed" if "error" in fields else "Your program has the answer"
+        return fields, ("200 OK", title, back)
 
 
 @asynccontextmanager

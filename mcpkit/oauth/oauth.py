@@ -20,7 +20,7 @@ from mcpkit.oauth.browser import Return, Show, open_browser, waiting
 from mcpkit.oauth.credentials import Credentials, TokenStore
 from mcpkit.oauth.discovery import Issuer, Resource, is_same_issuer
 from mcpkit.oauth.errors import AuthorizationFailed
-from mcpkit.oauth.requests import check_named, post_form, post_json, shown
+from mcpkit.oauth.requests import check_named, post_form, post_json, refusal, shown
 from mcpkit.oauth.source import place_of
 from mcpkit.types import is_array
 
@@ -288,8 +288,7 @@ def _code_in(fields: Mapping[str, str], issuer: Issuer) -> str:
     if named is not None and not compare_digest(named.encode(), issuer.id.encode()):
         raise AuthorizationFailed("the answer is another issuer's (RFC 9207)")
     if "error" in fields:
-        said = shown(fields.get("error_description", ""))
-        raise AuthorizationFailed(f"the login has failed: {shown(fields['error'])} {said}".rstrip())
+        raise AuthorizationFailed(f"the login has failed: {refusal(fields)}")
     code = fields.get("code", "")
     if not code:
         raise AuthorizationFailed("the browser has come back without a code")

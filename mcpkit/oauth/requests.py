@@ -24,6 +24,7 @@ __all__ = [
     "is_temporary",
     "post_form",
     "post_json",
+    "refusal",
     "shown",
 ]
 
@@ -216,6 +217,13 @@ def hide(answer: Answer, secrets: Sequence[str]) -> None:
             for each in secrets:
                 said = said.replace(each, "…") if each else said
             answer.document[name] = said
+
+
+def refusal(told: Mapping[str, Any]) -> str:
+    """Return what an issuer says of a refusal: its sentence, if there is one, and the code."""
+    code, said = shown(told.get("error", "")), shown(told.get("error_description", ""))
+    said = said.strip(" .")
+    return f"{said} ({code})" if said else code
 
 
 def shown(text: object) -> str:

@@ -87,11 +87,11 @@ async def test_a_function_returns_a_principal() -> None:
 @pytest.mark.parametrize(
     ("auth", "says"),
     [
-        ("a token", "takes verifiers"),
-        ([7], "takes verifiers"),
+        ("a token", "takes an AuthorizationServer"),
+        ([7], "takes an AuthorizationServer"),
         ([], "needs a verifier"),
         (JWT, r"call it: JWT\(…\)"),
-        ({"a": 1}, "takes verifiers"),
+        ({"a": 1}, "takes an AuthorizationServer"),
     ],
 )
 async def test_what_is_no_verifier_is_refused(auth: Any, says: str) -> None:

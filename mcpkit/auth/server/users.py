@@ -84,7 +84,10 @@ class Users(Login):
         for name, given in users.items():
             hash, user = (given, User(name)) if isinstance(given, str) else given
             if _HASH.fullmatch(hash) is None:  # which may be the password, and is not repeated
-                raise ValueError("Users: a hash looks like scrypt:…; hash_password(…) makes it")
+                raise ValueError(
+                    f"Users: what stands for {name!r} is no hash, which looks like scrypt:… and is "
+                    f"made by hash_password(…)"
+                )
             self._users[name] = hash, user
         self._clock = clock
         self._nobody = next(iter(self._users.values()))[0]

@@ -123,7 +123,9 @@ def no_code(world: World, evil: World) -> None:
     world.back = lambda fields: {"state": fields["state"], "iss": fields["iss"]}
 
 
-@attack("an error with escape sequences", r"^the login has failed: \[31mevil \]0;title$", logins=1)
+@attack(
+    "an error with escape sequences", r"^the login has failed: \]0;title \(\[31mevil\)$", logins=1
+)
 def error_with_escapes(world: World, evil: World) -> None:
     world.back = lambda fields: {
         "error": "\x1b[31mevil",

@@ -130,7 +130,7 @@ async def test_the_user_sees_a_page_before_anybody_goes_on() -> None:
         back.state = STATE
         group.start_soon(visit, back)
         await back.wait()
-    assert b"You have logged in" in pages[0]
+    assert b"Your program has the answer" in pages[0]
     assert pages[0].endswith(b"</p>")
 
 
