@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -315,25 +315,36 @@ def names_used(function: Function) -> set[str]:
 
 
 @cache
-def cited(folder: Path = TESTS) -> frozenset[str]:
-    """Every rule that a test in a folder names which can fail.
+def trees() -> Mapping[Path, ast.Module]:
+    """The modules of all tests."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in TESTS.rglob("*.py")}
 
-    A test names a rule in its docstring, in its decorators, or in the values that these refer to;
-    it can fail if it checks something, or something that it uses does.
-    """
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in TESTS.rglob("*.py")}
+
+@cache
+def checking_functions() -> frozenset[str]:
+    """The names of functions that check something, or use something that does."""
     checking = set(ALWAYS_CHECKING)
     using: dict[str, set[str]] = defaultdict(set)
-    for tree in trees.values():
+    for tree in trees().values():
         for _, function in functions_in(tree):
             using[function.name] |= names_used(function)
             if fails_by_itself(function):
                 checking.add(function.name)
     while more := {name for name, used in using.items() if used & checking} - checking:
         checking |= more
+    return frozenset(checking)
 
+
+@cache
+def cited(folder: Path = TESTS) -> frozenset[str]:
+    """Every rule that a test in a folder names which can fail.
+
+    A test names a rule in its docstring, in its decorators, or in the values that these refer to;
+    it can fail if it checks something, or something that it uses does.
+    """
+    checking = checking_functions()
     found: set[str] = set()
-    for path, tree in trees.items():
+    for path, tree in trees().items():
         if path == Path(__file__) or not path.name.startswith("test_"):
             continue
         if not path.is_relative_to(folder):
