@@ -76,6 +76,10 @@ class Servers:
             except (OSError, HTTPException):
                 assert time.monotonic() < deadline
                 continue
+            if "asked for too often" in message.get("error", {}).get("message", ""):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)  # as it says
+                continue
             assert "result" in message, message
             return message["result"]
 
@@ -166,7 +170,7 @@ def test_workers_share_their_tasks(tmp_path: Path) -> None:
         with plain.serving(str(FILE), *options, cwd=FILE.parents[2], env=env) as server:
             all_.running.append(server)
             id = all_.begin("work", name="a", asks=True)
-            for _ in range(20):
+            for _ in range(10):
                 found = state_of(all_, id)
             deadline = time.monotonic() + PATIENCE
             while (found := state_of(all_, id))["status"] != "input_required":
@@ -178,7 +182,7 @@ def test_workers_share_their_tasks(tmp_path: Path) -> None:
             assert found["status"] == "completed"
             server.process.signal(signal.SIGTERM)
             server.process.exit_code(PATIENCE)
-    assert not list(tmp_path.glob("mcpkit-tasks-*"))
+    assert not list(tmp_path.glob("mcpkit-*"))
 
 
 def test_an_answer_may_come_to_another_process(tmp_path: Path) -> None:
