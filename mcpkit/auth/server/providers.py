@@ -36,7 +36,6 @@ class Provider:
         parameters: More parameters for browsers to bring along.
         offline: And more, if `UpstreamLogin` asks for scopes of its own: so that the tokens outlive
             the visit of the user.
-        open_to_all: True if anybody can have an account there.
 
     Raises:
         ValueError: An address is missing, or not safe.
@@ -53,7 +52,6 @@ class Provider:
     domain: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     offline: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
-    open_to_all: bool = False
 
     def __post_init__(self) -> None:
         options = ("authorization_endpoint", "token_endpoint", "user_endpoint")
@@ -71,7 +69,6 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         scopes=("read:user",),
         id="id",
         names=("login",),
-        open_to_all=True,
     ),
     # "hd" is there for accounts of an organization only, which it has not left. A refresh token
     # comes with a consent only.
@@ -80,7 +77,6 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         issuer="https://accounts.google.com",
         domain="hd",
         offline={"access_type": "offline", "prompt": "consent"},
-        open_to_all=True,
     ),
     # Addresses and names of users can be changed there without proof.
     "entra": Provider(

@@ -99,7 +99,7 @@ class UpstreamLogin(Login):
             they shall be. A name is a claim of the provider (the login for GitHub; elsewhere an
             e-mail address that it has verified), the id of the `User`, such as
             ``github:583231``, or ``@example.com`` for all of a domain. None: whoever has an
-            account, except where anybody can have one.
+            account, in a directory of Entra; anywhere else it is needed.
         scopes: Of the provider, to ask for beside those that tell who somebody is; what
             ``ctx.principal.upstream`` is good for.
         tenant: The id of the directory, for ``"entra"``.

@@ -60,7 +60,6 @@ class IdentityProvider(Issuer):
             scopes=("read:user",),
             id="id",
             names=("login",),
-            open_to_all=True,
         )
 
     @property
