@@ -14,6 +14,10 @@ export class Inbox {
     else this.#items.push(item);
   }
 
+  empty() {
+    this.#items = [];
+  }
+
   take() {
     return new Promise((resolve, reject) => {
       if (this.#items.length > 0) return resolve(this.#items.shift());
@@ -57,16 +61,25 @@ async function restarted() {
 
 /** Goes on with a session when the server has been started anew; prints what it saw as JSON. */
 export async function comeBack(client, callTool, { listed }) {
-  await restarted();
+  client.onerror = (error) => console.error(String(error));
   const options = { timeout: WAIT };
+  let number = 0;
+  // Its stream is there at some time; what is announced before that is lost.
+  const hears = async () => {
+    listed.empty();
+    let heard = false;
+    const told = listed.take().then(() => (heard = true));
+    while (!heard) {
+      await callTool({ name: "learn", arguments: { name: `new_${number++}` } }, options);
+      await Promise.race([told, new Promise((resolve) => setTimeout(resolve, 100))]);
+    }
+    return heard;
+  };
+  // A stream that could not be opened for the first time is not opened again.
+  await hears();
+  await restarted();
   const added = await callTool({ name: "add", arguments: { a: 2, b: 40 } }, options);
-  // Its stream is back at some time; what is announced before that is lost.
-  let heard = false;
-  const told = listed.take().then(() => (heard = true));
-  for (let number = 0; !heard; number++) {
-    await callTool({ name: "learn", arguments: { name: `new_${number}` } }, options);
-    await Promise.race([told, new Promise((resolve) => setTimeout(resolve, 100))]);
-  }
+  const heard = await hears();
   await client.close();
   console.log(JSON.stringify({ answer: added.content[0].text, heard }));
 }

@@ -10,6 +10,7 @@ Without arguments they are read from stdin, a list in JSON on each line.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import sys
@@ -76,6 +77,7 @@ async def main(revision: str, command: str, *arguments: str) -> dict[str, Any]:
     logged: list[Any] = []
     updated: asyncio.Queue[str] = asyncio.Queue()
     listed: asyncio.Queue[str] = asyncio.Queue()
+    numbers = itertools.count()
 
     async def note(key: str, action: Callable[[], Awaitable[Any]]) -> None:
         try:
@@ -158,17 +160,23 @@ async def main(revision: str, command: str, *arguments: str) -> dict[str, Any]:
             await listed.get()
             return await call("new")
 
+        async def hears() -> bool:
+            """Whether its stream is there at some time; what is announced before that is lost."""
+            while not listed.empty():
+                listed.get_nowait()
+            heard = asyncio.create_task(listed.get())
+            for _ in range(100):
+                await call("learn", name=f"new_{next(numbers)}")
+                if (await asyncio.wait([heard], timeout=0.1))[0]:
+                    break
+            return heard.done()
+
         async def come_back() -> dict[str, Any]:
+            assert await hears()
             print("connected", flush=True)
             await asyncio.to_thread(sys.stdin.readline)  # the server has been started anew
             added = await call("add", a=2, b=40)
-            # Its stream is back at some time; what is announced before that is lost.
-            heard = asyncio.create_task(listed.get())
-            for number in range(100):
-                await call("learn", name=f"new_{number}")
-                if (await asyncio.wait([heard], timeout=0.1))[0]:
-                    break
-            return {"answer": added["content"][0]["text"], "heard": heard.done()}
+            return {"answer": added["content"][0]["text"], "heard": await hears()}
 
         hello = await client.initialize()
         if os.environ.get("COME_BACK"):
