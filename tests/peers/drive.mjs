@@ -1,5 +1,7 @@
 // What both TypeScript clients do, once they are connected.
 
+import { createInterface } from "node:readline";
+
 const WAIT = 20_000;
 const LOG_LEVEL = "io.modelcontextprotocol/logLevel";
 
@@ -59,18 +61,30 @@ async function restarted() {
   for await (const _ of process.stdin) return;
 }
 
-/** Goes on with a session when the server has been started anew; prints what it saw as JSON. */
+/**
+ * Prints a report as JSON: for the arguments, or, if there are none, for each line on stdin, a list of them in JSON.
+ *
+ * report: (...arguments) => an object.
+ */
+export async function forAll(report) {
+  const given = process.argv.slice(2);
+  if (given.length > 0) return console.log(JSON.stringify(await report(...given)));
+  for await (const line of createInterface({ input: process.stdin })) {
+    console.log(JSON.stringify(await report(...JSON.parse(line))));
+  }
+}
+
+/** Goes on with a session when the server has been started anew; returns what it saw. */
 export async function comeBack(client, callTool, { listed }) {
   client.onerror = (error) => console.error(String(error));
   const options = { timeout: WAIT };
-  let number = 0;
   // Its stream is there at some time; what is announced before that is lost.
   const hears = async () => {
     listed.empty();
     let heard = false;
     const told = listed.take().then(() => (heard = true));
     while (!heard) {
-      await callTool({ name: "learn", arguments: { name: `new_${number++}` } }, options);
+      await callTool({ name: "learn", arguments: { name: `new_${crypto.randomUUID()}` } }, options);
       await Promise.race([told, new Promise((resolve) => setTimeout(resolve, 100))]);
     }
     return heard;
@@ -81,11 +95,11 @@ export async function comeBack(client, callTool, { listed }) {
   const added = await callTool({ name: "add", arguments: { a: 2, b: 40 } }, options);
   const heard = await hears();
   await client.close();
-  console.log(JSON.stringify({ answer: added.content[0].text, heard }));
+  return { answer: added.content[0].text, heard };
 }
 
 /**
- * Tries everything and prints one JSON report.
+ * Tries everything; returns a report.
  *
  * client: connected.
  * callTool: (params, options) => result; the clients disagree about the arguments.
@@ -203,5 +217,5 @@ export async function drive(client, callTool, { logged, updated, listed }, revis
     return call("new");
   });
   await client.close();
-  console.log(JSON.stringify(report));
+  return report;
 }

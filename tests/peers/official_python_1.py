@@ -10,12 +10,12 @@ Without arguments they are read from stdin, a list in JSON on each line.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import uuid4
 
 from mcp import ClientSession, McpError, StdioServerParameters, stdio_client, types
 from mcp.client.sse import sse_client
@@ -77,7 +77,6 @@ async def main(revision: str, command: str, *arguments: str) -> dict[str, Any]:
     logged: list[Any] = []
     updated: asyncio.Queue[str] = asyncio.Queue()
     listed: asyncio.Queue[str] = asyncio.Queue()
-    numbers = itertools.count()
 
     async def note(key: str, action: Callable[[], Awaitable[Any]]) -> None:
         try:
@@ -166,7 +165,7 @@ async def main(revision: str, command: str, *arguments: str) -> dict[str, Any]:
                 listed.get_nowait()
             heard = asyncio.create_task(listed.get())
             for _ in range(100):
-                await call("learn", name=f"new_{next(numbers)}")
+                await call("learn", name=f"new_{uuid4()}")
                 if (await asyncio.wait([heard], timeout=0.1))[0]:
                     break
             return heard.done()

@@ -10,12 +10,12 @@ Without arguments they are read from stdin, a list in JSON on each line.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import uuid4
 
 import mcp.client.session
 import mcp_types as types
@@ -71,7 +71,6 @@ async def main(mode: str, command: str, *arguments: str) -> dict[str, Any]:
     logged: list[Any] = []
     updated: asyncio.Queue[str] = asyncio.Queue()
     listed: asyncio.Queue[str] = asyncio.Queue()
-    numbers = itertools.count()
 
     async def note(key: str, action: Callable[[], Awaitable[Any]]) -> None:
         try:
@@ -172,7 +171,7 @@ async def main(mode: str, command: str, *arguments: str) -> dict[str, Any]:
                 listed.get_nowait()
             heard = asyncio.create_task(listed.get())
             for _ in range(100):
-                await call("learn", name=f"new_{next(numbers)}")
+                await call("learn", name=f"new_{uuid4()}")
                 if (await asyncio.wait([heard], timeout=0.1))[0]:
                     break
             return heard.done()

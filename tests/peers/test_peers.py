@@ -86,7 +86,7 @@ def command_of(client: str) -> list[str]:
 
 
 class Driver:
-    """A client in Python, which takes long to start, and so tries one server after the other."""
+    """A client, which takes long to start, and so tries one server after the other."""
 
     def __init__(self, client: str) -> None:
         self._popen = subprocess.Popen(
@@ -99,9 +99,9 @@ class Driver:
         )
 
     def report(self, mode: str, *server: str) -> dict[str, Any]:
+        """What it saw, when it tried everything once."""
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
-        assert self._popen.stderr is not None
         guard = threading.Timer(50, self._popen.kill)
         guard.start()
         try:
@@ -110,63 +110,53 @@ class Driver:
             line = self._popen.stdout.readline()
         finally:
             guard.cancel()
-        assert line, self._popen.stderr.read()
+        if not line:
+            raise ChildProcessError(self.end())
         report: dict[str, Any] = json.loads(line)
         return report
 
-    def end(self) -> None:
+    def end(self) -> str:
+        """End it; what it has complained about."""
         self._popen.kill()
-        self._popen.communicate(timeout=50)
+        complaints: str = self._popen.communicate(timeout=50)[1]
+        return complaints
 
 
-class Drivers:
-    """The clients in Python that are used, one of each for each thread."""
-
-    def __init__(self) -> None:
-        self._all: dict[tuple[str, int], Driver] = {}
-
-    def of(self, client: str) -> Driver:
-        key = (client, threading.get_ident())
-        if key not in self._all:
-            self._all[key] = Driver(client)
-        return self._all[key]
-
-    def end(self) -> None:
-        for each in self._all.values():
-            each.end()
-
-
-def report_of(peer: Peer, drivers: Drivers) -> dict[str, Any]:
-    """What a client saw, when it tried everything once."""
-    with reachable(peer.transport) as server:
-        if "python" in peer.client:
-            return drivers.of(peer.client).report(peer.mode, *server)
-        done = subprocess.run(
-            [*command_of(peer.client), peer.mode, *server],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=50,
-        )
-    assert done.returncode == 0, done.stderr
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report
+def report_all(client: str, reports: dict[Peer, Future[dict[str, Any]]]) -> None:
+    """Have a client try every server; it is started again if it does not survive one."""
+    driver: Driver | None = None
+    for peer, report in reports.items():
+        if peer.client != client or not report.set_running_or_notify_cancel():
+            continue
+        try:
+            driver = driver or Driver(client)
+            with reachable(peer.transport) as server:
+                report.set_result(driver.report(peer.mode, *server))
+        except BaseException as error:
+            report.set_exception(error)
+            if driver is not None:
+                driver.end()
+            driver = None
+    if driver is not None:
+        driver.end()
 
 
 @pytest.fixture(scope="module")
 def reports(request: pytest.FixtureRequest) -> Iterator[dict[Peer, Future[dict[str, Any]]]]:
-    """The reports of all clients that tests ask for, two at a time."""
+    """The reports of all clients that tests ask for; the clients are beside each other."""
     require(*FOLDERS)
     copy_scripts()
-    wanted: dict[Peer, None] = {}
+    reports: dict[Peer, Future[dict[str, Any]]] = {}
     for item in request.session.items:
         if isinstance(item, pytest.Function) and item.path == request.path:
-            wanted[item.callspec.params["peer"]] = None
-    drivers = Drivers()
-    pool = ThreadPoolExecutor(2)
-    yield {peer: pool.submit(report_of, peer, drivers) for peer in wanted}
-    pool.shutdown(cancel_futures=True)
-    drivers.end()
+            reports.setdefault(item.callspec.params["peer"], Future())
+    with ThreadPoolExecutor(len(MODES)) as pool:
+        done = [pool.submit(report_all, client, reports) for client in MODES]
+        yield reports
+        for each in reports.values():
+            each.cancel()
+    for each in done:
+        each.result()
 
 
 @pytest.fixture

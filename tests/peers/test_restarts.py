@@ -6,16 +6,18 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier, Event, Timer
+from typing import Any
 
 import pytest
 
 from tests.peers.installed import copy_scripts, require
 from tests.peers.test_peers import FOLDERS, HANDSHAKES, MODES, SERVER, command_of
 from tests.transports.http.plain import serving
-from tests.transports.processes import (
-    until,
-)
+from tests.transports.processes import until
 
 pytestmark = pytest.mark.peers
 
@@ -25,29 +27,59 @@ def children_of(pid: int) -> set[str]:
     return set(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
 
 
-@pytest.mark.parametrize("client", MODES)
-def test_session_and_its_stream_survive_a_reload(client: str, tmp_path: Path) -> None:
-    require(*FOLDERS)
-    copy_scripts()
-    copy = shutil.copy(SERVER, tmp_path)
-    with serving("server.py", "--http", "--reload", cwd=tmp_path) as server:
-        driver = subprocess.Popen(
-            [*command_of(client), HANDSHAKES[-1], server.url],
-            env={**os.environ, "COME_BACK": "1"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+def come_back(client: str, url: str, connected: Barrier, restarted: Event) -> Any:
+    """What a client says that is there before a server is started anew, and afterwards."""
+    with subprocess.Popen(
+        [*command_of(client), HANDSHAKES[-1], url],
+        env={**os.environ, "COME_BACK": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as driver:
+        guard = Timer(50, driver.kill)
+        guard.start()
         try:
             assert driver.stdout is not None
-            assert driver.stdout.readline() == "connected\n"
-            before = children_of(server.process.pid)
-            os.utime(copy)
-            server.process.wait_for_stderr("server.py changed: starting anew")
-            # What is sent on a connection that is just being closed is lost, whoever the server is.
-            until(lambda: not before <= children_of(server.process.pid))
-            report, _ = driver.communicate("\n", timeout=50)
+            try:
+                assert driver.stdout.readline() == "connected\n"
+            finally:
+                connected.wait(50)
+            assert restarted.wait(50)
+            report, _ = driver.communicate("\n")
         finally:
+            guard.cancel()
             driver.kill()
-            driver.wait()
-        assert json.loads(report) == {"answer": "42", "heard": True}
+    return json.loads(report)
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Any]]]:
+    """What all clients of one server say that is started anew once."""
+    require(*FOLDERS)
+    copy_scripts()
+    folder = tmp_path_factory.mktemp("restarts")
+    copy = shutil.copy(SERVER, folder)
+    connected, restarted = Barrier(len(MODES) + 1), Event()
+    with (
+        serving("server.py", "--http", "--reload", cwd=folder, within=True) as server,
+        ThreadPoolExecutor(len(MODES)) as pool,
+    ):
+        reports = {
+            client: pool.submit(come_back, client, server.url, connected, restarted)
+            for client in MODES
+        }
+        connected.wait(50)
+        before = children_of(server.process.pid)
+        os.utime(copy)
+        server.process.wait_for_stderr("server.py changed: starting anew")
+        # What is sent on a connection that is just being closed is lost, whoever the server is.
+        until(lambda: not before <= children_of(server.process.pid))
+        restarted.set()
+        yield reports
+
+
+@pytest.mark.parametrize("client", MODES)
+def test_session_and_its_stream_survive_a_reload(
+    client: str, reports: dict[str, Future[Any]]
+) -> None:
+    assert reports[client].result() == {"answer": "42", "heard": True}
