@@ -149,13 +149,14 @@ def reports(request: pytest.FixtureRequest) -> Iterator[dict[Peer, Future[dict[s
     reports: dict[Peer, Future[dict[str, Any]]] = {}
     for item in request.session.items:
         if isinstance(item, pytest.Function) and item.path == request.path:
-            reports.setdefault(item.callspec.params["peer"], Future())
+            peer: Any = item.callspec.params["peer"]
+            reports.setdefault(peer, Future())
     with ThreadPoolExecutor(len(MODES)) as pool:
-        done = [pool.submit(report_all, client, reports) for client in MODES]
+        all_tried = [pool.submit(report_all, client, reports) for client in MODES]
         yield reports
-        for each in reports.values():
-            each.cancel()
-    for each in done:
+        for report in reports.values():
+            report.cancel()
+    for each in all_tried:
         each.result()
 
 

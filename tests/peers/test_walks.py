@@ -10,9 +10,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -28,6 +31,7 @@ from mcpkit.auth.server.grants import ON_ITS_WAY
 from tests.auth.browser import browsing
 from tests.peers.installed import INSTALLED, NODE, ROOT, copy_scripts, node, require
 from tests.uvicorns import listen, running
+from tests.warm import run
 
 HERE = Path(__file__).parent
 READ, WRITE = "notes:read", "notes:write"
@@ -168,38 +172,48 @@ def _environment(client: str) -> dict[str, str]:
     return {**env, "PYTHONPATH": str(ROOT)} if client == "mcpkit" else env
 
 
-def own() -> AuthorizationServer:
+def own(users: Users) -> AuthorizationServer:
     """An authorization server of the app's own, with keys that last no longer than a token."""
-    users = Users({"ada": hash_password(PASSWORD)})
     return AuthorizationServer(users, token_lifetime=LIFETIME, key_lifetime=LIFETIME)
 
 
-def walked(client: str, place: str, certified: str, browser: str) -> Walked:
+@contextmanager
+def served_at(place: str, certified: str, users: Users) -> Iterator[tuple[Seen, str, str]]:
+    """What comes to a new server, its origin, and who issues its tokens."""
     with listen() as listener:
         origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        url = f"{origin}/mcp"
         issuer = certified if place == "certified" else origin
-        verifier = JWT(issuer=issuer, leeway=LEEWAY) if place == "certified" else own()
+        verifier = JWT(issuer=issuer, leeway=LEEWAY) if place == "certified" else own(users)
         app = make_app(ResourceServer(verifier, required_scopes=[READ]))
-        seen = Seen(app.asgi(public_url=url))
+        seen = Seen(app.asgi(public_url=f"{origin}/mcp"))
         with running(seen, listener, timeout_graceful_shutdown=1):
-            done = subprocess.run(
-                [
-                    *CLIENTS[client],
-                    client,
-                    url,
-                    browser,
-                    f"{issuer}/rotate",
-                    str(LIFETIME + LEEWAY),
-                ],
-                cwd=ROOT,
-                env=_environment(client),
-                capture_output=True,
-                text=True,
-                timeout=50,
-            )
-    assert done.returncode == 0, done.stderr
-    return Walked(json.loads(done.stdout), seen.all, issuer)
+            yield seen, origin, issuer
+
+
+def walk_all(
+    client: str, walks: dict[str, Future[Walked]], certified: str, browser: str, users: Users
+) -> None:
+    """Have a client walk at every place, all at a time: most of it is waiting."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(served_at(place, certified, users)) for place in walks]
+        pairs = [(f"{origin}/mcp", f"{issuer}/rotate") for _, origin, issuer in servers]
+        done = run(
+            [*CLIENTS[client], client, browser, str(LIFETIME + LEEWAY), *chain(*pairs)],
+            cwd=ROOT,
+            env=_environment(client),
+            capture_output=True,
+            text=True,
+            timeout=50,
+        )
+    if done.returncode != 0:
+        raise ChildProcessError(done.stderr)
+    for walk, report, (seen, _, issuer) in zip(
+        walks.values(), json.loads(done.stdout), servers, strict=True
+    ):
+        if "failed" in report:
+            walk.set_exception(ChildProcessError(report["failed"]))
+        else:
+            walk.set_result(Walked(report, seen.all, issuer))
 
 
 @pytest.fixture(scope="module")
@@ -213,23 +227,35 @@ def certified() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def walks(
     request: pytest.FixtureRequest, certified: str
-) -> Iterator[dict[tuple[str, str], Future[Walked]]]:
+) -> Iterator[dict[str, dict[str, Future[Walked]]]]:
     """The walks of all clients that tests ask for, beside each other: most of it is waiting."""
-    wanted = {
-        (item.callspec.params["client"], item.callspec.params["place"]): None
-        for item in request.session.items
-        if isinstance(item, pytest.Function) and item.path == request.path
-    }
+    walks: dict[str, dict[str, Future[Walked]]] = defaultdict(dict)
+    for item in request.session.items:
+        if isinstance(item, pytest.Function) and item.path == request.path:
+            params: dict[str, Any] = item.callspec.params
+            walks[params["client"]].setdefault(params["place"], Future())
     answers = {"name": "ada", "password": PASSWORD}
+    users = Users({"ada": hash_password(PASSWORD)})
     with pytest.MonkeyPatch.context() as patch, browsing(answers, "allow") as browser:
         patch.setattr(jwks_module, "_AGAIN_S", 0.0)  # as if the walk had taken longer
-        with ThreadPoolExecutor(len(wanted)) as pool:
-            yield {each: pool.submit(walked, *each, certified, browser) for each in wanted}
+        with ThreadPoolExecutor(len(walks)) as pool:
+            for client, own_walks in walks.items():
+                done = pool.submit(walk_all, client, own_walks, certified, browser, users)
+                done.add_done_callback(partial(_give_up, own_walks.values()))
+            yield walks
+
+
+def _give_up(walks: Iterable[Future[Walked]], done: Future[None]) -> None:
+    """Tell those who wait for a walk that there will be none."""
+    error = done.exception()
+    for each in walks:
+        if error is not None and not each.done():
+            each.set_exception(error)
 
 
 @pytest.fixture
-def walk(client: str, place: str, walks: dict[tuple[str, str], Future[Walked]]) -> Walked:
-    return walks[client, place].result()
+def walk(client: str, place: str, walks: dict[str, dict[str, Future[Walked]]]) -> Walked:
+    return walks[client][place].result()
 
 
 @pytest.fixture
@@ -292,6 +318,7 @@ def test_one_client_needs_help_for_it(client: str, walk: Walked) -> None:
     """It refreshes the token, which has no more scopes then, as long as it has what to."""
     alone = walk.report.get("alone")
     if client == "typescript_1":
+        assert alone is not None
         assert "403 after trying upscoping" in alone["raised"]
     else:
         assert alone is None

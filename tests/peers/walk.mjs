@@ -1,13 +1,28 @@
 // What both TypeScript clients walk: from nothing to a second token.
 //
-// Usage: walk_typescript_N.mjs NAME URL BROWSER ROTATE LIFETIME
+// Usage: walk_typescript_N.mjs NAME BROWSER LIFETIME (URL ROTATE) ...
 //
-// NAME is its own; URL is the server; BROWSER follows the address that is added to it; ROTATE is posted to before the
-// token, which is good for LIFETIME seconds, has run out. Prints what it saw as JSON.
+// NAME is its own; BROWSER follows the address that is added to it; URL is a server; ROTATE is posted to before the
+// token, which is good for LIFETIME seconds, has run out. It walks to all servers at a time; prints what it saw at each
+// as JSON, a list.
 
 const REDIRECT = "http://127.0.0.1:49153/callback";
 
-export const [name, url, browser, rotate, lifetime] = process.argv.slice(2);
+const [name, browser, lifetime, ...pairs] = process.argv.slice(2);
+
+/**
+ * Walks to all servers.
+ *
+ * walkTo: (url, rotate) => walks to one, by `walk`; returns a report.
+ */
+export async function walkToAll(walkTo) {
+  const walks = [];
+  for (let place = 0; place < pairs.length; place += 2) {
+    const failed = (error) => ({ failed: String(error?.stack ?? error) });
+    walks.push(walkTo(pairs[place], pairs[place + 1]).catch(failed));
+  }
+  console.log(JSON.stringify(await Promise.all(walks)));
+}
 
 /** The user and the memory of a client: it is sent to a browser, and comes back with a code. */
 export class Provider {
@@ -62,15 +77,16 @@ export class Provider {
 }
 
 /**
- * Walks.
+ * Walks; returns a report.
  *
  * provider: of the transport.
+ * rotate: see above.
  * connect: () => [client, transport], connected or not; an error says that the user has to log in.
  * UnauthorizedError: that error.
  * finish: (transport, URLSearchParams) => logged in with what the user has come back with.
  * logIn: (scope) => by hand, where the client cannot get more scopes by itself.
  */
-export async function walk({ provider, connect, UnauthorizedError, finish, logIn }) {
+export async function walk({ provider, rotate, connect, UnauthorizedError, finish, logIn }) {
   const report = {};
   let [client, transport] = connect();
   // Whoever uses these clients has to bring the user back, and to try once more.
@@ -116,5 +132,5 @@ export async function walk({ provider, connect, UnauthorizedError, finish, logIn
   report.refreshed = provider.tokens().access_token !== first;
   report.asked = provider.asked;
   await client.close();
-  console.log(JSON.stringify(report));
+  return report;
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
@@ -17,7 +18,7 @@ from mcpkit.oauth import MemoryTokenStore, OAuth
 WAIT = 40
 
 
-async def main(name: str, url: str, browser: str, rotate: str, lifetime: str) -> dict[str, Any]:
+async def walk(name: str, browser: str, lifetime: str, url: str, rotate: str) -> dict[str, Any]:
     report: dict[str, Any] = {}
     asked: list[str] = []
     tokens: list[str] = []
@@ -68,6 +69,18 @@ async def main(name: str, url: str, browser: str, rotate: str, lifetime: str) ->
         report["refreshed"] = tokens[-1] != first
     report["asked"] = asked
     return report
+
+
+async def tried(*arguments: str) -> dict[str, Any]:
+    try:
+        return await walk(*arguments)
+    except Exception:
+        return {"failed": traceback.format_exc()}
+
+
+async def main(name: str, browser: str, lifetime: str, *pairs: str) -> list[dict[str, Any]]:
+    walks = zip(pairs[::2], pairs[1::2], strict=True)
+    return await asyncio.gather(*(tried(name, browser, lifetime, *each) for each in walks))
 
 
 print(json.dumps(asyncio.run(main(*sys.argv[1:]))))

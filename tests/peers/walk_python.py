@@ -1,10 +1,10 @@
 """Walks with an official Python client, of either generation, from nothing to a second token.
 
-Usage: walk_python.py NAME URL BROWSER ROTATE LIFETIME
+Usage: walk_python.py NAME BROWSER LIFETIME (URL ROTATE) ...
 
-NAME is its own; URL is the server; BROWSER follows the address that is added to it; ROTATE is
-posted to before the token, which is good for LIFETIME seconds, has run out. Prints what it saw as
-JSON.
+NAME is its own; BROWSER follows the address that is added to it; URL is a server; ROTATE is posted
+to before the token, which is good for LIFETIME seconds, has run out. It walks to all servers at a
+time; prints what it saw at each as JSON, a list.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import asyncio
 import importlib.metadata
 import json
 import sys
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
@@ -82,7 +83,7 @@ class User:
         )
 
 
-async def main(name: str, url: str, browser: str, rotate: str, lifetime: str) -> dict[str, Any]:
+async def walk(name: str, browser: str, lifetime: str, url: str, rotate: str) -> dict[str, Any]:
     kept, user = Kept(), User(name, browser)
     about = OAuthClientMetadata(
         client_name=name,
@@ -99,7 +100,7 @@ async def main(name: str, url: str, browser: str, rotate: str, lifetime: str) ->
         except Exception as error:
             report[key] = {"raised": repr(error)}
 
-    async def walk(client: Any) -> None:
+    async def go_on(client: Any) -> None:
         async def names() -> list[str]:
             return [each.name for each in (await client.list_tools()).tools]
 
@@ -123,13 +124,25 @@ async def main(name: str, url: str, browser: str, rotate: str, lifetime: str) ->
         if IS_FIRST:
             async with transport as streams, ClientSession(*streams[:2]) as client:
                 report["revision"] = (await client.initialize()).protocolVersion
-                await walk(client)
+                await go_on(client)
         else:
             async with Client(transport) as client:
                 report["revision"] = client.protocol_version
-                await walk(client)
+                await go_on(client)
     report["asked"] = user.asked
     return report
+
+
+async def tried(*arguments: str) -> dict[str, Any]:
+    try:
+        return await walk(*arguments)
+    except Exception:
+        return {"failed": traceback.format_exc()}
+
+
+async def main(name: str, browser: str, lifetime: str, *pairs: str) -> list[dict[str, Any]]:
+    walks = zip(pairs[::2], pairs[1::2], strict=True)
+    return await asyncio.gather(*(tried(name, browser, lifetime, *each) for each in walks))
 
 
 print(json.dumps(asyncio.run(main(*sys.argv[1:]))))

@@ -1,15 +1,18 @@
 // Walks with the official TypeScript client of today; see walk.mjs.
 
 import { Client, StreamableHTTPClientTransport, UnauthorizedError } from "@modelcontextprotocol/client";
-import { Provider, url, walk } from "./walk.mjs";
+import { Provider, walk, walkToAll } from "./walk.mjs";
 
-const provider = new Provider();
-await walk({
-  provider,
-  UnauthorizedError,
-  connect: () => [
-    new Client({ name: "walk", version: "2" }, { versionNegotiation: { mode: "auto" } }),
-    new StreamableHTTPClientTransport(new URL(url), { authProvider: provider }),
-  ],
-  finish: (transport, fields) => transport.finishAuth(fields),
+await walkToAll((url, rotate) => {
+  const provider = new Provider();
+  return walk({
+    provider,
+    rotate,
+    UnauthorizedError,
+    connect: () => [
+      new Client({ name: "walk", version: "2" }, { versionNegotiation: { mode: "auto" } }),
+      new StreamableHTTPClientTransport(new URL(url), { authProvider: provider }),
+    ],
+    finish: (transport, fields) => transport.finishAuth(fields),
+  });
 });
