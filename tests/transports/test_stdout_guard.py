@@ -1,6 +1,8 @@
 """On stdio, nothing but protocol messages reaches stdout (STDIO-1, STDIO-2).
 
-Every test starts a process of its own and looks at what really arrives on its descriptors.
+Every test starts a process of its own and looks at what really arrives on its descriptors. Most of
+them import the guard by itself, which needs nothing else of mcpkit: everything else takes longer to
+import than Python takes to start.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 TIMEOUT = 30.0
 NOTE = "which carries the protocol; it goes to stderr instead (shown once)"
-IMPORT = "from mcpkit.transports.stdio.guard import take_over\n"
+GUARD = REPOSITORY / "mcpkit" / "transports" / "stdio"
+IMPORT = "from guard import take_over\n"
 TAKE_OVER = "import os, sys\n" + IMPORT + "streams = take_over()\n"
 FIRST_LINE_AFTER = TAKE_OVER.count("\n") + 1
 ANSWER = 'os.write(streams.writer, b"answer\\n")\n'
@@ -42,7 +45,10 @@ def run(tmp_path: Path) -> Run:
         if closed:
             command = ["sh", "-c", f'exec "$0" "$@" {closed}', *command]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-        environment |= {"PYTHONPATH": str(REPOSITORY), "PYTHONIOENCODING": encoding}
+        environment |= {
+            "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{GUARD}",
+            "PYTHONIOENCODING": encoding,
+        }
         return subprocess.run(
             command,
             cwd=tmp_path,
@@ -157,7 +163,6 @@ def test_input_raises_instead_of_waiting(run: Run) -> None:
     assert outcome.stderr.endswith("EOFError: EOF when reading a line\n")
 
 
-@pytest.mark.parametrize("name", ["reader", "writer"])
 @pytest.mark.parametrize(
     "closed",
     [
@@ -167,15 +172,16 @@ def test_input_raises_instead_of_waiting(run: Run) -> None:
         pytest.param("<&- 2>&-", marks=needs_posix),
     ],
 )
-def test_a_private_descriptor_is_above_2_and_not_inheritable(
-    run: Run, name: str, closed: str
-) -> None:
-    look = f"d = streams.{name}; report = (d > 2, os.get_inheritable(d))\n"
+def test_the_private_descriptors_are_above_2_and_not_inheritable(run: Run, closed: str) -> None:
+    look = (
+        "both = streams.reader, streams.writer\n"
+        "report = [(d > 2, os.get_inheritable(d)) for d in both]\n"
+    )
     outcome = run(
         TAKE_OVER + look + "os.write(streams.writer, repr(report).encode())", closed=closed
     )
 
-    assert outcome.stdout == "(True, False)"
+    assert outcome.stdout == "[(True, False), (True, False)]"
 
 
 @pytest.mark.parametrize("closed", ["", pytest.param("<&- 2>&-", marks=needs_posix)])
@@ -219,8 +225,9 @@ def test_simultaneous_calls_return_the_same(run: Run) -> None:
 # The note
 
 
-def test_the_first_offender_is_named_by_file_and_line(run: Run) -> None:
-    outcome = run(TAKE_OVER + "print('stray')\n")
+@pytest.mark.parametrize("module", ["guard", "mcpkit.transports.stdio.guard"])
+def test_the_first_offender_is_named_by_file_and_line(run: Run, module: str) -> None:
+    outcome = run(TAKE_OVER.replace("guard", module) + "print('stray')\n")
 
     place = f"server.py:{FIRST_LINE_AFTER}"
     assert outcome.stderr == f"mcpkit: {place} printed to stdout, {NOTE}\nstray\n"
@@ -345,27 +352,29 @@ def test_a_signal_handler_may_print_during_the_first_print(run: Run) -> None:
 # The streams that take the place of sys.stdin and sys.stdout
 
 
-@pytest.mark.parametrize(
-    "fact",
-    [
-        "sys.stdout.fileno() == 1",
-        "sys.stdout.isatty() is False",
-        "sys.stdout.encoding == sys.stderr.encoding",
-        "sys.stdout.errors == 'backslashreplace'",
-        "sys.stdout.line_buffering is True",
-        "sys.stdout.writable() and not sys.stdout.readable()",
-        "sys.stdout.mode == 'w'",
-        "sys.stdout.write('four') == 4",
-        "sys.stdout.buffer.write(b'four') == 4",
-        "sys.stdout is sys.__stdout__",
-        "sys.stdin is sys.__stdin__",
-        "sys.stdin.fileno() == 0",
-    ],
-)
-def test_the_new_streams_behave_like_the_usual_ones(run: Run, fact: str) -> None:
-    outcome = run(TAKE_OVER + f"assert {fact}")
+FACTS = [
+    "sys.stdout.fileno() == 1",
+    "sys.stdout.isatty() is False",
+    "sys.stdout.encoding == sys.stderr.encoding",
+    "sys.stdout.errors == 'backslashreplace'",
+    "sys.stdout.line_buffering is True",
+    "sys.stdout.writable() and not sys.stdout.readable()",
+    "sys.stdout.mode == 'w'",
+    "sys.stdout.write('four') == 4",
+    "sys.stdout.buffer.write(b'four') == 4",
+    "sys.stdout is sys.__stdout__",
+    "sys.stdin is sys.__stdin__",
+    "sys.stdin.fileno() == 0",
+]
 
-    assert outcome.returncode == 0, outcome.stderr
+
+def test_the_new_streams_behave_like_the_usual_ones(run: Run) -> None:
+    look = "for fact in facts:\n    if not eval(fact): wrong.append(fact)\n"
+    outcome = run(
+        TAKE_OVER + f"facts = {FACTS!r}; wrong = []\n{look}"
+        "os.write(streams.writer, repr(wrong).encode())\n"
+    )
+    assert (outcome.stdout, outcome.returncode) == ("[]", 0), outcome.stderr
 
 
 def test_a_line_is_visible_at_once(run: Run) -> None:
