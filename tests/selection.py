@@ -4,7 +4,8 @@ Many tests have parameters of two kinds. Where they run is a *place*: a transpor
 event loop. The others are *values*. All values are tried in two places: the newest revision that
 has a handshake and the newest one that has none, in memory on asyncio. Every other place has one of
 the values, the next one in each further place. A test whose values mean something else in another
-place is marked with ``every_place``; ``--deep`` tries everything everywhere.
+place is marked with ``every_place``; ``--deep`` tries everything everywhere, and ``--newest`` what
+does not depend on old revisions: it leaves out all but these two.
 """
 
 from __future__ import annotations
@@ -62,6 +63,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="try every value in every place, and more generated examples",
     )
     parser.addoption("--types", action="store_true", help="run what asks type checkers as well")
+    parser.addoption(
+        "--newest",
+        action="store_true",
+        help="leave out revisions but for the newest with a handshake and the newest without",
+    )
 
 
 def configure(config: pytest.Config) -> None:
@@ -74,6 +80,9 @@ def configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the cases that are to be run."""
     wanted = [each for each in items if _applies(each)]
+    if config.getoption("--newest"):
+        newest = ("", *REVISIONS[-2:])
+        wanted = [each for each in wanted if _place(_params(each)).revision in newest]
     if not (config.getoption("--deep") or config.getoption("--types")):
         wanted = [each for each in wanted if each.get_closest_marker("types") is None]
     if not config.getoption("--deep"):
