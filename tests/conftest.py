@@ -7,9 +7,10 @@ import signal
 import sys
 import threading
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 from mcpkit import pytest_plugin
@@ -22,6 +23,9 @@ __all__ = ["pytest_addoption", "pytest_collection_modifyitems"]
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", calm, max_examples=40)
 settings.register_profile("deep", calm, max_examples=400)
+
+_SHOWN: Final = 0.005
+"""How many seconds setting up must have taken for ``--durations`` to show it."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,6 +53,22 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()  # or all of them are looked through each time
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a case in one of several processes, and tell the first what it shows of it.
+
+    It would be told five times of each, which costs more than most cases do. Where a file of
+    results is written, it is.
+    """
+    config = item.config
+    if not hasattr(config, "workerinput") or config.getoption("xmlpath", None) is not None:
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed or report.duration >= _SHOWN:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 class _Places(list[str]):
