@@ -26,7 +26,6 @@ import importlib
 import io
 import linecache
 import marshal
-import multiprocessing.spawn
 import os
 import pkgutil
 import runpy
@@ -37,12 +36,14 @@ import socket
 import sys
 import time
 import warnings
+import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from types import FrameType, ModuleType, TracebackType
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, cast
 
 __all__ = ["main"]
 
@@ -89,9 +90,12 @@ IMITATED: Final = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEB
 LONGEST: Final = 1024 * 1024
 """Bytes of a request; the environment is most of it."""
 
-
 MOST: Final = 16
 """Descriptors of a request."""
+
+
+_MAIN: Final = ("__main__", "__mp_main__")
+"""The names of the module that is run; the second is that of multiprocessing."""
 
 
 def told(kind: str, number: int) -> bytes:
@@ -270,7 +274,7 @@ def _child(
     sys.warnoptions[:] = program.options
     warnings._processoptions(sys.warnoptions)  # type: ignore[attr-defined]
     sys.executable = request["executable"]
-    multiprocessing.spawn.set_executable(sys.executable)
+    sys.modules["multiprocessing.spawn"].set_executable(sys.executable)
     sys.orig_argv[:] = [sys.executable, *request["args"]]
     sys.argv[:] = program.argv
     more = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
@@ -283,13 +287,9 @@ def _child(
     for name in ("tests", __name__):
         del sys.modules[name]
     fresh = ModuleType("__main__")
-    sys.modules["__main__"] = fresh
-    if "__mp_main__" in sys.modules:  # as multiprocessing has it
-        sys.modules["__mp_main__"] = fresh
+    sys.modules |= dict.fromkeys(_MAIN, fresh)
     space = vars(fresh)
     space["__builtins__"] = sys.modules["builtins"]
-    end = _End()
-    vars(sys)["_end_of_the_child"] = end
 
     os.write(telling, told("pid", os.getpid()))
     for last, number in pairwise(numbers[2:]):
@@ -304,12 +304,12 @@ def _child(
                 _run_code(program.name, space)
             else:
                 _run_file(program.name, space)
-            end.code = 0
+            _END.code = 0
         except SystemExit as left:
-            end.code = 0 if left.code is None else left.code
+            _END.code = 0 if left.code is None else left.code
             raise
         except BaseException as error:
-            end.code = None if isinstance(error, KeyboardInterrupt) else 1
+            _END.code = None if isinstance(error, KeyboardInterrupt) else 1
             own = _own(error.__traceback__)
             sys.excepthook(type(error), error.with_traceback(own), own)
             sys.excepthook = _shown
@@ -319,12 +319,12 @@ def _child(
 
 
 class _End:
-    """Ends the process once the interpreter has nothing left to do that anybody could see.
+    """Ends a child as the interpreter would, without what nobody could see of that.
 
-    It lies in `sys`, which is emptied when every module has been taken apart and whatever has been
-    printed is written. The interpreter would then give back its own memory, piece by piece; here
-    that is shared with the starter, and to touch it is to copy it, which takes longer than all
-    else.
+    The interpreter takes apart every module, and gives back its memory piece by piece. Most of
+    both is there since before the fork and shared with the starter: to touch it is to copy it,
+    page by page, which takes longer than all else. So only what the child itself has imported is
+    taken apart here, and then the process ends.
 
     Attributes:
         code: What the process ends with. If it is not a number from 0 to 255, the end is left to
@@ -333,17 +333,81 @@ class _End:
 
     def __init__(self) -> None:
         self.code: object = None
+        self._before: dict[str, Any] = {}
+        self._last = ""
+        self._names: list[str] = []
+        self._left: list[weakref.ref[ModuleType]] = []
+        self._spaces: list[dict[str, Any]] = []
+        self._nothings: list[dict[str, None]] = []
+        self._generations: list[int] = []
 
-    def __del__(self, sys: ModuleType = sys, leave: Callable[[int], NoReturn] = os._exit) -> None:
+    def prepare(self) -> None:
+        """Have it come after everything else that is left to do when a process ends."""
+        # Whatever else has something to do at the end is imported later.
+        assert not atexit._ncallbacks()  # type: ignore[attr-defined, unused-ignore]
+        # The last is called first. What is freed here is freed by functions in C, as it is by the
+        # interpreter: no line of this file is in the traceback of what fails then.
+        at_once = deque[object](maxlen=0).extend
+        atexit.register(self._leave)
+        atexit.register(at_once, map(gc.collect, self._generations))
+        atexit.register(at_once, map(dict[str, Any].update, self._spaces, self._nothings))
+        atexit.register(self._look)
+        atexit.register(gc.collect)
+        atexit.register(at_once, map(sys.modules.pop, self._names))
+        atexit.register(self._begin)
+
+    def know(self) -> None:
+        """The modules that are there now are there before every child."""
+        # In a cycle that is frozen, and so never collected.
+        self._before.update(sys.modules, itself=self._before)
+        for name in ("builtins", "sys"):
+            del self._before[name]
+        self._last = next(reversed(sys.modules))
+
+    def _begin(self) -> None:
+        """Find the modules of the child."""
         if not isinstance(self.code, int) or not 0 <= self.code <= 255:
+            self._leave_alone()
             return
-        try:
-            for stream in (sys.stdout, sys.stderr):
+        sys.setswitchinterval(600)  # no other thread runs any more
+        vars(sys)["modules"]["io"] = None  # no traceback has lines of the source any more
+        for name in (*takewhile(self._last.__ne__, reversed(sys.modules)), *_MAIN):
+            module = sys.modules.get(name)
+            if isinstance(module, ModuleType) and self._before.get(name) is not module:
+                self._names.append(name)
+                self._left.append(weakref.ref(module))
+
+    def _look(self) -> None:
+        """Find those of them that something else holds."""
+        for each in self._left:
+            module = each()
+            if module is not None:
+                space = vars(module)
+                private = [name for name in space if name[:1] == "_" and name[1:2] != "_"]
+                public = [name for name in space if name != "__builtins__"]
+                self._spaces += space, space
+                self._nothings += dict.fromkeys(private), dict.fromkeys(public)
+                self._generations[:] = [2]
+
+    def _leave(self) -> None:
+        """End the process, unless that is left to the interpreter."""
+        if not self._names:
+            return
+        with suppress(Exception):
+            for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
                 if stream is not None and not stream.closed:
                     stream.flush()
-        except Exception:
-            return
-        leave(self.code)
+            os._exit(cast(int, self.code))
+        self._leave_alone()
+
+    def _leave_alone(self) -> None:
+        """Keep the interpreter from taking apart what was there before."""
+        for name, module in list(sys.modules.items()):
+            if self._before.get(name) is module:
+                del sys.modules[name]
+
+
+_END: Final = _End()
 
 
 def _stream(number: int, name: str, unbuffered: bool) -> io.TextIOWrapper:
@@ -408,17 +472,6 @@ def _shown(*_: object) -> None:
     """An exception that has been shown already, which the interpreter is to end with."""
 
 
-_KEPT: Final[dict[str, Any]] = {}
-"""The modules that were there before, in a cycle that is frozen and so never collected."""
-
-
-def _leave_alone() -> None:
-    """Keep the interpreter from taking apart what was there before, which it would have to copy."""
-    for name, module in list(sys.modules.items()):
-        if _KEPT.get(name) is module:
-            del sys.modules[name]
-
-
 # --- before ---------------------------------------------------------------------------------------
 
 
@@ -432,6 +485,23 @@ def _import() -> None:
                 importlib.import_module(name)
 
 
+def _practise() -> None:
+    """Do what every command begins with: what is found out and compiled by that is kept."""
+    import typer
+    from pydantic.plugin._loader import get_plugins
+
+    from mcpkit import cli
+    from mcpkit.cli.commands import COMMANDS
+
+    get_plugins()
+    group: Any = typer.main.get_command(cli.app)
+    for name in COMMANDS:
+        with suppress(Exception):  # not every one takes such an argument
+            context = group.make_context("mcpkit", [name, "server.py"])
+            group.get_command(context, name).make_context(name, ["server.py"], parent=context)
+    runpy.run_path(os.path.join(os.path.dirname(__file__), "cli", "offering.py"))
+
+
 def main(address: str) -> Callable[[], object]:
     """Listen, say so on stdout, and serve.
 
@@ -439,11 +509,10 @@ def main(address: str) -> Callable[[], object]:
         In a child, what is left to be called by the program of the interpreter, so that its end is
         that of the interpreter.
     """
-    atexit.register(_leave_alone)  # first, to be called last
+    _END.prepare()
     _import()
-    _KEPT.update(sys.modules, itself=_KEPT)
-    for name in ("builtins", "sys"):
-        del _KEPT[name]
+    _practise()
+    _END.know()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(address)
     listener.listen(64)

@@ -45,6 +45,16 @@ PROGRAMS = {
     "a sudden end": "import os\nprint('lost')\nos._exit(7)",
     "what is left to do": "import atexit\natexit.register(print, 'bye')\nprint('hello')",
     "what lives on": "class A:\n    def __del__(self): print('gone')\na = A()",
+    "what a module of its own holds": "import sys, types\n"
+    "class A:\n    def __del__(self): print('gone', sys.stdout is sys.__stdout__)\n"
+    "sys.modules['held'] = held = types.ModuleType('held')\nheld.a = A()\nheld.itself = held",
+    "what others hold of its modules": "import sys, threading, types\n"
+    "class A:\n    def __del__(self): print('gone')\n"
+    "sys.modules['held'] = threading.held = types.ModuleType('held')\nthreading.held.a = A()",
+    "a file that is left open": "file = open(__file__)",
+    "a stream of its own": "import sys\nsys.stdout = open(1, 'w', closefd=False)\nprint('kept')",
+    "a thread that never ends": "import threading, time\n"
+    "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
     "a thread that lives on": "import threading, time\n"
     "threading.Thread(target=lambda: time.sleep(0.05) or print('late')).start()",
     "a loop that is left open": "import asyncio\nloop = asyncio.new_event_loop()",
