@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tests.transports.http.plain import Server
 
-__all__ = ["HURRIED", "SOON", "hurried", "limits"]
+__all__ = ["HURRIED", "SOON", "WORKERS", "hurried", "limits"]
 
 HURRIED: Final = [sys.executable, str(Path(__file__))]
 """Is ``mcpkit`` but for its limits."""
@@ -30,6 +30,9 @@ SOON: Final = {
 """What a server over HTTP waits for again and again."""
 
 _LIMITS: Final = "LIMITS"
+
+WORKERS: Final = "HURRIED_WORKERS"
+"""The variable with the program that workers are started with, for a command that is executed."""
 
 
 def limits(seconds: Mapping[str, float]) -> dict[str, str]:
@@ -54,6 +57,10 @@ def hurried(*arguments: str, cwd: Path) -> Iterator[Server]:
 
 
 def _hurry() -> None:
+    if WORKERS in os.environ:
+        from multiprocessing.spawn import set_executable
+
+        set_executable(os.environ.pop(WORKERS))
     # What is started from here has the limits that everybody has.
     for name, seconds in json.loads(os.environ.pop(_LIMITS)).items():
         module_name, _, constant = name.rpartition(".")

@@ -53,7 +53,7 @@ def test_all_arguments_from_stdin() -> None:
 
 
 def test_a_text_from_stdin() -> None:
-    assert call("echo", "text=@-", input="Grüße".encode(), cold=True).stdout == "Grüße\n"
+    assert call("echo", "text=@-", input="Grüße".encode()).stdout == "Grüße\n"
 
 
 def test_an_unknown_tool() -> None:

@@ -6,11 +6,11 @@ import re
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
 from mcpkit.cli.commands import COMMANDS
+from tests import warm
 from tests.transports.processes import (
     TIMEOUT,
     environment,
@@ -19,13 +19,12 @@ from tests.transports.processes import (
 MCPKIT = [sys.executable, "-m", "mcpkit"]
 
 
-def run(
-    *arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+def run(*arguments: str, cold: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run the command; `cold` as in `tests.warm`."""
+    return warm.run(
         [*MCPKIT, *arguments],
-        env={**environment(), **(env or {})},
-        cwd=cwd,
+        cold=cold,
+        env=environment(),
         input="",
         capture_output=True,
         encoding="utf-8",
@@ -34,7 +33,7 @@ def run(
 
 
 def test_the_help_lists_every_command_with_what_it_does() -> None:
-    done = run("--help")
+    done = run("--help", cold=True)
     assert done.returncode == 0
     for name, listed in COMMANDS.items():
         assert re.search(rf"^  {name} +{re.escape(listed.help)}$", done.stdout, re.MULTILINE)
@@ -48,7 +47,7 @@ def test_without_a_command_there_is_the_help(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_a_command_has_examples_and_no_boxes(name: str) -> None:
-    done = run(name, "--help")
+    done = run(name, "--help", cold=name == "tasks")  # the others are executed by tests of theirs
     assert done.returncode == 0
     assert "Example" in done.stdout
     assert f"mcpkit {name} " in done.stdout
@@ -77,12 +76,13 @@ def test_a_shell_can_complete_commands(shell: str) -> None:
     words = {"COMP_WORDS": "mcpkit in", "COMP_CWORD": "1"}
     if shell != "bash":
         words = {"_TYPER_COMPLETE_ARGS": "mcpkit in", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    done = subprocess.run(
+    done = warm.run(
         [
             sys.executable,
             "-c",
             "import sys; from mcpkit.cli import main; sys.argv = ['mcpkit']; main()",
         ],
+        cold=shell == "bash",
         env={**environment(), **words, "_MCPKIT_COMPLETE": f"complete_{shell}"},
         capture_output=True,
         encoding="utf-8",

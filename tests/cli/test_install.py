@@ -771,7 +771,7 @@ class TestAtATerminal:
 
 
 def test_hosts_are_listed_with_their_files(person: Person) -> None:
-    person.installs("weather.py", "-c", "cursor", cold=True)
+    person.installs("weather.py", "-c", "cursor")
     done = person.installs("--list", cold=True)
     assert (done.code, done.stderr) == (0, "")
     rows = [line.split(maxsplit=1) for line in done.stdout.splitlines()]

@@ -24,7 +24,7 @@ def read(*arguments: str, cold: bool = False) -> Ended:
     ids=["resource", "template"],
 )
 def test_text_goes_to_stdout(uri: str, text: str) -> None:
-    assert read(uri, cold=True) == (0, text, "")
+    assert read(uri, cold="Oslo" in uri) == (0, text, "")
 
 
 def test_bytes_go_into_a_pipe() -> None:

@@ -54,6 +54,10 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+EXECUTED = [*RUN[1:], "server.py"], [*RUN[1:], "package.main:app"], ["itself.py"]
+"""With which something else is imported, or by somebody else."""
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -72,7 +76,8 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ids=lambda command: " ".join(command[1:]),
 )
 def test_a_server_is_served(folder: Path, command: list[str]) -> None:
-    with started(command, cwd=folder, cold=True) as server:
+    cold = command[1:] in EXECUTED
+    with started(command, cwd=folder, cold=cold) as server:
         assert server.text(call(1, "greet", name="you")) == "Hello, you"
         server.close_stdin()
         assert server.exit_code(within=2) == 0

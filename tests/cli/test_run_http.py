@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests import warm
-from tests.cli.hurried import HURRIED, SOON, hurried, limits
+from tests.cli.hurried import HURRIED, SOON, WORKERS, hurried, limits
 from tests.transports.http.plain import RUN, Client, Server, serving
 from tests.transports.processes import (
     TIMEOUT,
@@ -444,13 +444,15 @@ class TestStderr:
     @staticmethod
     def run(folder: Path, port: int, more: list[str], stderr: Any, shell: str = "") -> warm.Popen:
         command = [*HURRIED, "run", "server.py", "--http", "--port", str(port), *more]
+        variables = limits(SOON)
         if shell:
+            variables[WORKERS] = warm.python(within=True)
             command = ["sh", "-c", f'exec "$@" {shell}', "sh", *command]
         return warm.Popen(
             command,
             within=True,
             cwd=folder,
-            env=environment(**limits(SOON)),
+            env=environment(**variables),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
