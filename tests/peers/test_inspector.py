@@ -1,4 +1,7 @@
-"""The command line of the official Inspector uses an example over HTTP."""
+"""The command line of the official Inspector uses an example over HTTP.
+
+It takes long to start, and does one thing at a time: all are tried over one transport.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +24,19 @@ INSPECTOR = NODE / "node_modules" / ".bin" / "mcp-inspector"
 pytestmark = pytest.mark.peers
 
 
-@pytest.fixture(scope="module", params=["http", "sse"])
-def target(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+@contextmanager
+def serving_example(transport: str) -> Iterator[list[str]]:
     """What tells the Inspector where the example is."""
     require(NODE)
-    transport: str = request.param
     with serving(str(EXAMPLE), "--transport", transport, cwd=ROOT) as server:
         url = server.url if transport == "http" else server.url.replace("/mcp", "/sse")
         yield [url, "--transport", transport]
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[list[str]]:
+    with serving_example("http") as target:
+        yield target
 
 
 def inspect(target: list[str], home: Path, method: str, *arguments: str) -> Any:
@@ -56,9 +65,11 @@ def test_tool_is_called(target: list[str], tmp_path: Path) -> None:
     assert result["structuredContent"] == {"result": 42}
 
 
-def test_tool_that_reports_progress_is_called(target: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", ["http", "sse"])
+def test_tool_that_reports_progress_is_called(transport: str, tmp_path: Path) -> None:
     arguments = ["--tool-name", "forecast", "--tool-arg", "city=Oslo", "--tool-arg", "days=1"]
-    result = inspect(target, tmp_path, "tools/call", *arguments)
+    with serving_example(transport) as target:
+        result = inspect(target, tmp_path, "tools/call", *arguments)
     [forecast] = result["structuredContent"]["result"]
     assert forecast == {"city": "Oslo", "day": 1, "celsius": 12.0}
 
