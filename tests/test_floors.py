@@ -242,6 +242,18 @@ def test_the_roof_imports_the_transports_of_clients_only() -> None:
     assert reached == {"transports.memory", "transports.process", "transports.http_client"}
 
 
+def test_what_serves_sessions_over_http_can_be_taken_away() -> None:
+    """Only the door chooses it, and only the application has its paths."""
+    room = "transports.http."
+    of_sessions = {f"{room}{name}" for name in ("legacy", "session_ids", "sessions", "sse")}
+    needing = {
+        each.importer
+        for each in every_import()
+        if each.imported in of_sessions and each.importer not in of_sessions
+    }
+    assert needing == {f"{room}endpoint", f"{room}application"}
+
+
 # --- the protocol, without input or output --------------------------------------------------------
 
 OUTSIDE: Final = {"anyio", "asyncio", "trio", "socket", "os", "time", "threading", "logging"}

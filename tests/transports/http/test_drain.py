@@ -212,7 +212,8 @@ class TestStreams:
 
 @pytest.mark.parametrize("how", [HOW["alone"], HOW["workers"]], ids=["alone", "workers"])
 def test_the_end_of_a_terminal_is_as_sigterm(folder: Path, how: list[str]) -> None:
-    with serving("server.py", "--http", *how, cwd=folder, env={"GRACE": str(LONG)}) as server:
+    words, env = ["server.py", "--http", *how], {"GRACE": str(LONG)}
+    with serving(*words, cwd=folder, env=env, within=True) as server:
         client = server.client()
         connection = client.connect()
         client.send(call(1, "released"), connection)
@@ -274,9 +275,8 @@ class TestConnections:
         assert [each.socket.recv(1) for each in stopped.clients[10:]] == [b""] * 10
 
     def test_nobody_waits_for_a_parent_that_does_not_accept(self, folder: Path) -> None:
-        with serving(
-            "server.py", "--http", "--workers", "2", cwd=folder, env={"GRACE": str(LONG)}
-        ) as server:
+        words, env = ["server.py", "--http", "--workers", "2"], {"GRACE": str(LONG)}
+        with serving(*words, cwd=folder, env=env, within=True) as server:
             client = server.client()
             connection = client.connect()
             client.send(call(1, "released"), connection)
@@ -336,7 +336,8 @@ class TestCalls:
 
     @pytest.mark.parametrize("how", HOW.values(), ids=HOW)
     def test_a_thread_does_not_hold_the_process(self, folder: Path, how: list[str]) -> None:
-        with serving("server.py", "--http", *how, cwd=folder, env=HASTE) as server:
+        words = ["server.py", "--http", *how]
+        with serving(*words, cwd=folder, env=HASTE, within=True) as server:
             client = server.client()
             connection = client.connect()
             client.send(modern(1, "tools/call", name="blocked"), connection)
@@ -351,7 +352,8 @@ class TestCalls:
 
     @pytest.mark.parametrize("how", HOW.values(), ids=HOW)
     def test_a_second_ctrl_c_ends_at_once(self, folder: Path, how: list[str]) -> None:
-        with serving("server.py", "--http", *how, cwd=folder, env={"GRACE": str(LONG)}) as server:
+        words, env = ["server.py", "--http", *how], {"GRACE": str(LONG)}
+        with serving(*words, cwd=folder, env=env, within=True) as server:
             client = server.client("2025-06-18")
             events = opened(client)
             client.send(client.calling("blocked"), client.connect())

@@ -17,7 +17,6 @@ from tests.messages import (
     notification,
     request,
 )
-from tests.test_floors import every_import
 from tests.transports.http.wire import JSON, Site
 
 UNKNOWN = ["2099-01-01", "DRAFT-2026-v1", "1.0", ""]
@@ -184,18 +183,3 @@ def test_a_modern_server_says_which_versions_it_has(site: Site) -> None:
     assert answer.refusal == (400, -32022)
     assert answer.json["error"]["data"]["requested"] == "2099-01-01"
     assert set(answer.json["error"]["data"]["supported"]) <= set(known)
-
-
-# --- what serves sessions -------------------------------------------------------------------------
-
-
-def test_whatever_serves_sessions_can_be_taken_away() -> None:
-    """Only the door chooses it, and only the application has its paths."""
-    room = "transports.http."
-    of_sessions = {f"{room}{name}" for name in ("legacy", "session_ids", "sessions", "sse")}
-    needing = {
-        each.importer
-        for each in every_import()
-        if each.imported in of_sessions and each.importer not in of_sessions
-    }
-    assert needing == {f"{room}endpoint", f"{room}application"}

@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def four(folder: Path) -> Iterator[Server]:
     """Four workers. The first one is announced; the others take as long as the machine needs."""
-    with serving("server.py", "--http", "--workers", "4", cwd=folder) as server:
+    with serving("server.py", "--http", "--workers", "4", cwd=folder, within=True) as server:
         client, found = server.client(HANDSHAKES[-1]), set[str]()
 
         def several_serve() -> bool:
@@ -92,9 +92,10 @@ def test_a_request_without_session_is_served_by_any(four: Server) -> None:
 class TestRestart:
     def test_with_the_same_secret_a_session_goes_on(self, folder: Path) -> None:
         secret = {"MCPKIT_SECRET": "the-secret-of-this-test"}
-        with serving("server.py", "--http", cwd=folder, env=secret) as server:
+        options: dict[str, Any] = {"cwd": folder, "env": secret, "within": True}
+        with serving("server.py", "--http", **options) as server:
             session = server.client("2025-06-18").session
-        with serving("server.py", "--http", "--workers", "2", cwd=folder, env=secret) as server:
+        with serving("server.py", "--http", "--workers", "2", **options) as server:
             client = server.client(session=session)
             assert client.call("pid").isdecimal()
 
