@@ -58,6 +58,31 @@ def server(backend: str) -> Iterator[Process]:
         yield process
 
 
+@pytest.fixture(scope="module")
+def all_shared() -> Iterator[contextlib.ExitStack]:
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def fine() -> dict[str, Process]:
+    """The servers in which nothing has gone wrong so far, by their event loops."""
+    return {}
+
+
+@pytest.fixture
+def shared(
+    backend: str, all_shared: contextlib.ExitStack, fine: dict[str, Process]
+) -> Iterator[Process]:
+    """A server that others use as well, one after the other, and that has nothing left to say."""
+    process = fine.pop(backend, None) or all_shared.enter_context(served(backend))
+    yield process
+    process.send(call("after", "echo", text="nothing"))
+    assert process.receive()["id"] == "after"
+    assert process.others == []
+    fine[backend] = process
+
+
 def echo(id: int | str = 1) -> dict[str, Any]:
     return call(id, "echo", text="hello")
 
@@ -75,38 +100,38 @@ def ends_promptly(server: Process) -> int:
 
 
 class TestLines:
-    def test_several_messages_in_one_write(self, server: Process) -> None:
-        server.send(*(call(id, "echo", text=str(id)) for id in range(100)))
-        assert [server.answer(id)["id"] for id in range(100)] == list(range(100))
+    def test_several_messages_in_one_write(self, shared: Process) -> None:
+        shared.send(*(call(id, "echo", text=str(id)) for id in range(100)))
+        assert [shared.answer(id)["id"] for id in range(100)] == list(range(100))
 
-    def test_a_message_in_many_writes(self, server: Process) -> None:
+    def test_a_message_in_many_writes(self, shared: Process) -> None:
         for byte in encoded(echo()) + b"\n":
-            server.send_bytes(bytes([byte]))
-        assert server.answer(1)["result"]["content"] == [{"type": "text", "text": "hello"}]
+            shared.send_bytes(bytes([byte]))
+        assert shared.answer(1)["result"]["content"] == [{"type": "text", "text": "hello"}]
 
-    def test_a_character_cut_in_two(self, server: Process) -> None:
+    def test_a_character_cut_in_two(self, shared: Process) -> None:
         line = json.dumps(call(1, "echo", text="né€😀"), ensure_ascii=False).encode()
         for at in range(len(line)):
             if line[at] & 0xC0 == 0x80:  # in the middle of a character
-                server.send_bytes(line[:at])
-                server.send_bytes(line[at:] + b"\n")
-                assert server.answer(1)["result"]["content"][0]["text"] == "né€😀"
+                shared.send_bytes(line[:at])
+                shared.send_bytes(line[at:] + b"\n")
+                assert shared.answer(1)["result"]["content"][0]["text"] == "né€😀"
 
-    def test_a_line_that_ends_like_on_windows(self, server: Process) -> None:
-        server.send_bytes(encoded(echo()) + b"\r\n")
-        assert server.answer(1)["id"] == 1
+    def test_a_line_that_ends_like_on_windows(self, shared: Process) -> None:
+        shared.send_bytes(encoded(echo()) + b"\r\n")
+        assert shared.answer(1)["id"] == 1
 
-    def test_blank_lines_mean_nothing(self, server: Process) -> None:
-        server.send_bytes(b"\n\r\n  \t\n\n" + encoded(echo()) + b"\n\n")
-        assert server.receive()["id"] == 1
+    def test_blank_lines_mean_nothing(self, shared: Process) -> None:
+        shared.send_bytes(b"\n\r\n  \t\n\n" + encoded(echo()) + b"\n\n")
+        assert shared.receive()["id"] == 1
 
-    def test_a_line_separator_inside_a_string_ends_no_line(self, server: Process) -> None:
+    def test_a_line_separator_inside_a_string_ends_no_line(self, shared: Process) -> None:
         """Only the newline does; U+2028, U+0085 and a carriage return stay where they are."""
         text = "a\u2028b\u0085c\rd\x0be"
-        assert server.text(call(1, "echo", text=text)) == text
+        assert shared.text(call(1, "echo", text=text)) == text
 
-    def test_a_newline_in_an_answer_is_escaped(self, server: Process) -> None:
-        assert server.text(call(1, "echo", text="a\nb")) == "a\nb"
+    def test_a_newline_in_an_answer_is_escaped(self, shared: Process) -> None:
+        assert shared.text(call(1, "echo", text="a\nb")) == "a\nb"
 
     def test_a_last_line_without_its_end_is_served(self, server: Process) -> None:
         """JSON text tells by itself where it ends; a shell's ``printf`` writes just this."""
@@ -123,8 +148,8 @@ class TestLines:
         assert ends_promptly(server) == 0
 
     @pytest.mark.parametrize("size", [8 * 1024 * 1024, 64 * 1024, 64 * 1024 - 1])
-    def test_a_large_message_arrives_whole(self, server: Process, size: int) -> None:
-        text = server.text(call(1, "echo", text="x" * size))
+    def test_a_large_message_arrives_whole(self, shared: Process, size: int) -> None:
+        text = shared.text(call(1, "echo", text="x" * size))
         assert text == "x" * size
 
     def test_a_line_above_the_bound_is_refused_once_and_skipped(self, backend: str) -> None:
@@ -183,11 +208,11 @@ BROKEN = {
 class TestBrokenLines:
     """MSG-8: answered without an id where the revision has a shape for that, else dropped."""
 
-    def test_answered_without_a_handshake(self, server: Process, line: bytes) -> None:
-        server.send(line, echo())
-        refusal = server.receive()
+    def test_answered_without_a_handshake(self, shared: Process, line: bytes) -> None:
+        shared.send(line, echo())
+        refusal = shared.receive()
         assert (refusal["error"]["code"], "id" in refusal) == (-32700, False)
-        assert server.receive()["id"] == 1
+        assert shared.receive()["id"] == 1
 
     def test_answered_after_a_handshake(self, server: Process, line: bytes) -> None:
         server.shake_hands("2025-11-25")
@@ -572,12 +597,12 @@ class TestConcurrency:
         server.send(waits, request(2, "ping"))
         assert server.receive()["id"] == 2
 
-    def test_handlers_run_at_the_same_time(self, server: Process) -> None:
-        server.send(call(1, "wait", name="A"), call(2, "wait", name="B"))
-        server.send(call(3, "release", name="B"))
-        assert [server.receive()["id"] for _ in range(2)] in ([2, 3], [3, 2])
-        server.send(call(4, "release", name="A"))
-        assert server.answer(1)["id"] == 1
+    def test_handlers_run_at_the_same_time(self, shared: Process) -> None:
+        shared.send(call(1, "wait", name="one"), call(2, "wait", name="other"))
+        shared.send(call(3, "release", name="other"))
+        assert [shared.receive()["id"] for _ in range(2)] in ([2, 3], [3, 2])
+        shared.send(call(4, "release", name="one"))
+        assert {shared.receive()["id"], shared.receive()["id"]} == {1, 4}
 
     def test_a_ping_overtakes_handlers_that_block_every_thread(self, server: Process) -> None:
         server.shake_hands()
@@ -601,9 +626,9 @@ class TestConcurrency:
             server.send(*(call(id, "soon", seconds=0.001) for id in range(50)))
             assert sorted(server.receive()["id"] for _ in range(50)) == list(range(50))
 
-    def test_a_context_variable_stays_in_its_call(self, server: Process) -> None:
-        assert server.text(call(1, "exchange_variable", value="mine")) == "unset"
-        assert server.text(call(2, "exchange_variable", value="yours")) == "unset"
+    def test_a_context_variable_stays_in_its_call(self, shared: Process) -> None:
+        assert shared.text(call(1, "exchange_variable", value="mine")) == "unset"
+        assert shared.text(call(2, "exchange_variable", value="yours")) == "unset"
 
     def test_a_context_variable_does_not_reach_a_call_that_waited(self, backend: str) -> None:
         """A handler's end makes room for the next; that does not begin in its context."""
@@ -620,8 +645,8 @@ class TestConcurrency:
             assert texts == ["unset"] * len(ids)
 
     @pytest.mark.parametrize("seconds", [0, 0.05])
-    def test_a_handler_limits_its_own_wait(self, server: Process, seconds: float) -> None:
-        assert server.text(call(1, "timed", seconds=seconds)) == "timed out"
+    def test_a_handler_limits_its_own_wait(self, shared: Process, seconds: float) -> None:
+        assert shared.text(call(1, "timed", seconds=seconds)) == "timed out"
 
 
 # --- cancellation ---------------------------------------------------------------------------------
@@ -661,20 +686,21 @@ class TestCancellation:
         assert server.rest() == []
         assert ends_promptly(server) == 0
 
-    def test_the_id_may_be_used_again(self, server: Process) -> None:
+    def test_the_id_may_be_used_again(self, shared: Process) -> None:
         """MSG-4."""
-        server.send(call(1, "forever", name="A"), cancelled(1), echo(1))
-        assert server.receive()["result"]["content"][0]["text"] == "hello"
+        shared.send(call(1, "forever", name="A"), cancelled(1), echo(1))
+        assert shared.receive()["result"]["content"][0]["text"] == "hello"
 
     def test_an_id_in_use_is_refused(self, server: Process) -> None:
         server.send(call(1, "wait", name="A"), echo(1))
         assert server.receive()["error"]["code"] == -32600
 
     @pytest.mark.parametrize("id", [99, "1", None, 1.5, [1]], ids=repr)
-    def test_of_nothing_that_runs_is_ignored(self, server: Process, id: Any) -> None:
+    def test_of_nothing_that_runs_is_ignored(self, shared: Process, id: Any) -> None:
         """CANC-2."""
-        server.send(call(1, "wait", name="A"), cancelled(id), call(2, "release", name="A"))
-        assert {server.receive()["id"], server.receive()["id"]} == {1, 2}
+        name = f"{id!r} cancels nothing"
+        shared.send(call(1, "wait", name=name), cancelled(id), call(2, "release", name=name))
+        assert {shared.receive()["id"], shared.receive()["id"]} == {1, 2}
 
     def test_across_the_eras(self, server: Process) -> None:
         """ERA-3: the notification has no mark of its era."""
@@ -698,9 +724,9 @@ class TestEras:
         assert "resultType" not in server.ask(request(1, "tools/list"))["result"]
         assert server.ask(modern(2, "tools/list"))["result"]["resultType"] == "complete"
 
-    def test_a_request_of_neither_era(self, server: Process) -> None:
+    def test_a_request_of_neither_era(self, shared: Process) -> None:
         """Row 6, LIFE-7."""
-        assert server.ask(request(1, "tools/list"))["error"]["code"] == -32600
+        assert shared.ask(request(1, "tools/list"))["error"]["code"] == -32600
 
     def test_a_method_of_one_era_without_its_marks(self, server: Process) -> None:
         """Row 4."""
