@@ -35,7 +35,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-__all__ = ["Popen", "put_mcpkit", "python", "run"]
+__all__ = ["Popen", "put_programs", "python", "run"]
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _PATIENCE: Final = 30.0
@@ -132,16 +132,21 @@ def python(*, within: bool = False) -> str:
     return starter.within if within else starter.python
 
 
-def put_mcpkit(folder: Path) -> None:
-    """Write a program ``mcpkit``, for shells; it and what it starts are forked, as by `Popen`."""
+def put_programs(folder: Path) -> None:
+    """Write programs ``mcpkit`` and ``python``, for shells.
+
+    They and what they start are forked, as by `Popen`; but pytest is executed, which wants to
+    import modules itself. The Python that ``mcpkit install`` writes down is that of the tests.
+    """
     starter = _started()
     if starter is not None:
         code = "import sys; sys.argv[0] = 'mcpkit'; from mcpkit.cli import main; main()"
         main = f'-c {shlex.quote(code)} "$@"'
-        # It writes down which Python it is.
-        install = f'[ "$1" != install ] || exec {shlex.quote(sys.executable)} {main}'
-        forked = f"exec {starter.relay(starter.within)} {main}"
-        _write_program(str(folder / "mcpkit"), f"{install}\n{forked}")
+        install = f'[ "$1" != install ] || exec {starter.relay(sys.executable)} {main}'
+        within = starter.relay(starter.within)
+        _write_program(str(folder / "mcpkit"), f"{install}\nexec {within} {main}")
+        pytest = f'[ "$1 $2" != "-m pytest" ] || exec {shlex.quote(sys.executable)} "$@"'
+        _write_program(str(folder / "python"), f'{pytest}\nexec {within} "$@"')
 
 
 def _write_program(path: str, script: str) -> None:

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from tests.warm import put_mcpkit
+from tests.warm import put_programs
 
 __all__ = ["DOCS", "PAGES", "README", "ROOT", "Block", "Page", "blocks_of", "with_code"]
 
@@ -152,7 +152,8 @@ class Page:
     Args:
         path: Where it is.
         folder: Where its commands begin to run.
-        cold: Whether ``mcpkit`` is what has been installed, rather than forked (`tests.warm`).
+        cold: Whether ``mcpkit`` and ``python`` are those that are installed, rather than forked
+            (`tests.warm`).
     """
 
     path: Path
@@ -271,7 +272,7 @@ def environment(folder: Path, *, cold: bool = True) -> dict[str, str]:
     for each in (home, programs):
         each.mkdir(exist_ok=True)
     if not cold:
-        put_mcpkit(programs)
+        put_programs(programs)
     path = [str(programs), str(Path(sys.executable).parent), kept.get("PATH", "")]
     own = {
         "PATH": os.pathsep.join(path),
