@@ -12,6 +12,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import pytest
+
 from mcpkit.transports import TRANSPORTS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -120,6 +122,13 @@ def is_within(module: str, package: str) -> bool:
 @cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget() -> Iterator[None]:
+    """Keep no trees: in other tests they would be looked through for garbage."""
+    yield
+    tree_of.cache_clear()
 
 
 @cache
@@ -286,13 +295,11 @@ VERSION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
 def literals(tree: ast.Module) -> Iterator[ast.Constant]:
     """Every literal in the code that is not a docstring."""
-    documentation = {
-        id(node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and id(node) not in documentation:
+    documentation: set[int] = set()
+    for node in ast.walk(tree):  # parents before their children
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            documentation.add(id(node.value))
+        elif isinstance(node, ast.Constant) and id(node) not in documentation:
             yield node
 
 

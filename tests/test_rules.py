@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 Function: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef"
 
@@ -292,85 +292,110 @@ def functions_in(tree: ast.AST) -> Iterator[tuple[ast.AST, Function]]:
                 waiting.append(child)  # no function stands inside an expression
 
 
-def fails_by_itself(function: Function) -> bool:
-    """Whether it has a check of its own: an ``assert``, or an exception that must come."""
-    return any(
-        isinstance(node, ast.Assert)
-        or (isinstance(node, ast.Attribute) and node.attr in ("raises", "warns", "fail"))
-        or (isinstance(node, ast.Name) and node.id == "AssertionError")
-        for node in ast.walk(function)
-    )
+class Seen(NamedTuple):
+    """What is kept of a function; the trees of all tests would be looked through for garbage.
+
+    Attributes:
+        path: The file that it is in.
+        name: Its name.
+        fails: Whether it has a check of its own: an ``assert``, or an exception that must come.
+        uses: The functions that it may call, and the fixtures that it asks for.
+        rules: The rules that it cites, if it is a test.
+    """
+
+    path: Path
+    name: str
+    fails: bool
+    uses: frozenset[str]
+    rules: frozenset[str]
 
 
-def names_used(function: Function) -> set[str]:
-    """The functions that it may call, and the fixtures that it asks for."""
+def seen(path: Path, function: Function, rules: Set[str]) -> Seen:
+    """Read a function."""
     arguments = function.args
-    found = {each.arg for each in (*arguments.args, *arguments.kwonlyargs)}
+    uses = {each.arg for each in (*arguments.args, *arguments.kwonlyargs)}
+    fails = False
     for node in ast.walk(function):
         if isinstance(node, ast.Name):
-            found.add(node.id)
+            uses.add(node.id)
+            fails |= node.id == "AssertionError"
         elif isinstance(node, ast.Attribute):
-            found.add(node.attr)
+            uses.add(node.attr)
+            fails |= node.attr in ("raises", "warns", "fail")
+        elif isinstance(node, ast.Assert):
+            fails = True
+    return Seen(path, function.name, fails, frozenset(uses), frozenset(rules))
+
+
+def rules_of(parent: ast.AST, test: Function, constants: Mapping[str, ast.expr]) -> set[str]:
+    """The rules in a test's docstring, in its decorators, and in the values these refer to."""
+    said = [ast.get_docstring(test) or ""]
+    if isinstance(parent, ast.ClassDef):
+        said.append(ast.get_docstring(parent) or "")
+    for decorator in test.decorator_list:
+        said.append(ast.unparse(decorator))
+        said += [
+            ast.unparse(constants[node.id])
+            for node in ast.walk(decorator)
+            if isinstance(node, ast.Name) and node.id in constants
+        ]
+    return rules_in("\n".join(said))
+
+
+def constants_in(tree: ast.AST) -> dict[str, ast.expr]:
+    """The values that are given names, wherever in a module."""
+    found: dict[str, ast.expr] = {}
+    waiting = [tree]
+    while waiting:
+        for node in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    if isinstance(target, ast.Name):
+                        found[target.id] = node.value
+            elif isinstance(node, (ast.stmt, ast.excepthandler, ast.match_case)):
+                waiting.append(node)  # nothing is assigned so inside an expression
     return found
 
 
 @cache
-def trees() -> Mapping[Path, ast.Module]:
-    """The modules of all tests."""
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in TESTS.rglob("*.py")}
+def functions() -> tuple[Seen, ...]:
+    """The functions of all tests."""
+    found: list[Seen] = []
+    for path in TESTS.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        cites = path.name.startswith("test_") and path != Path(__file__)
+        constants = constants_in(tree) if cites else {}
+        for parent, function in functions_in(tree):
+            is_test = cites and function.name.startswith("test_")
+            rules = rules_of(parent, function, constants) if is_test else set[str]()
+            found.append(seen(path, function, rules))
+    return tuple(found)
 
 
 @cache
 def checking_functions() -> frozenset[str]:
     """The names of functions that check something, or use something that does."""
-    checking = set(ALWAYS_CHECKING)
+    checking = ALWAYS_CHECKING | {each.name for each in functions() if each.fails}
     using: dict[str, set[str]] = defaultdict(set)
-    for tree in trees().values():
-        for _, function in functions_in(tree):
-            using[function.name] |= names_used(function)
-            if fails_by_itself(function):
-                checking.add(function.name)
+    for each in functions():
+        using[each.name] |= each.uses
     while more := {name for name, used in using.items() if used & checking} - checking:
         checking |= more
     return frozenset(checking)
 
 
-@cache
-def cited(folder: Path = TESTS) -> frozenset[str]:
+def cited(folder: Path = TESTS) -> set[str]:
     """Every rule that a test in a folder names which can fail.
 
-    A test names a rule in its docstring, in its decorators, or in the values that these refer to;
-    it can fail if it checks something, or something that it uses does.
+    It can fail if it checks something, or something that it uses does.
     """
     checking = checking_functions()
-    found: set[str] = set()
-    for path, tree in trees().items():
-        if path == Path(__file__) or not path.name.startswith("test_"):
-            continue
-        if not path.is_relative_to(folder):
-            continue
-        constants = {
-            target.id: node.value
-            for node in ast.walk(tree)
-            if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None
-            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-            if isinstance(target, ast.Name)
-        }
-        for parent, function in functions_in(tree):
-            if not function.name.startswith("test_") or function.name not in checking:
-                continue
-            said = [ast.get_docstring(function) or ""]
-            if isinstance(parent, ast.ClassDef):
-                said.append(ast.get_docstring(parent) or "")
-            for decorator in function.decorator_list:
-                said.append(ast.unparse(decorator))
-                said += [
-                    ast.unparse(constants[node.id])
-                    for node in ast.walk(decorator)
-                    if isinstance(node, ast.Name) and node.id in constants
-                ]
-            found |= rules_in("\n".join(said))
-    return frozenset(found)
+    return {
+        rule
+        for each in functions()
+        if each.name in checking and each.path.is_relative_to(folder)
+        for rule in each.rules
+    }
 
 
 def test_every_rule_is_cited_by_a_test_that_can_fail() -> None:

@@ -91,7 +91,7 @@ SCHEMAS: Final[dict[str, dict[str, Any]]] = {
         ],
     },
     "a long name above many": {
-        "properties": {"x" * 1_000_000: {"type": "object", "properties": ARRAYS}}
+        "properties": {"x" * 200_000: {"type": "object", "properties": ARRAYS}}
     },
     "members that are texts": {"required": "x", "properties": "x", "$id": [[]], "$ref": [[]]},
 }
@@ -122,9 +122,17 @@ def test_a_path_is_short() -> None:
 TEXTS: Final = ["a.", "< ", " -eyJ" + "a" * 12, "never ", "x_", "'a", "a:", "ignore the ", "! "]
 
 
+@pytest.mark.timeout(5)
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_text_is_read(text: str) -> None:
-    check(server(tool(description=text * 50_000), tool(description=f"x<{' ' * 100_000}x")))
+    """To look at the rest of the text from each of these takes 7 s or more."""
+    times = 50_000 if len(text) < 4 else 25_000
+    check(server(tool(description=text * times)))
+
+
+@pytest.mark.timeout(5)
+def test_a_long_gap_is_read() -> None:
+    check(server(tool(description=f"x<{' ' * 100_000}x")))
 
 
 def test_a_long_description_of_many_parameters_is_read_once() -> None:
