@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 import threading
 from collections.abc import Generator, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -34,6 +36,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(pytest_plugin, "mcpkit")
     settings.load_profile("deep" if config.getoption("--deep") else "quick")
     selection.configure(config)
+    # Nothing here is trusted by certificate, and to read those of the system takes each HTTP client
+    # 20 to 75 ms, in this process and in those that tests start.
+    os.environ.pop("SSL_CERT_FILE", None)
+    os.environ["SSL_CERT_DIR"] = str(Path(__file__).with_name("data"))  # has none
     # What a shell starts in the background ignores these, and so would all that tests start.
     if threading.current_thread() is threading.main_thread() and sys.platform != "win32":
         for number, usual in (

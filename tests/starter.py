@@ -41,6 +41,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from itertools import pairwise, takewhile
 from types import FrameType, ModuleType, TracebackType
 from typing import Any, Final, NamedTuple, NoReturn, cast
@@ -57,8 +58,12 @@ PRELOADED: Final = (
     "concurrent.futures.thread",
     "cryptography.hazmat.primitives.ciphers.aead",
     "encodings.idna",
+    "encodings.unicode_escape",
+    "httpcore2",
     "httpx2",
+    "jwt",
     "multiprocessing.popen_spawn_posix",
+    "multiprocessing.resource_tracker",
     "multiprocessing.spawn",
     "pydantic._internal._dataclasses",
     "pydantic.main",
@@ -69,13 +74,17 @@ PRELOADED: Final = (
     "rich.console",
     "rich.progress",
     "shellingham",
+    "tomlkit",
     "trio",
     "typer._adapters",
     "typer._click._textwrap",
     "typer._click.decorators",
     "typer.testing",
+    "truststore",
+    "uvicorn.lifespan.off",
     "uvicorn.lifespan.on",
     "uvicorn.logging",
+    "uvicorn.loops.auto",
     "uvicorn.loops.uvloop",
     "uvicorn.protocols.http.h11_impl",
     "uvicorn.protocols.http.httptools_impl",
@@ -93,6 +102,9 @@ LONGEST: Final = 1024 * 1024
 MOST: Final = 16
 """Descriptors of a request."""
 
+
+_ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+"""Where mcpkit is found, which a child has imported already."""
 
 _MAIN: Final = ("__main__", "__mp_main__")
 """The names of the module that is run; the second is that of multiprocessing."""
@@ -137,6 +149,7 @@ class _Starter:
         os.set_blocking(self._woken, False)
         self._children: dict[int, _Child] = {}
         self._path = sys.path[1:]  # the first entry stands for this process's own program
+        self._installed = PathFinder.find_spec("mcpkit", self._path) is not None
         self._locale = _locale(os.environ)
 
     def serve(self) -> Callable[[], object]:
@@ -198,7 +211,8 @@ class _Starter:
         with suppress(OSError):
             data, descriptors, _, _ = socket.recv_fds(asked_on, LONGEST, MOST)
         request = marshal.loads(data) if data else {"args": [], "env": {}}
-        parsed = self._parsed(request["args"], request["env"])
+        found = self._installed or _ROOT in (request.get("cwd"), *_folders(request["env"]))
+        parsed = self._parsed(request["args"], request["env"]) if found else None
         pid = None if parsed is None else os.fork()
         if parsed is not None and pid == 0:
             for each in self._children.values():
@@ -232,6 +246,11 @@ class _Starter:
         if args and args[0].endswith(".py") and not args[0].startswith("-"):
             return _Program(options, writes, "file", args[0], args)
         return None
+
+
+def _folders(env: Mapping[str, str]) -> list[str]:
+    """Where modules are looked for as well."""
+    return [each for each in env.get("PYTHONPATH", "").split(os.pathsep) if each]
 
 
 def _locale(env: Mapping[str, str]) -> str:
@@ -277,7 +296,7 @@ def _child(
     sys.modules["multiprocessing.spawn"].set_executable(sys.executable)
     sys.orig_argv[:] = [sys.executable, *request["args"]]
     sys.argv[:] = program.argv
-    more = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    more = _folders(os.environ)
     sys.path[:] = [_first(program), *more, *(each for each in path if each not in more)]
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     sys.stdin = sys.__stdin__ = _stream(0, "stdin", unbuffered)  # type: ignore[misc]

@@ -39,15 +39,6 @@ TEXT = [{"type": "text", "text": "done"}]
 JSON_OR_EVENTS = "application/json, text/event-stream"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing here is encrypted, and reading those of the system takes each client 20 ms."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("SSL_CERT_FILE", raising=False)
-        patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("none")))
-        yield
-
-
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "_SHORTEST_PAUSE_S", 0.001)

@@ -8,6 +8,7 @@ command, every one that is ``cold``, and everything
 
 - with options or variables that act when Python starts (but for ``-W``, ``-B`` and a few
   variables), or in another locale,
+- in a folder and with a path where no mcpkit is found, since the starter has imported it,
 - on systems other than Linux: Windows cannot fork, and macOS's frameworks do not survive it,
 - while the environment has ``TESTS_COLD``, which is how to see whether a failure is due to this.
 

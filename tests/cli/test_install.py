@@ -19,7 +19,7 @@ from tests.transports.processes import (
     TIMEOUT,
     environment,
 )
-from tests.warm import Popen, run
+from tests.warm import Popen, python, run
 
 INSTALL = [sys.executable, "-m", "mcpkit", "install"]
 SERVER = (
@@ -32,6 +32,11 @@ SERVER = (
 )
 NAMED = [name for name in HOSTS if name != "json"]
 RUN = ["-m", "mcpkit", "run"]
+
+
+def this_python() -> str:
+    """What the command takes for the Python that it runs with."""
+    return python(within=True)
 
 
 class Person:
@@ -65,6 +70,7 @@ class Person:
             run(
                 [*INSTALL, *map(str, arguments)],
                 cold=cold,
+                within=True,
                 cwd=self.project,
                 env=self.environment(**variables),
                 stdin=subprocess.DEVNULL,
@@ -243,7 +249,7 @@ class TestEveryFormat:
         assert (done.code, done.stderr) == (0, "")
         assert done.stdout.startswith(f"Replaced other in {file}\n")
         [entry] = entries_in(name, file.read_text()).values()
-        assert entry["command"] == sys.executable
+        assert entry["command"] == this_python()
 
     def test_a_dry_run_shows_the_difference_and_changes_nothing(
         self, person: Person, name: str, file: Path, options: list[str]
@@ -304,7 +310,7 @@ class TestWhatIsWritten:
     def test_a_file_with_its_absolute_path(self, person: Person) -> None:
         assert person.printed("./weather.py:app") == {
             "name": "My-Weather",
-            "command": sys.executable,
+            "command": this_python(),
             "args": [*RUN, str(person.project / "weather.py:app")],
             **unless_installed(),
         }
@@ -429,7 +435,8 @@ async def test_what_is_written_starts_from_anywhere(
     entry = person.printed(target)
     (tmp_path / "elsewhere").mkdir()
     bare = {"PATH": "/nowhere", **entry.get("env", {})}
-    command = [entry["command"], *entry["args"]]
+    assert entry["command"] == this_python()
+    command = [sys.executable, *entry["args"]]
     if sys.platform != "win32":
         variables = [f"{name}={value}" for name, value in bare.items()]
         command = ["/usr/bin/env", "-i", *variables, *command]
@@ -737,6 +744,7 @@ class TestAtATerminal:
             os.write(master, answer.encode())
             process = Popen(
                 [*INSTALL, *arguments],
+                within=True,
                 cwd=person.project,
                 env=person.environment(NO_COLOR="1"),
                 stdin=slave,
@@ -754,7 +762,7 @@ class TestAtATerminal:
         code, said = self.answered(person, "y\n")
         assert code == 0
         assert f"{file} has another other. Replace it? [y/N]" in said
-        assert sys.executable in file.read_text()
+        assert this_python() in file.read_text()
 
     def test_sees_the_difference_first(self, person: Person, file: Path) -> None:
         _, said = self.answered(person, "n\n")

@@ -9,15 +9,6 @@ import pytest
 from tests.auth.client.world import Host, User, World, hosting
 
 
-@pytest.fixture(scope="package", autouse=True)
-def no_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing here is encrypted, and reading those of the system takes each client 75 ms."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("SSL_CERT_FILE", raising=False)
-        patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("none")))
-        yield
-
-
 @pytest.fixture(scope="package")
 def host() -> Iterator[Host]:
     """Where the world of each test is."""
