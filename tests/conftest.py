@@ -17,9 +17,13 @@ from hypothesis import HealthCheck, settings
 
 from mcpkit import pytest_plugin
 from tests import selection
-from tests.selection import pytest_addoption, pytest_collection_modifyitems
+from tests.selection import (
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_generate_tests,
+)
 
-__all__ = ["pytest_addoption", "pytest_collection_modifyitems"]
+__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_generate_tests"]
 
 # A busy machine is no reason to fail.
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

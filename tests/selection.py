@@ -5,21 +5,28 @@ event loop. The others are *values*. All values are tried in two places: the new
 has a handshake and the newest one that has none, in memory on asyncio. Every other place has one of
 the values, the next one in each further place. A test whose values mean something else in another
 place is marked with ``every_place``; ``--deep`` tries everything everywhere, and ``--newest`` what
-does not depend on old revisions: it leaves out all but these two.
+does not depend on old revisions: it leaves out all but these two. What is left out is not made, so
+a case that ``--deep`` found is named together with ``--deep``.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pytest
 
 from mcpkit.testing import REVISIONS
 
-__all__ = ["Case", "pytest_addoption", "pytest_collection_modifyitems", "unit_of"]
+__all__ = [
+    "Case",
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_generate_tests",
+    "unit_of",
+]
 
 PLACES: Final = frozenset({"case", "revision", "version", "backend", "anyio_backend"})
 """The parameters that say where a test runs."""
@@ -41,6 +48,7 @@ MARKERS: Final = (
     "not_over(*transports, revisions): where the messages of a test would mean something else",
     "in_memory: needs an app of its own",
     "every_place: its values mean something else in another place, so all are tried in all",
+    "nowhere: applies to none of its cases; `tests.selection` finds out",
     "types: asks type checkers, which take long; with --types, and in the check of types",
 )
 
@@ -76,30 +84,40 @@ def configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", each)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, object, object]:
+    """Keep the cases of a test that are to be run, before there are objects for them.
+
+    A third of the cases is not run, and to make them would take longer than to run most of them.
+    """
+    result = yield
+    marks = list(metafunc.definition.iter_markers())
+    calls = metafunc._calls  # what `Metafunc.parametrize` has added; there is no other way to it
+    kept = [each for each in calls if _applies(each.params, [*marks, *each.marks])]
+    if metafunc.config.getoption("--newest"):
+        newest = ("", *REVISIONS[-2:])
+        kept = [each for each in kept if _place(each.params).revision in newest]
+    if not (metafunc.config.getoption("--deep") or _is_marked(marks, "every_place")):
+        kept = _thinned(kept)
+    if calls and not kept:
+        # Without any it would be taken for a test that has no parameters.
+        kept = calls[:1]
+        kept[0].marks.append(pytest.mark.nowhere.mark)
+    calls[:] = kept
+    return result
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the cases that are to be run."""
-    wanted = [each for each in items if _applies(each)]
-    if config.getoption("--newest"):
-        newest = ("", *REVISIONS[-2:])
-        wanted = [each for each in wanted if _place(_params(each)).revision in newest]
+    """Keep the tests that are to be run, the dear ones first."""
+    left_out = {"nowhere"}
     if not (config.getoption("--deep") or config.getoption("--types")):
-        wanted = [each for each in wanted if each.get_closest_marker("types") is None]
-    if not config.getoption("--deep"):
-        wanted = _thinned(wanted)
-    kept = set(map(id, wanted))
-    dropped = [each for each in items if id(each) not in kept]
+        left_out.add("types")
+    dropped = [each for each in items if any(map(each.get_closest_marker, left_out))]
+    wanted = [each for each in items if not any(map(each.get_closest_marker, left_out))]
     items[:] = sorted(wanted, key=lambda each: not each.nodeid.startswith(DEAR))
     if dropped:
         config.hook.pytest_deselected(items=dropped)
-
-
-def _params(item: pytest.Item) -> Mapping[str, Any]:
-    return item.callspec.params if isinstance(item, pytest.Function) and _has_cases(item) else {}
-
-
-def _has_cases(item: pytest.Item) -> bool:
-    return hasattr(item, "callspec")
 
 
 _CASE: Final = re.compile(
@@ -120,18 +138,23 @@ def unit_of(nodeid: str) -> str:
 # --- what a test applies to -----------------------------------------------------------------------
 
 
-def _applies(item: pytest.Item) -> bool:
-    case = _params(item).get("case")
+def _applies(params: Mapping[str, Any], marks: Sequence[pytest.Mark]) -> bool:
+    case = params.get("case")
     if not isinstance(case, Case):
         return True
-    if any(case.revision not in mark.args for mark in item.iter_markers("revisions")):
+    if any(case.revision not in mark.args for mark in marks if mark.name == "revisions"):
         return False
-    if item.get_closest_marker("in_memory") is not None and case.transport != "memory":
+    if case.transport != "memory" and _is_marked(marks, "in_memory"):
         return False
     return not any(
         case.transport in mark.args and case.revision in mark.kwargs.get("revisions", REVISIONS)
-        for mark in item.iter_markers("not_over")
+        for mark in marks
+        if mark.name == "not_over"
     )
+
+
+def _is_marked(marks: Iterable[pytest.Mark], name: str) -> bool:
+    return any(mark.name == name for mark in marks)
 
 
 # --- where its values are tried -------------------------------------------------------------------
@@ -156,19 +179,18 @@ def _main(places: Iterable[Case]) -> set[Case]:
     return {*modern, *sorted(others, key=lambda each: each.revision)[-1:]}
 
 
-def _thinned(items: list[pytest.Item]) -> list[pytest.Item]:
-    """All values in the main places, and one of them in each of the others."""
-    tests: dict[str, dict[Case, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
-    for item in items:
-        test = item.nodeid.partition("[")[0]
-        if item.get_closest_marker("every_place") is None:
-            tests[test][_place(_params(item))].append(item)
-    dropped: set[int] = set()
-    for places in tests.values():
-        main = _main(places)
-        for number, place in enumerate(sorted(places)):
-            here = places[place]
-            if place not in main:
-                kept = here[number % len(here)]
-                dropped.update(id(each) for each in here if each is not kept)
-    return [each for each in items if id(each) not in dropped]
+def _thinned(calls: Sequence[Any]) -> list[Any]:
+    """All values in the main places, and one of them in each of the others.
+
+    Args:
+        calls: What a test is called with, each time.
+    """
+    places: dict[Case, list[Any]] = defaultdict(list)
+    for each in calls:
+        places[_place(each.params)].append(each)
+    main = _main(places) if places else set()
+    kept: set[int] = set()
+    for number, place in enumerate(sorted(places)):
+        here = places[place]
+        kept.update(map(id, here if place in main else [here[number % len(here)]]))
+    return [each for each in calls if id(each) in kept]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -19,12 +19,12 @@ def servers() -> Iterator[Servers]:
         started.end()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs asyncio on trio."""
-    dropped = {id(each) for each in items if _is_in_vain(each)}
-    items[:] = [each for each in items if id(each) not in dropped]
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Leave out what needs asyncio on trio, before it is chosen which cases are run."""
+    calls = metafunc._calls
+    calls[:] = [each for each in calls if not _is_in_vain(each.params)]
 
 
-def _is_in_vain(item: pytest.Item) -> bool:
-    params = item.callspec.params if hasattr(item, "callspec") else {}
+def _is_in_vain(params: Mapping[str, object]) -> bool:
     return params.get("anyio_backend") == "trio" and params.get("kind") in SERVERS
