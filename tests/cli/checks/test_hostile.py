@@ -125,14 +125,14 @@ TEXTS: Final = ["a.", "< ", " -eyJ" + "a" * 12, "never ", "x_", "'a", "a:", "ign
 @pytest.mark.timeout(5)
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_text_is_read(text: str) -> None:
-    """To look at the rest of the text from each of these takes 7 s or more."""
-    times = 50_000 if len(text) < 4 else 25_000
-    check(server(tool(description=text * times)))
+    """To look at the rest of the text from each of these takes several times the limit."""
+    check(server(tool(description=text * 50_000)))
 
 
 @pytest.mark.timeout(5)
 def test_a_long_gap_is_read() -> None:
-    check(server(tool(description=f"x<{' ' * 100_000}x")))
+    """To look at the rest of the gap from each of its blanks takes several times the limit."""
+    check(server(tool(description=f"x<{' ' * 200_000}x")))
 
 
 def test_a_long_description_of_many_parameters_is_read_once() -> None:
