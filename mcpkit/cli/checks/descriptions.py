@@ -24,6 +24,7 @@ __all__ = [
     "too_long",
     "too_short",
     "undescribed_parameters",
+    "unknown_parameters",
     "vague_parameters",
 ]
 
@@ -412,3 +413,24 @@ def same_title(served: Served) -> Iterator[Found]:
             other = seen.setdefault(entry.title.casefold(), entry.name)
             if entry.title and other != entry.name:
                 yield Found(entry, f"the title {entry.title!r} is also that of {other!r}")
+
+
+@rule(
+    "DESC011",
+    "warning",
+    "docstring that describes a parameter that is not there",
+    reason="A model reads of an argument that it cannot give, because what a docstring says of "
+    "anything but the parameters stays in the description. It is often one that has got another "
+    "name.",
+    fix="give it the name of the parameter, or take it out",
+    source=_CLAUDE,
+)
+def unknown_parameters(served: Served) -> Iterator[Found]:
+    """A docstring describes parameters that its function does not have."""
+    for entry in (*served.tools, *served.templates, *served.prompts):
+        names = entry.unknown_parameters
+        if names:
+            what = "which is no parameter" if len(names) == 1 else "which are no parameters"
+            yield Found(
+                entry, f"the docstring describes {listed([*names])}, {what}", ", ".join(names)
+            )

@@ -20,6 +20,7 @@ from typing import Any, Final
 from mcpkit.cli.checks.served import Entry, Kind, Location, Served
 from mcpkit.cli.target import TargetError, load_app
 from mcpkit.errors import MCPKitError
+from mcpkit.functions.docstrings import parse_docstring
 from mcpkit.support.peers import named
 from mcpkit.support.target import is_remote
 from mcpkit.tasks.settings import TaskSettings
@@ -87,6 +88,7 @@ def _known(entry: Entry, registered: Any, settings: TaskSettings) -> Entry:
         location=_location(fn),
         untyped_data=_untyped_data(fn, body),
         hidden_errors=tuple(dict.fromkeys(_hidden_errors(fn, body, registered.errors))),
+        unknown_parameters=tuple(_unknown_parameters(fn)),
         foreign_names=tuple(dict.fromkeys(_foreign_names(body))),
         slow=_slow(body) if getattr(registered, "task", None) == "forbidden" else "",
     )
@@ -160,6 +162,16 @@ def _hidden_errors(
 
 def _catches(found: Any, kind: type[Exception]) -> bool:
     return isinstance(found, type) and issubclass(kind, found)
+
+
+def _unknown_parameters(fn: types.FunctionType) -> Iterator[str]:
+    """Yield what a docstring describes as a parameter, and the function does not take."""
+    parameters = inspect.signature(fn).parameters
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+        return
+    for name in parse_docstring(inspect.getdoc(fn) or "").parameters:
+        if name not in parameters:
+            yield name
 
 
 def _found(known: Mapping[str, Any], name: str) -> Any:

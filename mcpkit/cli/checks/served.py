@@ -78,6 +78,7 @@ class Entry:
             if that is not known.
         hidden_errors: The names of the exceptions that its function raises and whose text nobody
             sees, as far as its code tells.
+        unknown_parameters: What its docstring describes as a parameter, and its function has not.
         foreign_names: What its function uses of its context that only another library has, each
             with what to write instead.
         task_times: Of a tool that runs as a task, the seconds for which its tasks are kept, and
@@ -92,6 +93,7 @@ class Entry:
     location: Location | None = None
     untyped_data: bool | None = None
     hidden_errors: tuple[str, ...] = ()
+    unknown_parameters: tuple[str, ...] = ()
     foreign_names: tuple[tuple[str, str], ...] = ()
     task_times: tuple[float, float] | None = None
     slow: str = ""

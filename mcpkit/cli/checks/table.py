@@ -55,6 +55,7 @@ RULES: Final[tuple[Rule, ...]] = (
     descriptions.same_description,
     descriptions.similar_names,
     descriptions.same_title,
+    descriptions.unknown_parameters,
     constructs.no_object,
     constructs.combined_at_the_root,
     constructs.array_without_items,

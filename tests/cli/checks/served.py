@@ -28,6 +28,7 @@ def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
     }
     untyped = members.pop("untyped_data", None)
     hidden = members.pop("hidden_errors", ())
+    unknown = members.pop("unknown_parameters", ())
     foreign = members.pop("foreign_names", ())
     times = members.pop("task_times", None)
     slow = members.pop("slow", "")
@@ -44,6 +45,7 @@ def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
         kept,
         untyped_data=untyped,
         hidden_errors=hidden,
+        unknown_parameters=unknown,
         foreign_names=foreign,
         task_times=times,
         slow=slow,

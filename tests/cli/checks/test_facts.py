@@ -12,7 +12,14 @@ from typing import Any, Final
 import pytest
 
 from mcpkit import Context, MCPKit, SyncContext
-from mcpkit.cli.checks.facts import _body, _hidden_errors, _slow, _task_times, with_facts
+from mcpkit.cli.checks.facts import (
+    _body,
+    _hidden_errors,
+    _slow,
+    _task_times,
+    _unknown_parameters,
+    with_facts,
+)
 from mcpkit.cli.checks.served import Entry
 from mcpkit.errors import ToolError
 from tests.cli.checks.served import server
@@ -205,6 +212,75 @@ def test_only_a_tool_that_is_never_a_task_is_slow(tmp_path: Path) -> None:
     listed = [Entry("tool", name, {}) for name in ("count_up", "count_down")]
     served = with_facts(server(*listed), str(file))
     assert [each.slow for each in served.tools] == ["reports progress", ""]
+
+
+def google(amount: int, /, *rest: str, ctx: Context) -> None:
+    """Pay.
+
+    Args:
+        amount: In cents.
+        currency: Such as EUR.
+        rest: What else there is to say.
+        ctx: Of the call.
+
+    Returns:
+        total: What was paid.
+    """
+
+
+def numpy(amount: int) -> None:
+    """Pay.
+
+    Parameters
+    ----------
+    amount : int
+        In cents.
+    currency, rate : str
+        Such as EUR.
+    """
+
+
+def rest(amount: int) -> None:
+    """Pay.
+
+    :param amount: In cents.
+    :param str currency: Such as EUR.
+    """
+
+
+def takes_any(amount: int, **more: str) -> None:
+    """Pay.
+
+    Args:
+        amount: In cents.
+        currency: Such as EUR.
+    """
+
+
+def in_prose(amount: int) -> None:
+    """Pay an amount in cents: currency: EUR."""
+
+
+def not_at_all(amount: int) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("fn", "names"),
+    [
+        (google, ["currency"]),
+        (numpy, ["currency", "rate"]),
+        (rest, ["currency"]),
+        (takes_any, []),
+        (in_prose, []),
+        (not_at_all, []),
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_what_a_docstring_describes_and_the_function_does_not_take(
+    fn: Any, names: list[str]
+) -> None:
+    assert list(_unknown_parameters(fn)) == names
 
 
 SLOW: Final = '''

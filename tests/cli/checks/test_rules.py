@@ -183,6 +183,16 @@ CASES: Final[dict[str, Case]] = {
             server(tool("a1", title="Cancel"), prompt(title="Cancel")),
         ],
     ),
+    "DESC011": Case(
+        [
+            (server(tool(unknown_parameters=("id",))), "describes 'id', which is no parameter"),
+            (
+                server(tool(unknown_parameters=("id", "day"))),
+                "describes 'id' and 'day', which are no parameters",
+            ),
+        ],
+        [server(tool())],
+    ),
     "SCHEMA001": Case(
         [
             (server(tool(inputSchema=None)), "no input schema"),
@@ -665,7 +675,11 @@ def test_a_rule_says_why_what_to_do_and_where_to_read(rule: Any) -> None:
 
 
 def test_rules_are_chosen_by_the_beginnings_of_ids() -> None:
-    assert {rule.id for rule in chosen(["DESC", "NAME001"], ["DESC00"])} == {"DESC010", "NAME001"}
+    assert {rule.id for rule in chosen(["DESC", "NAME001"], ["DESC00"])} == {
+        "DESC010",
+        "DESC011",
+        "NAME001",
+    }
     assert unknown(["DESC", "DESK", ""]) == ["DESK", ""]
 
 
