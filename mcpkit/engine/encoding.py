@@ -159,10 +159,9 @@ def _resource(value: ResourceResult, revision: Revision) -> _Encoded:
 
 
 def _prompt(value: PromptResult, revision: Revision) -> _Encoded:
-    found = wire.some(
-        description=value.description,
-        messages=[_message(each, revision) for each in value.messages],
-    )
+    found: dict[str, Any] = {"messages": [_message(each, revision) for each in value.messages]}
+    if value.description is not None:
+        found = {"description": value.description, **found}
     return members(found), value.meta, None, None, _COMPLETE
 
 

@@ -255,13 +255,18 @@ class FunctionPrompt(Prompt):
         if value is None:
             raise TypeError(f"the prompt {self.name!r} returned None; return text or messages")
         several = isinstance(value, (list, tuple))
-        return PromptResult(self._messages(cast("Sequence[Any]", value) if several else [value]))
+        return PromptResult(
+            self._messages(cast("Sequence[Any]", value) if several else [value]),
+            description=self.description,
+        )
 
     def _messages(self, values: Iterable[Any]) -> list[Message]:
         """Return the messages that values stand for, and dicts with role and content among them."""
         made: list[Message] = []
         for value in values:
-            if isinstance(value, Message):
+            if type(value) is str:
+                made.append(Message(value))
+            elif isinstance(value, Message):
                 made.append(replace(value, content=self.converters.converted(value.content)))
             elif is_object(value) and value.keys() & _MESSAGE == _MESSAGE:
                 made += self._from_dict(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from mcpkit.context import Context
@@ -407,7 +408,9 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> P
         arguments = {}
     elif not _are_strings(arguments):
         raise InvalidParams('"arguments" must be an object of strings')
-    prompt = await _prompt(server.catalog, name, context)
+    prompt = server.catalog.prompts.get(name)
+    if prompt is None:
+        prompt = await _prompt(server.catalog, name, context)
     try:
         result = await prompt.get(arguments, context)
     except InvalidArguments as error:  # PROMPT-2, PROMPT-3
@@ -416,9 +419,9 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> P
         raise await context.peer.open_page(error) from None
     except Exception as error:
         raise _shown(error, prompt, PromptError) from error
-    return PromptResult(
-        result.messages, description=result.description or prompt.description, meta=result.meta
-    )
+    if result.description:
+        return result
+    return replace(result, description=prompt.description)
 
 
 async def _prompt(catalog: Catalog, name: Any, context: Context[Any]) -> Prompt:
@@ -431,8 +434,11 @@ async def _prompt(catalog: Catalog, name: Any, context: Context[Any]) -> Prompt:
     return prompt
 
 
+_STRING: Final = frozenset({str})
+
+
 def _are_strings(value: object) -> TypeGuard[dict[str, str]]:
-    return is_object(value) and all(isinstance(each, str) for each in value.values())
+    return is_object(value) and {*map(type, value.values())} <= _STRING
 
 
 # --- completion -----------------------------------------------------------------------------------
