@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -268,10 +269,11 @@ async def _ask(
                 asked = client.stream(method, url, headers=sent, **options)
                 async with asked as response:
                     status: int = response.status_code
-                    async for part in response.aiter_bytes():
-                        body += part
-                        if len(body) > largest:
-                            raise Unreachable(f"{url} answers with more than {largest} bytes")
+                    async with aclosing(response.aiter_bytes()) as parts:
+                        async for part in parts:
+                            body += part
+                            if len(body) > largest:
+                                raise Unreachable(f"{url} answers with more than {largest} bytes")
     except TimeoutError:
         raise Unreachable(f"{url} has not answered within {_PATIENCE:g} seconds") from None
     except httpx2.HTTPError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, Final
@@ -192,10 +193,11 @@ async def _send(
             async with client, client.stream(method, url, headers=sent, **options) as response:
                 if response.headers.get("content-encoding", "identity").lower() != "identity":
                     raise AuthorizationFailed(f"{what} answers with what it was not asked for")
-                async for part in response.aiter_bytes():
-                    body += part
-                    if len(body) > _LARGEST:
-                        raise AuthorizationFailed(f"{what} answers with too much")
+                async with aclosing(response.aiter_bytes()) as parts:
+                    async for part in parts:
+                        body += part
+                        if len(body) > _LARGEST:
+                            raise AuthorizationFailed(f"{what} answers with too much")
     except TimeoutError:
         raise AuthorizationFailed(f"{what} does not answer") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
