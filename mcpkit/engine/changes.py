@@ -160,14 +160,15 @@ class Changes:
     def publish(self, change: Change) -> None:
         """Tell everyone of a change that was made in this process. From any thread."""
         self.tell(change)
-        with self._lock:
-            subscribers = list(self._subscribers.values())
-        for heard in subscribers:
-            heard(change)
+        if self._subscribers:
+            with self._lock:
+                subscribers = list(self._subscribers.values())
+            for heard in subscribers:
+                heard(change)
 
     def tell(self, change: Change) -> None:
         """Tell the listeners of a change that was made anywhere. From any thread."""
-        if change.kind is not None:
+        if change.kind is not None and self._interests:
             with self._lock:
                 everyone = list(self._interests.values())
             for listener in _living(everyone):

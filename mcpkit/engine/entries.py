@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 from typing_extensions import Self
 
@@ -85,6 +85,9 @@ class Entry(ABC):
         environment: The variables of the environment that it cannot be used without.
     """
 
+    listing: ClassVar[Listing]
+    """The list that it is an entry of."""
+
     name: str
     title: str | None = None
     description: str | None = None
@@ -144,6 +147,8 @@ class Tool(Entry):
     Raises:
         RegistrationError: Hosts do not accept the name.
     """
+
+    listing = "tools"
 
     input_schema: JsonSchema
     output_schema: JsonSchema | None = None
@@ -273,6 +278,8 @@ class Resource(Readable):
         size: In bytes, if known.
     """
 
+    listing = "resources"
+
     uri: str
     size: int | None = None
 
@@ -344,6 +351,8 @@ class ResourceTemplate(Readable, _Completable):
         template: As RFC 6570 has them.
     """
 
+    listing = "resourceTemplates"
+
     template: UriTemplate
 
     @property
@@ -365,6 +374,8 @@ class ResourceTemplate(Readable, _Completable):
 @dataclass(slots=True, kw_only=True)
 class Prompt(Entry, _Completable):
     """Messages that a user may ask for by name."""
+
+    listing = "prompts"
 
     @property
     def key(self) -> str:

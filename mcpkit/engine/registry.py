@@ -145,6 +145,9 @@ _NOUNS: Final[dict[Listing, str]] = {
     "resourceTemplates": "resource template",
     "prompts": "prompt",
 }
+_COMPLETED: Final[frozenset[Listing]] = frozenset({"resourceTemplates", "prompts"})
+"""The lists whose entries may suggest values for their arguments."""
+
 _LONGEST_CURSOR: Final = 128 * 1024
 """Characters of a cursor, which may hold the URI of an entry."""
 
@@ -215,7 +218,7 @@ class Registry:
         Raises:
             RegistrationError: Its name or URI is taken, here or there; it is offered nowhere.
         """
-        listing = _listing_of(item)
+        listing = item.listing
         with self._changing:
             table = self.table(listing)
             if item.key in table:
@@ -239,7 +242,7 @@ class Registry:
                 added.append(inclusion)
         except RegistrationError:
             for inclusion in added:
-                inclusion.remove(_KINDS[_listing_of(item)], item.key)
+                inclusion.remove(_KINDS[item.listing], item.key)
             raise
 
     def include(
@@ -579,12 +582,13 @@ def _advertised_by(
 ) -> frozenset[Capability]:
     found: set[Capability] = {kind for each in providers for kind in _kinds_of(each)}
     for each in entries:
-        found.add(_KINDS[_listing_of(each)])
-        if isinstance(each, (ResourceTemplate, Prompt)) and each.has_completions:
+        listing: Listing = each.listing
+        found.add(_KINDS[listing])
+        if listing in _COMPLETED and each.has_completions:
             found.add("completions")
         if each.uses_context:
             found.add("logging")
-        if isinstance(each, Tool) and each.task != "forbidden":
+        if listing == "tools" and each.task != "forbidden":
             found.add("tasks")
     return frozenset(found)
 
@@ -614,14 +618,6 @@ def _page_of(listing: Listing, entries: Iterable[Entry], start: int, size: int |
     end = len(items) if size is None else min(start + size, len(items))
     more = _write_cursor(listing, (items[end - 1].number, "")) if end < len(items) else None
     return Page(listing, items[start:end], more)
-
-
-def _listing_of(item: Tool | Resource | ResourceTemplate | Prompt) -> Listing:
-    if isinstance(item, Tool):
-        return "tools"
-    if isinstance(item, Prompt):
-        return "prompts"
-    return "resources" if isinstance(item, Resource) else "resourceTemplates"
 
 
 _PROVIDED: Final = 2**53
