@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Optional
 
@@ -14,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+import mcpkit.auth
 from mcpkit import Accepted, Audio, Declined, Dismissed, File, Image, MCPKit, ToolAnnotations
 from mcpkit.context import Context, SyncContext
 from mcpkit.errors import InvalidArguments, RegistrationError, ToolError
@@ -162,6 +166,25 @@ def test_keywords(call: Callable[[], object], said: str) -> None:
 
 async def _serving(**options: Any) -> None:
     await app().serve("http", **options)
+
+
+def test_keywords_of_what_auth_takes() -> None:
+    login: Any = {"login": None, "tokn_lifetime": 60}
+    assert told(lambda: mcpkit.auth.AuthorizationServer(**login), TypeError) == (
+        "AuthorizationServer() has no option 'tokn_lifetime'; did you mean 'token_lifetime'?"
+    )
+    having: list[type] = []
+    for name in mcpkit.auth.__all__:
+        kind = getattr(mcpkit.auth, name)
+        if isinstance(kind, type) and "__init__" in vars(kind) and not is_dataclass(kind):
+            options = inspect.signature(kind).parameters.values()
+            having += [kind] * any(each.kind is each.KEYWORD_ONLY for each in options)
+    assert mcpkit.auth.UpstreamLogin in having
+    for kind in having:
+        option = [*inspect.signature(kind).parameters][-1]
+        wrong: Any = {f"{option}_": None}
+        said = told(partial(kind, **wrong), TypeError)
+        assert said == f"{kind.__name__}() has no option '{option}_'; did you mean '{option}'?"
 
 
 def test_the_transport_of_others() -> None:
@@ -538,8 +561,6 @@ def ours_on(on: str) -> set[str]:
 
 
 def _parameters(fn: Any) -> list[str]:
-    import inspect
-
     return list(inspect.signature(fn).parameters)
 
 

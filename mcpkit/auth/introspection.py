@@ -11,6 +11,7 @@ from mcpkit.auth.fetch import PerLoop, Unreachable, check_address, fetch_json
 from mcpkit.auth.verifier import Verifier, VerifierAway
 from mcpkit.support.logs import get_logger
 from mcpkit.support.scopes import scopes_of
+from mcpkit.support.wrong_names import watching
 from mcpkit.types import Principal
 
 __all__ = ["Introspection"]
@@ -43,6 +44,7 @@ class Introspection(Verifier):
         ValueError: An option makes no sense; the message names it.
     """
 
+    @watching()
     def __init__(
         self,
         url: str,

@@ -11,6 +11,7 @@ from mcpkit.auth.jwks import KeySet
 from mcpkit.auth.verifier import Verifier
 from mcpkit.support.logs import get_logger
 from mcpkit.support.scopes import scopes_of
+from mcpkit.support.wrong_names import watching
 from mcpkit.types import Principal
 
 __all__ = ["JWT"]
@@ -65,6 +66,7 @@ class JWT(Verifier):
         ValueError: An option makes no sense; the message names it.
     """
 
+    @watching()
     def __init__(
         self,
         *,

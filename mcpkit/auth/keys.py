@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from mcpkit.auth.verifier import Verifier
+from mcpkit.support.wrong_names import watching
 from mcpkit.types import Principal
 
 __all__ = ["Keys", "NewKey", "hash_key", "new_key"]
@@ -66,6 +67,7 @@ class Keys(Verifier):
         ValueError: A hash is none, such as a key that was not hashed.
     """
 
+    @watching()
     def __init__(
         self, keys: Mapping[str, Principal | str], *, required_scopes: tuple[str, ...] = ()
     ) -> None:

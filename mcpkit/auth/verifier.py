@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 from mcpkit.auth.fetch import check_address
 from mcpkit.errors import MCPKitError
 from mcpkit.support.scopes import scopes_of
+from mcpkit.support.wrong_names import watching
 from mcpkit.types import Principal
 
 __all__ = [
@@ -154,6 +155,7 @@ class ResourceServer:
         ValueError: A scope or a URL is malformed.
     """
 
+    @watching()
     def __init__(
         self,
         *verifiers: Verifier | Verify,

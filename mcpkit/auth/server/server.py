@@ -46,6 +46,7 @@ from mcpkit.auth.verifier import LOGINS, EmbeddedServer, Place
 from mcpkit.support.logs import get_logger
 from mcpkit.support.scopes import is_scope
 from mcpkit.support.target import is_loopback_name
+from mcpkit.support.wrong_names import watching
 from mcpkit.types import Principal, is_array
 
 __all__ = ["AuthorizationServer"]
@@ -111,6 +112,7 @@ class AuthorizationServer(EmbeddedServer):
     paths = frozenset({AUTHORIZE, LOGIN, CONSENT, TOKEN, REGISTER, REVOKE, KEYS, METADATA, OPENID})
     needs_resource = False
 
+    @watching()
     def __init__(
         self,
         login: Login | Ask | Sequence[Login],

@@ -17,6 +17,8 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 import anyio
 from anyio import to_thread
 
+from mcpkit.support.wrong_names import watching
+
 __all__ = ["AuthStore", "MemoryAuthStore", "SqliteAuthStore"]
 
 _T = TypeVar("_T")
@@ -144,6 +146,7 @@ class SqliteAuthStore:
         clock: Seconds since the epoch.
     """
 
+    @watching()
     def __init__(
         self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time
     ) -> None:

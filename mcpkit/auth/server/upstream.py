@@ -38,6 +38,7 @@ from mcpkit.auth.server.providers import PROVIDERS, Provider
 from mcpkit.auth.verifier import VerifierAway
 from mcpkit.support.logs import get_logger
 from mcpkit.support.scopes import is_scope, scopes_of
+from mcpkit.support.wrong_names import watching
 from mcpkit.types import is_array
 
 __all__ = ["Allow", "Allowed", "UpstreamLogin"]
@@ -109,6 +110,7 @@ class UpstreamLogin(Login):
         ValueError: An option makes no sense, or anybody could log in without ``allow``.
     """
 
+    @watching()
     def __init__(
         self,
         provider: str | Provider,

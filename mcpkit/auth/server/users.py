@@ -16,6 +16,7 @@ from anyio import to_thread
 from mcpkit.auth.fetch import PerLoop
 from mcpkit.auth.server.login import Login, Outcome, Page, User, Visit
 from mcpkit.auth.server.pages import heading
+from mcpkit.support.wrong_names import watching
 
 __all__ = ["Users", "hash_password"]
 
@@ -72,6 +73,7 @@ class Users(Login):
 
     label = "Log in with a password"
 
+    @watching()
     def __init__(
         self,
         users: Mapping[str, str | tuple[str, User]],
