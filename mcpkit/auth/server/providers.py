@@ -36,6 +36,7 @@ class Provider:
         parameters: More parameters for browsers to bring along.
         offline: And more, if `UpstreamLogin` asks for scopes of its own: so that the tokens outlive
             the visit of the user.
+        needs_secret: No client of it works without a secret.
 
     Raises:
         ValueError: An address is missing, or not safe.
@@ -52,6 +53,7 @@ class Provider:
     domain: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     offline: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    needs_secret: bool = False
 
     def __post_init__(self) -> None:
         options = ("authorization_endpoint", "token_endpoint", "user_endpoint")
@@ -69,6 +71,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         scopes=("read:user",),
         id="id",
         names=("login",),
+        needs_secret=True,
     ),
     # "hd" is there for accounts of an organization only, which it has not left. A refresh token
     # comes with a consent only.
@@ -77,8 +80,10 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         issuer="https://accounts.google.com",
         domain="hd",
         offline={"access_type": "offline", "prompt": "consent"},
+        needs_secret=True,
     ),
-    # Addresses and names of users can be changed there without proof.
+    # Addresses and names of users can be changed there without proof. A client may be a public
+    # one, without a secret.
     "entra": Provider(
         "Microsoft",
         issuer="https://login.microsoftonline.com/{tenant}/v2.0",

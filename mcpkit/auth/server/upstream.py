@@ -94,7 +94,7 @@ class UpstreamLogin(Login):
         provider: ``"github"``, ``"google"``, ``"entra"``; the issuer of OpenID Connect, such as
             ``"https://login.example.com"``; or a `Provider`.
         client_id: Of that client.
-        client_secret: Of it; None if it has none.
+        client_secret: Of it; None if it has none, which GitHub and Google do not allow.
         allow: Who may log in: names, with or without the scopes that they may give, or a function,
             async or not, that is given the `User` and returns whether they may, or the user as
             they shall be. A name is a claim of the provider (the login for GitHub; elsewhere an
@@ -107,7 +107,8 @@ class UpstreamLogin(Login):
         clock: Seconds since the epoch.
 
     Raises:
-        ValueError: An option makes no sense, or anybody could log in without ``allow``.
+        ValueError: An option makes no sense or is missing, or anybody could log in without
+            ``allow``.
     """
 
     @watching()
@@ -134,6 +135,11 @@ class UpstreamLogin(Login):
             raise ValueError(f"tenant= means nothing to {name}")
         if not client_id:
             raise ValueError(f"client_id= is missing: register this server with {name} first")
+        if self._provider.needs_secret and not client_secret:
+            raise ValueError(
+                f"client_secret= is missing: {name} gives one to each client, and lets nobody log "
+                f"in without it"
+            )
         if allow is None and not ("{tenant}" in self._provider.issuer and tenant != _CONSUMERS):
             raise ValueError(
                 f"anybody may have an account with {name}: say who may log in, with "

@@ -275,11 +275,16 @@ def test_the_domain_is_that_of_the_organization_where_the_provider_says_it(
         ({"provider": "github", "allow": ["a"], "tenant": "x"}, "tenant= means nothing to GitHub"),
         ({"provider": "github", "allow": ["a"], "client_id": ""}, "register this server with"),
         ({"provider": "github", "allow": ["a"], "scopes": ["a b"]}, "'a b' is no scope"),
+        *(
+            ({"provider": each, "allow": ["a"], "client_secret": secret}, "client_secret= is miss")
+            for each in ("github", "google", "https://accounts.google.com")
+            for secret in (None, "")
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_at_once(options: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        UpstreamLogin(**{"client_id": CLIENT, **options})
+        UpstreamLogin(**{"client_id": CLIENT, "client_secret": CLIENT_SECRET, **options})
 
 
 def test_the_presets_say_where_they_are() -> None:
