@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeGuard, overload
 
 from typing_extensions import TypeVar, Unpack
 
-from mcpkit.asking.sealing import check_secrets, secrets_from_environment
+from mcpkit.asking.sealing import SECRET, secrets_from_environment, what_is_guessable
 from mcpkit.context import ListKind
 from mcpkit.engine import from_functions
 from mcpkit.engine.from_functions import (
@@ -76,7 +76,8 @@ class MCPKit(Generic[StateT]):
         max_in_flight: Requests of one connection that run at once; more wait.
         secret: Seals what travels through clients' hands; several to rotate them, the current one
             first, of 16 bytes at least. ``MCPKIT_SECRET`` (separated by blanks) if None; without
-            that, a random one, which is right for a single process only.
+            that, a random one, which is right for a single process only. What the variable has is
+            checked by `check_environment`.
         state_lifetime: Seconds for which a request that waits for input may be continued
             (2026-07-28).
         ask_timeout: Seconds for which a handler waits for an answer of the client (before
@@ -95,7 +96,7 @@ class MCPKit(Generic[StateT]):
             says about itself counts more.
 
     Raises:
-        ValueError: ``page_size`` is less than 1, a secret is too short, an option of ``tasks``
+        ValueError: ``page_size`` is less than 1, ``secret`` is too short, an option of ``tasks``
             makes no sense, or ``auth`` is given twice.
         TypeError: ``auth`` is no verifier.
         RegistrationError: ``errors`` has something that is no class of exceptions.
@@ -647,15 +648,19 @@ class MCPKit(Generic[StateT]):
     def check_environment(self) -> None:
         """Check that the environment has every variable that parameters with `Env` need.
 
-        `run`, `serve` and the start of an ASGI application do it by themselves.
+        Nothing is served with a ``MCPKIT_SECRET`` that can be guessed, either. `run`, `serve` and
+        the start of an ASGI application do it by themselves.
 
         Raises:
-            MissingEnvironment: Some are missing or empty; the message names them all.
+            MissingEnvironment: Some are missing or empty, and the message names them all; or the
+                secret is too short.
         """
         needed = self._server.registry.environment
         missing = [name for name in needed if not os.environ.get(name)]
         if missing:
             raise MissingEnvironment(missing)
+        if wrong := what_is_guessable(self._server.settings.secrets):
+            raise MissingEnvironment([SECRET], wrong)
 
     def _serving(self) -> AbstractAsyncContextManager[Server]:
         self.check_environment()
@@ -675,7 +680,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             ValueError: There is no such transport.
             TypeError: The transport has no such option.
-            MissingEnvironment: The environment lacks what parameters with `Env` need.
+            MissingEnvironment: As of `check_environment`.
         """
         self.check_environment()
         serve = load(transport).run
@@ -864,9 +869,10 @@ def _check_options(call: str, serve: Callable[..., Any], options: Mapping[str, A
 
 def _secrets(secret: str | Sequence[str] | None) -> tuple[str, ...]:
     if secret is None:
-        secret = secrets_from_environment()
+        return tuple(secrets_from_environment())  # which is checked before anything is served
     secrets = (secret,) if isinstance(secret, str) else tuple(secret)
-    check_secrets(secrets)
+    if wrong := what_is_guessable(secrets):
+        raise ValueError(f"secret= {wrong}")
     return secrets
 
 

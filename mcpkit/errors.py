@@ -2,7 +2,7 @@
 
     MCPKitError
     ├── RegistrationError              a function cannot be registered as it is written
-    ├── MissingEnvironment             variables of the environment are missing
+    ├── MissingEnvironment             variables of the environment are missing, or of no use
     ├── PublicError                    its message is meant for the other side
     │   ├── InvalidArguments           arguments do not fit a signature
     │   ├── ToolError                  a tool failed in a way the model should read about
@@ -81,17 +81,17 @@ class RegistrationError(MCPKitError, TypeError):
 
 
 class MissingEnvironment(MCPKitError):
-    """Variables of the environment are missing that parameters with `Env` need.
+    """Variables of the environment are missing, or have values that are of no use.
 
     Args:
         names: Of the variables.
-        why: What is wrong with them.
+        why: What is wrong with them, as the rest of a sentence; they are not set, if empty.
     """
 
     def __init__(self, names: Sequence[str], why: str = "") -> None:
         is_many = len(names) > 1
-        why = why or ("are not set" if is_many else "is not set")
-        super().__init__(f"{', '.join(names)} {why} in the environment")
+        why = why or f"{'are' if is_many else 'is'} not set in the environment"
+        super().__init__(f"{', '.join(names)} {why}")
         self.names = tuple(names)
 
 

@@ -209,6 +209,36 @@ def test_the_command_for_hosts_serves_it(projects: Mapping[str, Path], template:
         assert client.list_tools()
 
 
+@pytest.mark.parametrize(
+    ("template", "name", "value"),
+    [
+        ("package", "MCPKIT_SECRET", "short"),
+        ("oauth", "MCPKIT_SECRET", "short"),
+        ("fastapi", "MCPKIT_SECRET", "short"),
+        ("fastapi", "API_TOKENS", "ada"),
+        ("fastapi", "API_TOKENS", "ada=short"),
+    ],
+)
+def test_what_is_wrong_in_the_environment_is_said_in_one_line(
+    folder: Path, name: str, value: str
+) -> None:
+    if folder.name == "fastapi":
+        needs("fastapi")
+    ended = warm.run(
+        [warm.python(), "-m", "my_trips"],
+        cwd=folder,
+        env={**environment(), name: value},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=TIMEOUT,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    [line] = ended.stderr.splitlines()
+    assert line.startswith(f"{NAME}: {name} ")
+    assert value not in line.split("make")[0].split()
+
+
 def test_it_has_nothing_that_mcpkit_check_finds(folder: Path, template: str) -> None:
     assert "nothing found" in run(folder, "mcpkit", "check", target(template))
 

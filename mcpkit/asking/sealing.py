@@ -18,9 +18,9 @@ __all__ = [
     "SECRET",
     "SealBroken",
     "Sealer",
-    "check_secrets",
     "new_secret",
     "secrets_from_environment",
+    "what_is_guessable",
 ]
 
 _SIGNED: Final = b"\x01"
@@ -50,18 +50,18 @@ def new_secret() -> str:
     return os.urandom(32).hex()
 
 
-def check_secrets(secrets: Sequence[str]) -> None:
-    """Refuse secrets that can be guessed.
+def what_is_guessable(secrets: Sequence[str]) -> str:
+    """Say of secrets that one can be guessed, and how to make another.
 
-    Raises:
-        ValueError: One is too short; the message says how to make another.
+    Returns:
+        The rest of a sentence that begins with where they are from; empty if none can be guessed.
     """
-    if any(len(each.encode()) < _SHORTEST_SECRET for each in secrets):
-        raise ValueError(
-            f"a secret ({SECRET}, or secret=...) has fewer than {_SHORTEST_SECRET} bytes, so that "
-            f'it can be guessed; make one with: python -c "import secrets; '
-            f'print(secrets.token_hex(32))"'
-        )
+    if all(len(each.encode()) >= _SHORTEST_SECRET for each in secrets):
+        return ""
+    return (
+        f"has a secret of fewer than {_SHORTEST_SECRET} bytes, which can be guessed; make one "
+        f'with: python -c "import secrets; print(secrets.token_hex(32))"'
+    )
 
 
 class Sealer:

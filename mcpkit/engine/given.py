@@ -90,4 +90,6 @@ class Given:
         try:
             return self._adapter.validate_python(found)
         except ValidationError:  # whose text has the value (SEC-13)
-            raise MissingEnvironment([mark.name], "does not fit its type") from None
+            raise MissingEnvironment(
+                [mark.name], "does not fit its type in the environment"
+            ) from None

@@ -11,6 +11,7 @@ import pytest
 from mcpkit import MCPKit
 from mcpkit.asking import sealing
 from mcpkit.asking.sealing import SealBroken, Sealer, new_secret, secrets_from_environment
+from mcpkit.errors import MissingEnvironment
 
 
 @pytest.fixture(params=["encrypted", "signed"], autouse=True)
@@ -129,8 +130,10 @@ def test_a_secret_that_can_be_guessed_is_refused_with_a_way_to_make_one(secret: 
 
 def test_a_short_secret_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCPKIT_SECRET", f"{'a' * 16} b")
-    with pytest.raises(ValueError, match="MCPKIT_SECRET"):
-        MCPKit("sealed")
+    app = MCPKit("sealed")
+    for start in (app.check_environment, lambda: app.run("http", port=0)):
+        with pytest.raises(MissingEnvironment, match=r"^MCPKIT_SECRET has .*16 bytes.*token_hex"):
+            start()
 
 
 @pytest.mark.parametrize("secret", [None, "a" * 16, "é" * 8, ["b" * 16, "a" * 16], []])

@@ -684,7 +684,10 @@ def _secrets_of(given: str | Sequence[str] | None, store: AuthStore) -> list[str
             'python -c "import secrets; print(secrets.token_hex(32))"'
         )
     if any(len(each.encode()) < _SHORTEST_SECRET for each in found):
-        raise ValueError(f"secret: it has at least {_SHORTEST_SECRET} bytes")
+        where = "MCPKIT_SECRET" if given is None else "secret="
+        raise ValueError(
+            f"{where} has a secret of fewer than {_SHORTEST_SECRET} bytes, which can be guessed"
+        )
     return found
 
 

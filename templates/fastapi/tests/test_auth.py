@@ -42,7 +42,7 @@ async def test_without_settings_only_the_log_has_a_token(caplog: pytest.LogCaptu
 @pytest.mark.parametrize("tokens", ["ada", "ada=", "=the-token-of-ada", "ada=short"])
 def test_malformed_tokens_are_refused(environment: pytest.MonkeyPatch, tokens: str) -> None:
     environment.setenv("API_TOKENS", tokens)
-    with pytest.raises(ValueError, match=r"API_TOKENS|at least"):
+    with pytest.raises(ValueError, match="API_TOKENS must have"):
         verifier_from_environment()
 
 

@@ -670,6 +670,15 @@ def test_another_secret_is_refused_before_anything_is_served(tmp_path: Path) -> 
     assert "Users" in repr(both)
 
 
+def test_a_secret_that_can_be_guessed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    login = Users({"ada": cheap_hash("the password of ada")})
+    with pytest.raises(ValueError, match=r"^secret= has a secret of fewer than 16 bytes"):
+        AuthorizationServer(login, secret=[SECRET, "short"])
+    monkeypatch.setenv("MCPKIT_SECRET", "short")
+    with pytest.raises(ValueError, match=r"^MCPKIT_SECRET has a secret of fewer than 16 bytes"):
+        AuthorizationServer(login)
+
+
 def test_two_authorization_servers_are_refused() -> None:
     login = Users({"ada": cheap_hash("the password of ada")})
     app: MCPKit[None] = MCPKit("two", auth=[AuthorizationServer(login), AuthorizationServer(login)])

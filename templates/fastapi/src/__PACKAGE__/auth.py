@@ -34,8 +34,11 @@ def verifier_from_environment() -> Verifier:
     users: dict[str, str] = {}
     for entry in os.environ.get("API_TOKENS", "").split():
         name, _, token = entry.partition("=")
-        if not name or not token:
-            raise ValueError("API_TOKENS must have entries such as ada=some-long-random-token")
+        if not name or len(token) < 16:
+            raise ValueError(
+                "API_TOKENS must have entries such as ada=some-long-random-token,"
+                " with tokens of 16 characters at least"
+            )
         users[token] = name
     if not users:
         token = secrets.token_urlsafe(24)

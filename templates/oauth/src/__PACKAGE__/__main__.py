@@ -2,6 +2,8 @@
 
 import sys
 
+from mcpkit.errors import MissingEnvironment
+
 from .auth import http_options
 from .server import app
 from .settings import read_settings
@@ -10,9 +12,10 @@ from .settings import read_settings
 def main() -> None:
     """Serve until Ctrl-C, as the environment says."""
     try:
+        app.check_environment()
         settings = read_settings()
         app.run("http", host=settings.host, port=settings.port, **http_options(settings))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, MissingEnvironment) as error:
         sys.exit(f"__PROJECT__: {error}")
 
 
