@@ -212,6 +212,37 @@ async def test_other_answers_are_errors_that_show_them(
     assert site.methods() == ["server/discover"]
 
 
+@pytest.mark.parametrize("is_mcp", [True, False])
+@pytest.mark.parametrize(
+    ("challenge", "headers", "is_told"),
+    [
+        ("Bearer", None, True),
+        ('Basic realm="a", bearer resource_metadata="https://a.example"', None, True),
+        ('DPoP algs="ES256"', None, True),
+        ("Basic", None, False),
+        ("Bearers", None, False),
+        (None, None, False),
+        ("Bearer", {"authorization": "Bearer of-the-caller"}, False),
+    ],
+)
+async def test_whoever_has_no_token_is_told_how_to_get_one(
+    site: FakeSite, is_mcp: bool, challenge: str | None, headers: Any, is_told: bool
+) -> None:
+    @site.on("server/discover")
+    async def refuse(incoming: Incoming) -> None:
+        error = {"code": -32600, "message": "A token is needed"}
+        body = {"jsonrpc": "2.0", "id": incoming.message["id"], "error": error} if is_mcp else ""
+        wanted = {} if challenge is None else {"WWW-Authenticate": challenge}
+        await incoming.json(body, 401, **wanted)
+
+    with pytest.raises(InvalidRequest if is_mcp else ConnectionClosed) as raised:
+        await Client(site.url, headers=headers).__aenter__()
+    advice = "; pass auth=mcpkit.oauth.OAuth() to the client to log in, or auth= with a token"
+    assert str(raised.value).endswith(advice) is is_told
+    if isinstance(raised.value, InvalidRequest):
+        assert raised.value.message == "A token is needed"  # which is the server's
+
+
 async def postponed(site: FakeSite, times: int, after: str) -> list[float]:
     """Call a tool of a server that has the call come again later; the pauses that were made."""
     left = times
@@ -303,8 +334,7 @@ async def test_no_server_is_one_line_that_names_the_url() -> None:
     url = f"http://127.0.0.1:{port}/mcp"
     with pytest.raises(ConnectionClosed) as raised:
         await Client(url).__aenter__()
-    assert str(raised.value).startswith(f"Cannot connect to {url}: ")
-    assert "\n" not in str(raised.value)
+    assert str(raised.value) == f"Cannot connect to {url}: the connection is refused"
 
 
 async def test_a_server_that_hangs_up_at_once() -> None:

@@ -14,6 +14,7 @@ import anyio
 
 from mcpkit.auth.fetch import check_address, is_public
 from mcpkit.oauth.errors import AuthorizationFailed
+from mcpkit.support.outgoing import reason_of
 from mcpkit.support.target import is_loopback_name
 from mcpkit.types import is_object
 
@@ -84,7 +85,7 @@ async def get_json(url: str, what: str, server: str) -> dict[str, Any] | None:
     """
     answer = await _send("GET", url, what, server)
     if is_temporary(answer.status):
-        raise AuthorizationFailed(f"{what} cannot be had: {answer.status}")
+        raise AuthorizationFailed(f"{what} cannot be had: {_place(url)} answers {answer.status}")
     return answer.document if answer.status == 200 and answer.document else None
 
 
@@ -198,10 +199,15 @@ async def _send(
                         body += part
                         if len(body) > _LARGEST:
                             raise AuthorizationFailed(f"{what} answers with too much")
-    except TimeoutError:
-        raise AuthorizationFailed(f"{what} does not answer") from None
-    except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
-        raise AuthorizationFailed(f"{what} does not answer: {type(error).__name__}") from None
+    except (TimeoutError, httpx2.TimeoutException):
+        problem = f"{_place(url)}, {what}, does not answer within {_PATIENCE:g} seconds"
+        raise AuthorizationFailed(problem) from None
+    except httpx2.NetworkError as error:
+        why = reason_of(error) or "nobody answers"
+        raise AuthorizationFailed(f"cannot connect to {_place(url)}, {what}: {why}") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError):  # whose text may have a secret
+        problem = f"{_place(url)}, {what}, does not answer, or not as HTTP has it"
+        raise AuthorizationFailed(problem) from None
     try:
         found: Any = from_json(bytes(body), allow_inf_nan=False) if body else {}
     except ValueError:
@@ -209,6 +215,11 @@ async def _send(
     document: dict[str, Any] = found if is_object(found) else {}
     named: dict[str, str] = {name.lower(): value for name, value in response.headers.items()}
     return Answer(response.status_code, document, named)
+
+
+def _place(url: str) -> str:
+    """Return a URL as an error may repeat it."""
+    return shown(url.partition("?")[0])
 
 
 def hide(answer: Answer, secrets: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ may use at any time (handshake revisions).
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +26,7 @@ from mcpkit.protocol.headers import (
     parameter_headers,
 )
 from mcpkit.support.logs import get_logger
+from mcpkit.support.outgoing import reason_of
 from mcpkit.support.text import cut
 from mcpkit.transports.event_stream import MAX_EVENT_BYTES, EventStream, EventTooLarge
 from mcpkit.types import is_object
@@ -68,6 +70,9 @@ _COURTESY_S: Final = 1.0
 
 _OPEN_STREAM_S: Final = 0.5
 """Seconds to wait until the server's own stream is open, so that nothing it tells is missed."""
+
+_WANTS_TOKEN: Final = re.compile(r"(?:^|,)[ \t]*(?:Bearer|DPoP)(?![^ \t,])", re.IGNORECASE)
+"""A challenge for a token, among those of ``WWW-Authenticate`` (RFC 9110, 11.6.1)."""
 
 _OF_ONE_SESSION: Final = (
     None,  # an answer
@@ -260,7 +265,7 @@ class HttpLink:
         elif not response.is_success or answered is not None:
             error = _error_in(body)
             if error is None or answered is not None or sent.id is None:
-                raise error or self._foreign(response, body)
+                raise self._with_advice(error or self._foreign(response, body), response)
             self._on_text(body)
 
     def _headers_of(self, sent: Sent) -> dict[str, str]:
@@ -583,9 +588,11 @@ class HttpLink:
             )
             try:
                 response = await self._client.send(request, stream=True, follow_redirects=False)
-            except httpx2.ConnectError as error:
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 shown = _without_secrets(url)
-                raise ConnectionClosed(f"Cannot connect to {shown}: {_reason(error)}") from error
+                is_slow = isinstance(error, httpx2.ConnectTimeout)
+                reason = "it takes too long" if is_slow else _reason(error)
+                raise ConnectionClosed(f"Cannot connect to {shown}: {reason}") from error
             except httpx2.HTTPError as error:
                 shown = _without_secrets(url)
                 raise ConnectionClosed(f"{shown} does not answer: {_reason(error)}") from error
@@ -656,6 +663,18 @@ class HttpLink:
         if response.is_success:
             status += f" with {_type_of(response) or 'no content'} instead of an answer"
         return ConnectionClosed(f"{self._shown} answered {status}" + (f": {said}" if said else ""))
+
+    def _with_advice(
+        self, error: ConnectionClosed | ProtocolError, response: httpx2.Response
+    ) -> ConnectionClosed | ProtocolError:
+        """Return an error, which says what to do if a token is wanted and nobody has sent one."""
+        wants_token = response.status_code == 401 and _WANTS_TOKEN.search(
+            ",".join(response.headers.get_list("WWW-Authenticate"))
+        )
+        if wants_token and self._auth is None and "Authorization" not in response.request.headers:
+            advice = "pass auth=mcpkit.oauth.OAuth() to the client to log in, or auth= with a token"
+            error.args = (f"{error}; {advice}",)
+        return error
 
     async def _read(self, response: httpx2.Response, limit: int) -> bytes:
         parts: list[bytes] = []
@@ -764,7 +783,8 @@ def _without_secrets(url: httpx2.URL) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    said = reason_of(error) if isinstance(error, httpx2.NetworkError) else ""
+    return said or str(error) or type(error).__name__
 
 
 def _error_in(body: bytes) -> ProtocolError | None:

@@ -351,7 +351,7 @@ def test_a_server_that_cannot_be_reached(person: Person) -> None:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
     ended = person.runs("login", url)
     assert ended.code == 2
-    assert one_line(ended).startswith(f"Cannot connect to {url}: ")
+    assert one_line(ended) == f"Cannot connect to {url}: the connection is refused"
 
 
 # --- using it -------------------------------------------------------------------------------------

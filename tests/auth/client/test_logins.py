@@ -22,6 +22,7 @@ from tests.auth.client.world import (
     call,
 )
 from tests.auth.server.conftest import serving
+from tests.uvicorns import listen
 
 pytestmark = pytest.mark.anyio
 
@@ -159,9 +160,23 @@ async def test_metadata_that_cannot_be_had_now_are_not_missing(
     """Or a server that is busy would have its users log in elsewhere."""
     world.challenge = "Bearer"
     world.routes[f"{RESOURCE}/mcp"] = lambda _: Reply(status)
-    with pytest.raises(AuthorizationFailed, match=str(status)):
+    with pytest.raises(AuthorizationFailed, match=rf"{RESOURCE}/mcp answers {status}$"):
         await call(world.url, OAuth(show=user.show))
     assert user.shown == []
+
+
+async def test_an_issuer_that_is_not_there_is_named_with_its_address(
+    world: World, user: User
+) -> None:
+    with listen() as listener:
+        nobody = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    world.resource["authorization_servers"] = [nobody]
+    with pytest.raises(AuthorizationFailed) as raised:
+        await call(world.url, OAuth(show=user.show))
+    assert str(raised.value) == (
+        f"cannot connect to {nobody}/.well-known/oauth-authorization-server, "
+        f"the metadata of the issuer: the connection is refused"
+    )
 
 
 async def test_the_resource_is_named_as_it_names_itself(world: World, user: User) -> None:
