@@ -17,13 +17,16 @@ Id: TypeAlias = str | int
 """A request id: a string or an integer, never null (JSON-RPC 2.0, section 4)."""
 
 _LONGEST_ID: Final = 1024
-_LARGEST_ID: Final = 2**64
-_SMALLEST_ID: Final = -_LARGEST_ID
-"""Characters of an id that is a string, and the largest that is an integer.
+"""Characters of an id that is a string: it is repeated in every message about its request."""
 
-An id is repeated in every message about its request, and it is a key: of much larger integers,
-which have the same hash for each multiple of 2**61 - 1, many could be chosen that collide.
+_LARGEST_ID: Final = 2**64
+"""The largest id that is an integer.
+
+It is a key as well: of much larger integers, which have the same hash for each multiple of
+2**61 - 1, many could be chosen that collide.
 """
+
+_SMALLEST_ID: Final = -_LARGEST_ID
 
 encode: Final = partial(to_json, inf_nan_mode="null")
 """Any JSON value → its text in UTF-8, compact, without a newline; NaN and infinity become null."""
