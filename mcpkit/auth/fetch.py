@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+from mcpkit.support.outgoing import tls_for
 from mcpkit.support.target import is_loopback_name
 from mcpkit.types import is_object
 
@@ -97,9 +98,6 @@ def check_address(url: object, option: str) -> None:
         raise ValueError(f"{option}: {url!r} is no URL, which looks like https://example.com/path")
     if parts.scheme == "http" and not is_loopback_name(host):
         raise ValueError(f"{option}: {url!r} is not safe on its way; use https")
-
-
-_context: Any = None
 
 
 async def fetch_json(
@@ -251,15 +249,11 @@ async def _ask(
     *,
     proxies: bool = True,
 ) -> Answer:
-    global _context
     import anyio
     from pydantic_core import from_json
 
     httpx2 = _library()
-    is_safe = url.startswith("https")
-    if _context is None and is_safe:
-        _context = httpx2.create_ssl_context()  # which takes longer than a request
-    context: Any = _context if is_safe else False  # which nothing is verified with
+    context = tls_for(url)
     body = bytearray()
     sent = {"Accept": "application/json", **headers}
     try:

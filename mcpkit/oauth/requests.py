@@ -14,7 +14,7 @@ import anyio
 
 from mcpkit.auth.fetch import check_address, is_public
 from mcpkit.oauth.errors import AuthorizationFailed
-from mcpkit.support.outgoing import reason_of
+from mcpkit.support.outgoing import reason_of, tls_for
 from mcpkit.support.target import is_loopback_name
 from mcpkit.types import is_object
 
@@ -48,8 +48,6 @@ _SECRET: Final = (
     "code_verifier",
 )
 """Fields of requests that no error may repeat (SEC-13)."""
-
-_context: Any = None
 
 
 @dataclass(frozen=True)
@@ -159,16 +157,11 @@ def _literal(host: str) -> str | None:
 
 def _new_client(url: str) -> Any:
     """Return an HTTP client for one request."""
-    global _context
     try:
         import httpx2
     except ModuleNotFoundError:
         raise ImportError(_NEEDS) from None
-    is_safe = url.startswith("https")
-    if is_safe and _context is None:
-        _context = httpx2.create_ssl_context()  # which takes longer than a request
-    context: Any = _context if is_safe else False  # which nothing is verified with
-    return httpx2.AsyncClient(verify=context, timeout=_PATIENCE, follow_redirects=False)
+    return httpx2.AsyncClient(verify=tls_for(url), timeout=_PATIENCE, follow_redirects=False)
 
 
 async def _send(

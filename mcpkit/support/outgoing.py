@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import ssl
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["reason_of"]
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["reason_of", "tls_for"]
 
 _MOST_ERRORS: Final = 100
 """That are looked at: one for each address that was tried, and what is around them."""
@@ -25,6 +27,42 @@ _UNREACHABLE: Final = {
     errno.ENETDOWN,
     errno.ENETUNREACH,
 }
+
+
+_believed: tuple[object, ssl.SSLContext] | None = None
+_trusting_nobody: ssl.SSLContext | None = None
+
+
+def tls_for(url: str) -> ssl.SSLContext:
+    """Return what an HTTP client checks the certificates of servers with.
+
+    To read those that are trusted takes longer than many requests, so all clients share one
+    context, which is made by the first that needs it: those of the system, or what
+    ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` name. Where nothing is encrypted none are read; whatever
+    comes to be encrypted all the same fails, because nobody is trusted.
+
+    Args:
+        url: That requests go to.
+
+    Raises:
+        OSError: There is no such file.
+    """
+    global _believed, _trusting_nobody
+    if url.partition(":")[0].lower() == "http":
+        import ssl  # which brings OpenSSL along
+
+        if _trusting_nobody is None:
+            _trusting_nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return _trusting_nobody
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    # A file may be replaced while this process runs; a folder is read at every handshake.
+    named = file, folder, os.stat(file).st_mtime_ns if file else None
+    if _believed is None or _believed[0] != named:
+        import httpx2
+
+        context: Any = httpx2.create_ssl_context()
+        _believed = named, context
+    return _believed[1]
 
 
 def reason_of(error: BaseException) -> str:
@@ -50,6 +88,8 @@ def reason_of(error: BaseException) -> str:
 
 
 def _said_by(error: BaseException) -> str:
+    import ssl  # as above
+
     if isinstance(error, socket.gaierror):
         return "its name is not known" if error.errno in _NO_NAME else str(error.strerror)
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -26,7 +26,7 @@ from mcpkit.protocol.headers import (
     parameter_headers,
 )
 from mcpkit.support.logs import get_logger
-from mcpkit.support.outgoing import reason_of
+from mcpkit.support.outgoing import reason_of, tls_for
 from mcpkit.support.text import cut
 from mcpkit.transports.event_stream import MAX_EVENT_BYTES, EventStream, EventTooLarge
 from mcpkit.types import is_object
@@ -149,7 +149,7 @@ class HttpLink:
         self._server = str(self._url)
         self._token = ""
         self._unhurried = unhurried
-        self._owned = None if http_client is not None else _client_of_our_own()
+        self._owned = None if http_client is not None else _client_of_our_own(self._server)
         client = http_client or self._owned
         assert client is not None
         self._client: httpx2.AsyncClient = client
@@ -727,11 +727,13 @@ class HttpLink:
             log.debug("the session could not be ended: %s", error)
 
 
-def _client_of_our_own() -> httpx2.AsyncClient:
+def _client_of_our_own(url: str) -> httpx2.AsyncClient:
+    """Return a client for requests to a URL, and to others of its origin."""
     # Connections are given up before servers do so, which end idle ones after five seconds: a
     # request would cross the end on its way.
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=4)
-    return httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=_CONNECT_S), limits=limits)
+    timeout = httpx2.Timeout(None, connect=_CONNECT_S)
+    return httpx2.AsyncClient(verify=tls_for(url), timeout=timeout, limits=limits)
 
 
 def _nothing() -> None:
