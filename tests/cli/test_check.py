@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -429,3 +429,40 @@ def test_it_warns_of_an_app_that_anybody_may_use(tmp_path: Path, options: str, f
     ended = mcpkit("check", str(tmp_path / "server.py"), "--select", "SAFE006", "--json")
     assert ended.code == (1 if found else 0), ended.stderr
     assert ("SAFE006" in ended.stdout) is found
+
+
+SCOPED: Final = (
+    "from mcpkit import MCPKit\napp = MCPKit('scoped', {options})\n"
+    "@app.tool({scopes})\ndef add(a: int) -> int:\n    return a\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "scopes", "others", "found"),
+    [
+        ("", "scopes=['a']", {}, True),
+        ("", "", {}, False),
+        ("auth=lambda token: None", "scopes=['a']", {}, False),
+        ("http={'principal': lambda http: None}", "scopes=['a']", {}, False),
+        ("", "scopes=['a']", {"main.py": "from server import app\napp.asgi(auth=1)"}, False),
+        ("", "scopes=['a']", {"main.py": "import server\noptions = {'auth': 1}"}, False),
+        ("", "scopes=['a']", {"main.py": "from another import app\napp.asgi(auth=1)"}, True),
+        ("", "scopes=['a']", {"main.py": "import server\nserver.authors == 'auth'"}, True),
+        ("", "scopes=['a']", {"__init__.py": "", "web/main.py": "served(auth=1)"}, False),
+        ("", "scopes=['a']", {"__init__.py": "", "web/main.py": "served()"}, True),
+        ("", "scopes=['a']", {"web/main.py": "import server\nserved(auth=1)"}, True),
+    ],
+)
+def test_it_warns_of_scopes_that_nobody_can_have(
+    tmp_path: Path, options: str, scopes: str, others: dict[str, str], found: bool
+) -> None:
+    """Whoever serves the app may have said who calls, in a file that is not imported."""
+    folder = tmp_path / "shop"
+    for name, text in others.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    folder.mkdir(exist_ok=True)
+    (folder / "server.py").write_text(SCOPED.format(options=options, scopes=scopes))
+    ended = mcpkit("check", str(folder / "server.py"), "--select", "SAFE007", "--json")
+    assert ended.code == (1 if found else 0), ended.stderr
+    assert ("'add' needs scopes" in ended.stdout) is found

@@ -14,6 +14,7 @@ import textwrap
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from mcpkit.cli.target import TargetError, load_app
 from mcpkit.errors import MCPKitError
 from mcpkit.functions.docstrings import parse_docstring
 from mcpkit.support.peers import named
-from mcpkit.support.target import is_remote
+from mcpkit.support.target import is_remote, split
 from mcpkit.tasks.settings import TaskSettings
 
 __all__ = ["with_facts"]
@@ -63,14 +64,55 @@ def with_facts(served: Served, target: str) -> Served:
         templates=known(served.templates),
         prompts=known(served.prompts),
         open_at=_open_at(app._http),
+        closed=_closed(app._http, tables.values(), target),
     )
 
 
 def _open_at(options: Mapping[str, Any]) -> str:
     """Return the URL that an app is meant to be at for everybody; empty if it does not say."""
     url: Any = options.get("public_url")
-    knows_callers = options.get("auth") or options.get("principal")
-    return url if isinstance(url, str) and not knows_callers and is_remote(url) else ""
+    return url if isinstance(url, str) and not _knows_callers(options) and is_remote(url) else ""
+
+
+def _knows_callers(options: Mapping[str, Any]) -> bool:
+    return bool(options.get("auth") or options.get("principal"))
+
+
+def _closed(
+    options: Mapping[str, Any], tables: Iterable[Mapping[str, Any]], target: str
+) -> tuple[str, ...]:
+    """Return the entries that need scopes, if nothing says who calls.
+
+    The options of an app may also be given where it is served, which may be in a file that is not
+    imported. So whatever looks like one in the source of the project counts.
+    """
+    needing = [name for table in tables for name, each in table.items() if each.scopes]
+    if not needing or _knows_callers(options) or any(map(_ASKS.search, _sources(target))):
+        return ()
+    return tuple(needing)
+
+
+_ASKS: Final = re.compile(r"""\b(?:auth|principal)\s*=(?!=)|["'](?:auth|principal)["']\s*[:\]]""")
+_MOST_FILES: Final = 500
+
+
+def _sources(target: str) -> Iterator[str]:
+    """Yield the source of a target, and of what may serve it: its package, or who names it."""
+    place, _ = split(target)
+    found = place if os.path.isfile(place) else getattr(sys.modules.get(place), "__file__", None)
+    if found is None:
+        return
+    own = Path(found).resolve()
+    root = own.parent
+    while (root / "__init__.py").is_file() and (root.parent / "__init__.py").is_file():
+        root = root.parent
+    is_package = (root / "__init__.py").is_file()
+    files = root.rglob("*.py") if is_package else root.glob("*.py")
+    for each in (own, *islice(files, _MOST_FILES)):
+        with contextlib.suppress(OSError):
+            text = each.read_text(encoding="utf-8", errors="replace")
+            if is_package or each == own or own.stem in text:
+                yield text
 
 
 def _known(entry: Entry, registered: Any, settings: TaskSettings) -> Entry:

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mcpkit.cli.checks.findings import Found, rule
-from mcpkit.cli.checks.schemas import path_to, types_of, walk
+from mcpkit.cli.checks.schemas import listed, path_to, types_of, walk
 from mcpkit.cli.checks.served import Entry, Served
 from mcpkit.types import is_array, is_object
 
 __all__ = [
     "asks_for_secrets",
+    "closed_to_all",
     "hidden_text",
     "open_to_all",
     "orders",
@@ -219,6 +220,24 @@ def open_to_all(served: Served) -> Iterator[Found]:
     """A URL that other machines reach answers without a credential, or is meant to."""
     if served.open_at:
         yield Found(served.itself, f"anybody may use it at {_short(served.open_at)}")
+
+
+@rule(
+    "SAFE007",
+    "warning",
+    "scopes that nobody can have",
+    reason="Scopes come from the token of a caller. Over HTTP nobody sees what needs some, if the "
+    "app takes no tokens; on stdio nobody is asked for any.",
+    fix="give the app a verifier of tokens, auth=…, or say who calls with principal=; or leave "
+    "scopes= out",
+    source="https://modelcontextprotocol.io/docs/tutorials/security/authorization",
+)
+def closed_to_all(served: Served) -> Iterator[Found]:
+    """An entry needs scopes, and nothing in the project says who calls."""
+    if served.closed:
+        needs = "needs" if len(served.closed) == 1 else "need"
+        names = listed([*served.closed])
+        yield Found(served.itself, f"{names} {needs} scopes, and nobody can have any")
 
 
 def _is_text(schema: Mapping[str, Any]) -> bool:

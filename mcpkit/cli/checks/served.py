@@ -157,6 +157,8 @@ class Served:
         troubles: A sentence for each list that could not be read.
         open_at: The URL at which anybody may use it, from other machines too; empty if there is
             none, or nobody can tell.
+        closed: The names of entries that need scopes, of an app that nobody can have any with;
+            empty if it may know its callers.
     """
 
     revision: Revision
@@ -169,6 +171,7 @@ class Served:
     prompts: Sequence[Entry] = ()
     troubles: Sequence[str] = ()
     open_at: str = ""
+    closed: Sequence[str] = ()
 
     @property
     def entries(self) -> Iterator[Entry]:

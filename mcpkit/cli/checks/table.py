@@ -112,6 +112,7 @@ RULES: Final[tuple[Rule, ...]] = (
     safety.secret_places,
     safety.asks_for_secrets,
     safety.open_to_all,
+    safety.closed_to_all,
 )
 
 

@@ -620,6 +620,13 @@ CASES: Final[dict[str, Case]] = {
         [(replace(server(tool()), open_at="https://example.com/mcp"), "example.com")],
         [server(tool())],
     ),
+    "SAFE007": Case(
+        [
+            (replace(server(tool()), closed=["pay"]), "'pay' needs scopes, and nobody can have"),
+            (replace(server(tool()), closed=["pay", "refund"]), "'pay' and 'refund' need scopes"),
+        ],
+        [server(tool())],
+    ),
 }
 
 
