@@ -1,26 +1,15 @@
-"""Walks with an official Python client, of either generation, from nothing to a second token.
-
-Usage: walk_python.py NAME BROWSER LIFETIME (URL ROTATE) ...
-
-NAME is its own; BROWSER follows the address that is added to it; URL is a server; ROTATE is posted
-to before the token, which is good for LIFETIME seconds, has run out. It walks to all servers at a
-time; prints what it saw at each as JSON, a list.
-"""
+"""Walks with an official Python client, of either generation; see `walk.py`."""
 
 from __future__ import annotations
 
-import asyncio
 import importlib.metadata
-import json
-import sys
-import traceback
-from collections.abc import Awaitable, Callable
 from typing import Any
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientMetadata
+from walk import NAME, Walk, walk_to_all
 
 IS_FIRST = importlib.metadata.version("mcp").startswith("1.")
 if IS_FIRST:
@@ -31,7 +20,6 @@ else:
     from mcp import Client
 
 REDIRECT = "http://127.0.0.1:49152/callback"
-WAIT = 40
 
 
 class Kept:
@@ -57,20 +45,12 @@ class Kept:
 class User:
     """Follows the address that the client shows, and comes back."""
 
-    def __init__(self, name: str, browser: str) -> None:
-        self._browser = f"{browser}?who={name}"
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
         self._fields: dict[str, str] = {}
-        self.asked: list[str] = []
 
     async def go(self, url: str) -> None:
-        self.asked.append(parse_qs(urlsplit(url).query).get("scope", [""])[0])
-        address = f"{self._browser}&url={quote(url, safe='')}&end={quote(REDIRECT, safe='')}"
-        async with http.AsyncClient(timeout=WAIT, trust_env=False) as client:
-            answer = await client.get(address)
-        if answer.status_code != 200:
-            raise RuntimeError(answer.text)
-        found = parse_qs(urlsplit(answer.text).query)
-        self._fields = {name: values[0] for name, values in found.items()}
+        self._fields = dict(parse_qsl(urlsplit(await self._walk.follow(url)).query))
 
     async def come_back(self) -> Any:
         fields = self._fields
@@ -83,66 +63,36 @@ class User:
         )
 
 
-async def walk(name: str, browser: str, lifetime: str, url: str, rotate: str) -> dict[str, Any]:
-    kept, user = Kept(), User(name, browser)
+async def walk_to(url: str, rotate: str) -> dict[str, Any]:
+    kept, walk = Kept(), Walk(http, rotate)
+    user = User(walk)
     about = OAuthClientMetadata(
-        client_name=name,
+        client_name=NAME,
         redirect_uris=[REDIRECT],
         grant_types=["authorization_code", "refresh_token"],
         token_endpoint_auth_method="none",
     )
     provider = OAuthClientProvider(url, about, kept, user.go, user.come_back)
-    report: dict[str, Any] = {}
 
-    async def note(key: str, action: Callable[[], Awaitable[Any]]) -> None:
-        try:
-            report[key] = await asyncio.wait_for(action(), WAIT)
-        except Exception as error:
-            report[key] = {"raised": repr(error)}
-
-    async def go_on(client: Any) -> None:
+    async def go_on(client: Any, revision: str) -> None:
         async def names() -> list[str]:
             return [each.name for each in (await client.list_tools()).tools]
 
-        async def call(name: str) -> str:
-            result = await client.call_tool(name, {})
-            return result.content[0].text
+        async def call(tool: str) -> str:
+            return (await client.call_tool(tool, {})).content[0].text
 
-        await note("listed", names)
-        await note("who", lambda: call("who"))
-        await note("written", lambda: call("write"))
-        await note("listed_then", names)
-        first = kept.tokens.access_token
-        async with http.AsyncClient(timeout=WAIT, trust_env=False) as other:
-            await other.post(rotate)
-        await asyncio.sleep(float(lifetime))
-        await note("who_then", lambda: call("who"))
-        report["refreshed"] = kept.tokens.access_token != first
+        walk.report["revision"] = revision
+        await walk.go(names, call, lambda: kept.tokens.access_token)
 
-    async with http.AsyncClient(auth=provider, timeout=WAIT, trust_env=False) as connection:
+    async with walk.connection(auth=provider) as connection:
         transport = streamable_http_client(url, http_client=connection)
         if IS_FIRST:
             async with transport as streams, ClientSession(*streams[:2]) as client:
-                report["revision"] = (await client.initialize()).protocolVersion
-                await go_on(client)
+                await go_on(client, (await client.initialize()).protocolVersion)
         else:
             async with Client(transport) as client:
-                report["revision"] = client.protocol_version
-                await go_on(client)
-    report["asked"] = user.asked
-    return report
+                await go_on(client, client.protocol_version)
+    return walk.report
 
 
-async def tried(*arguments: str) -> dict[str, Any]:
-    try:
-        return await walk(*arguments)
-    except Exception:
-        return {"failed": traceback.format_exc()}
-
-
-async def main(name: str, browser: str, lifetime: str, *pairs: str) -> list[dict[str, Any]]:
-    walks = zip(pairs[::2], pairs[1::2], strict=True)
-    return await asyncio.gather(*(tried(name, browser, lifetime, *each) for each in walks))
-
-
-print(json.dumps(asyncio.run(main(*sys.argv[1:]))))
+walk_to_all(walk_to)
