@@ -13,19 +13,23 @@ const [name, browser, lifetime, ...pairs] = process.argv.slice(2);
 /**
  * Walks to all servers.
  *
- * walkTo: (url, rotate) => walks to one, by `walk`; returns a report.
+ * newClient: () => one that is not connected.
+ * StreamableHTTPClientTransport: how it connects.
+ * UnauthorizedError: says that the user has to log in.
+ * finish: (transport, URLSearchParams) => logged in with what the user has come back with.
+ * logIn: (provider, url, scope) => by hand, where the client cannot get more scopes by itself.
  */
-export async function walkToAll(walkTo) {
+export async function walkToAll(own) {
   const walks = [];
   for (let place = 0; place < pairs.length; place += 2) {
     const failed = (error) => ({ failed: String(error?.stack ?? error) });
-    walks.push(walkTo(pairs[place], pairs[place + 1]).catch(failed));
+    walks.push(walk(pairs[place], pairs[place + 1], own).catch(failed));
   }
   console.log(JSON.stringify(await Promise.all(walks)));
 }
 
 /** The user and the memory of a client: it is sent to a browser, and comes back with a code. */
-export class Provider {
+class Provider {
   asked = [];
   redirectUrl = REDIRECT;
   clientMetadata = {
@@ -76,19 +80,11 @@ export class Provider {
   }
 }
 
-/**
- * Walks; returns a report.
- *
- * provider: of the transport.
- * rotate: see above.
- * connect: () => [client, transport], connected or not; an error says that the user has to log in.
- * UnauthorizedError: that error.
- * finish: (transport, URLSearchParams) => logged in with what the user has come back with.
- * logIn: (scope) => by hand, where the client cannot get more scopes by itself.
- */
-export async function walk({ provider, rotate, connect, UnauthorizedError, finish, logIn }) {
+/** Walks to one server; returns a report. */
+async function walk(url, rotate, { newClient, StreamableHTTPClientTransport, UnauthorizedError, finish, logIn }) {
   const report = {};
-  let [client, transport] = connect();
+  const provider = new Provider();
+  let client, transport;
   // Whoever uses these clients has to bring the user back, and to try once more.
   const retrying = async (action) => {
     try {
@@ -96,7 +92,7 @@ export async function walk({ provider, rotate, connect, UnauthorizedError, finis
     } catch (error) {
       if (!(error instanceof UnauthorizedError)) throw error;
       await finish(transport, provider.returned);
-      return action(true);
+      return action();
     }
   };
   const note = async (key, action) => {
@@ -106,8 +102,9 @@ export async function walk({ provider, rotate, connect, UnauthorizedError, finis
       report[key] = { raised: String(error) };
     }
   };
-  await retrying(async (again) => {
-    if (again) [client, transport] = connect();
+  await retrying(async () => {
+    client = newClient();
+    transport = new StreamableHTTPClientTransport(new URL(url), { authProvider: provider });
     await client.connect(transport);
   });
   const names = async () => (await client.listTools()).tools.map((tool) => tool.name);
@@ -121,7 +118,7 @@ export async function walk({ provider, rotate, connect, UnauthorizedError, finis
   await note("written", () => call("write"));
   if (logIn && report.written.raised) {
     report.alone = report.written;
-    await logIn("notes:read notes:write");
+    await logIn(provider, url, "notes:read notes:write");
     await note("written", () => call("write"));
   }
   await note("listed_then", names);

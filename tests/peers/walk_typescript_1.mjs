@@ -3,24 +3,17 @@
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { UnauthorizedError, auth } from "@modelcontextprotocol/sdk/client/auth.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import { Provider, walk, walkToAll } from "./walk.mjs";
+import { walkToAll } from "./walk.mjs";
 
-await walkToAll((url, rotate) => {
-  const provider = new Provider();
-  return walk({
-    provider,
-    rotate,
-    UnauthorizedError,
-    connect: () => [
-      new Client({ name: "walk", version: "1" }),
-      new StreamableHTTPClientTransport(new URL(url), { authProvider: provider }),
-    ],
-    finish: (transport, fields) => transport.finishAuth(fields.get("code")),
-    // It refreshes the token that has too few scopes, and gets another one that has as few.
-    logIn: async (scope) => {
-      provider.saveTokens(undefined);
-      await auth(provider, { serverUrl: url, scope });
-      await auth(provider, { serverUrl: url, scope, authorizationCode: provider.returned.get("code") });
-    },
-  });
+await walkToAll({
+  newClient: () => new Client({ name: "walk", version: "1" }),
+  StreamableHTTPClientTransport,
+  UnauthorizedError,
+  finish: (transport, fields) => transport.finishAuth(fields.get("code")),
+  // It refreshes the token that has too few scopes, and gets another one that has as few.
+  logIn: async (provider, serverUrl, scope) => {
+    provider.saveTokens(undefined);
+    await auth(provider, { serverUrl, scope });
+    await auth(provider, { serverUrl, scope, authorizationCode: provider.returned.get("code") });
+  },
 });
