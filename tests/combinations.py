@@ -1,12 +1,12 @@
-"""The places where scenarios run, with a server in each: in memory, on pipes, over HTTP.
+"""The places where scenarios run, with a server and a connection in each.
 
-A package that uses these fixtures says in its ``conftest.py`` where its scenarios run (``case``)
-and what they are run with (``served``).
+They are in memory, on pipes and over HTTP. A package that uses these fixtures says in its
+``conftest.py`` where its scenarios run (``case``) and what they are run with (``served``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from tests.selection import Case
 from tests.warm import python
 from tests.web import serving
 
-__all__ = ["Place", "Served", "anyio_backend", "place", "revision", "stderr"]
+__all__ = ["Place", "Served", "anyio_backend", "client", "place", "revision", "shared", "stderr"]
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,10 +28,12 @@ class Served(NamedTuple):
     Args:
         file: That is served by processes.
         make_app: Makes the same app in memory.
+        client: The class of their clients, a `TappedClient`.
     """
 
     file: Path
     make_app: Callable[[], MCPKit[Any]]
+    client: Callable[..., Any]
 
 
 class Place(NamedTuple):
@@ -77,3 +79,20 @@ def place(case: Case, served: Served, stderr: Any) -> Iterator[Place]:
         sse = case.transport == "sse"
         with serving(served.file, *(["--sse"] if sse else []), log=stderr) as url:
             yield Place(lambda: url.removesuffix("/mcp") + "/sse" if sse else url, {})
+
+
+@pytest.fixture(scope="package")
+async def shared(
+    anyio_backend: str, revision: str, place: Place, served: Served
+) -> AsyncIterator[Any]:
+    async with served.client(place.find(), revision=revision, **place.options) as client:
+        yield client
+
+
+@pytest.fixture
+async def client(shared: Any) -> AsyncIterator[Any]:
+    """The connection that scenarios share, with nothing recorded yet."""
+    shared.forget()
+    shared.violations.clear()
+    yield shared
+    assert not shared.violations

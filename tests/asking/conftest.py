@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,11 +13,11 @@ import pytest
 from mcpkit.client import Params
 from mcpkit.testing import REVISIONS
 from tests.asking.server import make_app
-from tests.combinations import Place, Served, anyio_backend, place, revision, stderr
+from tests.combinations import Served, anyio_backend, client, place, revision, shared, stderr
 from tests.scenarios.tapped import PATIENCE, TappedClient
 from tests.selection import Case
 
-__all__ = ["anyio_backend", "place", "revision", "stderr"]
+__all__ = ["anyio_backend", "client", "place", "revision", "shared", "stderr"]
 
 CASES = [
     *(Case("memory", revision, "asyncio") for revision in REVISIONS),
@@ -66,6 +66,10 @@ class Asked(TappedClient):
                 "roots/list": self._rooted,
             }
         )
+
+    def forget(self) -> None:
+        """Begin anew, without a script."""
+        super().forget()
         self.script()
 
     def script(self, *answers: Any) -> None:
@@ -135,29 +139,13 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture(scope="package")
 def served() -> Served:
-    return Served(Path(__file__).with_name("server.py"), make_app)
+    return Served(Path(__file__).with_name("server.py"), make_app, Asked)
 
 
 @pytest.fixture
 def tag() -> str:
     """A name for a counter of a test's own."""
     return uuid4().hex
-
-
-@pytest.fixture(scope="package")
-async def shared(anyio_backend: str, revision: str, place: Place) -> AsyncIterator[Asked]:
-    async with Asked(place.find(), revision=revision, **place.options) as client:
-        yield client
-
-
-@pytest.fixture
-async def client(shared: Asked) -> AsyncIterator[Asked]:
-    """The connection that scenarios share, with nothing recorded yet."""
-    shared.forget()
-    shared.violations.clear()
-    shared.script()
-    yield shared
-    assert not shared.violations
 
 
 Connect = Callable[..., Asked]

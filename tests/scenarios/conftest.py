@@ -15,12 +15,21 @@ from typing import Any
 import pytest
 
 from mcpkit.testing import REVISIONS
-from tests.combinations import Place, Served, anyio_backend, place, revision, stderr
+from tests.combinations import (
+    Place,
+    Served,
+    anyio_backend,
+    client,
+    place,
+    revision,
+    shared,
+    stderr,
+)
 from tests.scenarios.server import make_app
 from tests.scenarios.tapped import HANDSHAKE, MODERN, TappedClient
 from tests.selection import Case
 
-__all__ = ["anyio_backend", "place", "revision", "stderr"]
+__all__ = ["anyio_backend", "client", "place", "revision", "shared", "stderr"]
 
 Connect = Callable[..., Awaitable[TappedClient]]
 
@@ -43,22 +52,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture(scope="package")
 def served() -> Served:
-    return Served(Path(__file__).with_name("server.py"), make_app)
-
-
-@pytest.fixture(scope="package")
-async def shared(anyio_backend: str, revision: str, place: Place) -> AsyncIterator[TappedClient]:
-    async with TappedClient(place.find(), revision=revision, **place.options) as client:
-        yield client
-
-
-@pytest.fixture
-async def client(shared: TappedClient) -> AsyncIterator[TappedClient]:
-    """The connection that scenarios share, with nothing recorded yet."""
-    shared.forget()
-    shared.violations.clear()
-    yield shared
-    assert not shared.violations
+    return Served(Path(__file__).with_name("server.py"), make_app, TappedClient)
 
 
 @pytest.fixture

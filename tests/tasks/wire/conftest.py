@@ -17,14 +17,14 @@ import pytest
 from mcpkit.protocol.connection import CAPABILITIES_KEY
 from mcpkit.tasks.settings import STORE
 from tests.asking.conftest import Asked
-from tests.combinations import Place, Served, anyio_backend, revision, stderr
+from tests.combinations import Place, Served, anyio_backend, client, revision, shared, stderr
 from tests.combinations import place as found_place
 from tests.scenarios.tapped import PATIENCE
 from tests.selection import Case
 from tests.tasks.servers import SERVERS, Servers
 from tests.tasks.wire.server import make_app
 
-__all__ = ["anyio_backend", "revision", "stderr"]
+__all__ = ["anyio_backend", "client", "revision", "shared", "stderr"]
 
 CORE = "2025-11-25"
 EXTENSION = "2026-07-28"
@@ -115,7 +115,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture(scope="package")
 def served() -> Served:
-    return Served(Path(__file__).with_name("server.py"), make_app)
+    return Served(Path(__file__).with_name("server.py"), make_app, Tasked)
 
 
 @pytest.fixture(scope="package")
@@ -145,22 +145,6 @@ __all__ += ["found_place"]
 
 
 Connect = Callable[..., Awaitable[Tasked]]
-
-
-@pytest.fixture(scope="package")
-async def shared(anyio_backend: str, revision: str, place: Place) -> AsyncIterator[Tasked]:
-    async with Tasked(place.find(), revision=revision, **place.options) as client:
-        yield client
-
-
-@pytest.fixture
-async def client(shared: Tasked) -> AsyncIterator[Tasked]:
-    """The connection that scenarios share, with nothing recorded and no answers yet."""
-    shared.forget()
-    shared.violations.clear()
-    shared.script()
-    yield shared
-    assert not shared.violations
 
 
 @pytest.fixture
