@@ -80,7 +80,7 @@ def test_a_server_is_served(folder: Path, command: list[str]) -> None:
     with started(command, cwd=folder, cold=cold) as server:
         assert server.text(call(1, "greet", name="you")) == "Hello, you"
         server.close_stdin()
-        assert server.exit_code(within=2) == 0
+        assert server.exit_code() == 0
         assert server.rest() == []
         assert server.stderr == ""
 

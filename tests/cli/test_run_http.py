@@ -345,13 +345,20 @@ class TestWorkers:
             assert client.post(call(1, "pid")).text
             parent = server.process.pid
 
+            killed: set[str] = set()
+
+            def children() -> set[str]:
+                return {*Path(f"/proc/{parent}/task/{parent}/children").read_text().split()}
+
             def killed_while_starting() -> bool:
-                for each in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+                for each in children():
+                    killed.add(each)
                     with suppress(ProcessLookupError):
                         os.kill(int(each), signal.SIGKILL)
                 return "a worker could not be started" in server.process.stderr
 
             until(killed_while_starting)
+            until(lambda: not killed & children())  # one that is killed may still take a request
             assert int(server.client().post(call(2, "pid")).text)
 
     def test_an_app_that_cannot_start_in_them_ends_with_an_error(self, tmp_path: Path) -> None:

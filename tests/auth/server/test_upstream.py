@@ -587,7 +587,9 @@ def test_nothing_of_them_can_be_read_where_they_are_kept(
         token = site.tokens()["access_token"]
         assert site.said(token, "upstream") == provider.access_token
         kept = b"".join(each.read_bytes() for each in tmp_path.iterdir())
-        assert b"upstream-" not in kept
+        assert b"upstream" in kept, "the kind of what is kept, beside a random key"
+        assert b"upstream-access" not in kept
+        assert b"upstream-refresh" not in kept
 
 
 # --- several logins -------------------------------------------------------------------------------
