@@ -186,7 +186,6 @@ def swap(path: Path, target: Path) -> None:
     path.symlink_to(target)
 
 
-@pytest.mark.usefixtures("platform")
 def directories_scanned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The directories that are read from now on, in a list that grows."""
     scanned: list[str] = []
@@ -200,6 +199,7 @@ def directories_scanned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return scanned
 
 
+@pytest.mark.usefixtures("platform")
 class TestTraversal:
     """RES-9"""
 
