@@ -1296,7 +1296,17 @@ async def test_a_server_may_refuse_to_take_up_a_stream(broken: FakeSite) -> None
     assert len(broken.of("tools/call")) == 1
 
 
-@pytest.mark.parametrize("status", [200, 503])
+async def test_what_is_no_stream_takes_up_none(broken: FakeSite) -> None:
+    @broken.on("GET")
+    async def get(incoming: Incoming) -> None:
+        await incoming.reply(200, b"welcome", "text/html")
+
+    async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
+        with pytest.raises(ConnectionClosed, match=r"cannot be taken up again.*200 OK.*welcome"):
+            await client.call_tool("t")
+
+
+@pytest.mark.parametrize("status", [200, 500, 503])
 async def test_what_brings_nothing_is_given_up(broken: FakeSite, status: int) -> None:
     @broken.on("GET")
     async def get(incoming: Incoming) -> None:
@@ -1633,6 +1643,24 @@ async def test_a_redirect_to_nowhere_is_not(site: FakeSite, target: str) -> None
         await incoming.reply(307, location=target)
 
     with pytest.raises(ConnectionClosed, match=r"a redirect to .*, which is not|Invalid URL in"):
+        await Client(site.url).__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "said"),
+    [
+        (302, {}, "302 Found: not here"),
+        (403, {"location": "http://127.0.0.1:1/mcp"}, "403 Forbidden: not here"),
+    ],
+)
+async def test_what_is_half_a_redirect_is_shown_as_it_is(
+    site: FakeSite, status: int, headers: dict[str, str], said: str
+) -> None:
+    @site.on("server/discover")
+    async def redirect(incoming: Incoming) -> None:
+        await incoming.reply(status, b"not here", **headers)
+
+    with pytest.raises(ConnectionClosed, match=said):
         await Client(site.url).__aenter__()
 
 

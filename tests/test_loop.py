@@ -443,6 +443,18 @@ class TestEnd:
             await turns()
         assert asyncio.all_tasks() == before
 
+    @only_asyncio
+    async def test_work_of_another_place_leaves_nothing_behind(self, anyio_backend: str) -> None:
+        async def do_nothing() -> None:
+            pass
+
+        before = asyncio.all_tasks()
+        async with open_loop() as loop:
+            loop.start(do_nothing())
+            contextvars.copy_context().run(lambda: (variable.set("A"), loop.start(do_nothing())))
+            await turns()
+        assert asyncio.all_tasks() == before
+
 
 class TestSoon:
     async def test_in_the_next_turn(self, loop: Loop, probe: Probe) -> None:

@@ -185,7 +185,11 @@ async def test_it_may_change_the_result_of_a_tool(version: str) -> None:
         assert (failed.is_error, failed.text) == (True, plain.text)
         bare = await changed(without)
         assert (bare.text, bare.structured_content) == (plain.text, UNSET)
-        assert (await changed(other)).text == '{"n":3}'
+        replaced = await changed(other)
+        assert replaced.text == '{"n":3}'
+        assert replaced.structured_content == (
+            UNSET if plain.structured_content is UNSET else {"n": 3}
+        )
         changes[:] = [lambda value: ToolResult()]
         assert not (await client.call_tool("shout", {"text": "a"})).content
 

@@ -285,6 +285,14 @@ class TestRoot:
         assert schema["$defs"] == {"Point": POINT}
         assert schema["properties"]["a"] == {"$ref": "#/$defs/Point"}
 
+    def test_a_type_that_only_a_kept_type_refers_to_is_kept(self) -> None:
+        class Line(BaseModel):
+            start: Point
+            end: Point
+
+        schema = schema_of(handler(tuple[Line, Line]))
+        assert set(schema["$defs"]) == {"Line", "Point"}
+
     def test_a_type_inside_an_inlined_type_is_inlined(self) -> None:
         schema = schema_of(handler(list[Box[Box[Point]]]))
         assert "$ref" not in json.dumps(schema)

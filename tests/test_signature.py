@@ -166,6 +166,13 @@ class TestDocsOfCallables:
     def test_an_object_is_described_by_its_call(self) -> None:
         assert inspected(AsyncCall()).docs.description == "Call it."
 
+    def test_a_class_is_not_described_by_what_all_classes_are(self) -> None:
+        class Plain:
+            def __init__(self, by: int) -> None:
+                self.by = by
+
+        assert inspected(Plain).docs.description is None
+
     def test_a_partial_is_described_by_its_function(self) -> None:
         assert inspected(functools.partial(book, "oslo")).docs.description == "Book a hotel."
 

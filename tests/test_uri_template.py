@@ -65,6 +65,7 @@ class TestExpansion:
             pytest.param("t:a{?x,empty,y}", "t:a?x=12&empty=&y=7", id="3-query"),
             pytest.param("t:a{?missing}", "t:a", id="3-query-undefined"),
             pytest.param("t:a?z=1{&x,missing,y}", "t:a?z=1&x=12&y=7", id="3-continuation"),
+            pytest.param("t:a?z=1{&title}", "t:a?z=1&title=%C3%9Cber%20uns%21", id="3-encodes"),
             pytest.param("t:{town:2}", "t:os", id="4-prefix"),
             pytest.param("t:{title:1}", "t:%C3%9C", id="4-prefix-counts-characters"),
             pytest.param("t:{+route:3}z", "t:/a/z", id="4-prefix-reserved"),

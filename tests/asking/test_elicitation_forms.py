@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import enum
+import uuid
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -70,6 +71,7 @@ LONE: list[tuple[Any, dict[str, Any]]] = [
     (bool, {"type": "boolean"}),
     (datetime.date, {"type": "string", "format": "date"}),
     (datetime.datetime, {"type": "string", "format": "date-time"}),
+    (uuid.UUID, {"type": "string"}),  # of formats there are four
     (Annotated[str, Field(max_length=5)], {"type": "string", "maxLength": 5}),
     (Annotated[int, Field(ge=0, le=9)], {"type": "integer", "minimum": 0, "maximum": 9}),
     (Annotated[str, Field(pattern="^a")], {"type": "string"}),

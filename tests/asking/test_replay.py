@@ -126,6 +126,7 @@ def test_a_state_expires(calls: Calls) -> None:
     """MRTR-7: and each round begins anew."""
     state = state_of(calls, lifetime=60)
     calls.round(state, now=NOW + 59)
+    calls.round(state, now=NOW + 60)
     refused(calls, state, now=NOW + 61)
     later = asked(calls.round(state, now=NOW + 59, lifetime=60), NAME)["requestState"]
     calls.round(later, now=NOW + 118)

@@ -191,6 +191,8 @@ async def test_answers_that_are_no_object_are_refused(client: Asked, responses: 
     """MRTR-11."""
     first = await send(client, PERSON)
     assert (await send(client, PERSON, responses, first.state)).error["code"] == -32602
+    # Also without a state, where nothing will be asked.
+    assert (await send(client, tool("counted", tag="x"), responses)).error["code"] == -32602
 
 
 async def test_an_answer_may_come_before_it_is_asked_for(client: Asked) -> None:
@@ -277,7 +279,9 @@ async def test_without_a_secret_a_state_is_good_for_its_process_only(connect: Co
 @pytest.mark.parametrize("name", ["counted", "no such tool"])
 async def test_a_bad_state_is_refused_whoever_it_is_sent_to(client: Asked, name: str) -> None:
     """MRTR-6."""
-    assert (await refusal(client, tool(name, tag="x"), "made up"))["code"] == InvalidParams.CODE
+    params = tool(name, tag="x")
+    assert (await refusal(client, params, "made up"))["code"] == InvalidParams.CODE
+    assert (await send(client, params, state="made up")).error["code"] == InvalidParams.CODE
 
 
 # --- once -----------------------------------------------------------------------------------------

@@ -580,6 +580,29 @@ async def test_nothing_is_asked_before_the_client_is_ready(connect: Connect) -> 
     assert not client.violations
 
 
+@pytest.mark.in_memory
+@pytest.mark.revisions(*HANDSHAKE)
+async def test_a_question_that_was_never_put_is_not_taken_back(connect: Connect) -> None:
+    """LIFE-6, CANC-9."""
+    client = connect()
+    begin = client.notify
+
+    async def late(method: str, params: Any = None) -> None:
+        if method == "notifications/initialized":
+            call = {"name": "asks", "arguments": {"via": "sample", "number": 1}}
+            await client.send({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": call})
+            await client.exchange({"jsonrpc": "2.0", "id": 98, "method": "ping"})
+            await begin("notifications/cancelled", {"requestId": 99})
+            await anyio.sleep(0.01)  # the handler has ended then
+        await begin(method, params)
+
+    client.notify = late  # type: ignore[method-assign]
+    async with client:
+        await client.exchange({"jsonrpc": "2.0", "id": 96, "method": "ping"})
+        assert not [each for each in client.received if "method" in each]
+    assert not client.violations
+
+
 @both
 @pytest.mark.in_memory
 @pytest.mark.revisions(*HANDSHAKE)

@@ -12,6 +12,7 @@ import anyio
 import httpx2
 import pytest
 import uvicorn
+from anyio.from_thread import start_blocking_portal
 from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -252,6 +253,23 @@ def test_httpx2_in_process_enters_it_once(build: Build, backend: str) -> None:
 
     anyio.run(main, backend=backend)
     assert diary.entries == ["entered", "left"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_event_loops_side_by_side_enter_it_once_each(backend: str) -> None:
+    diary = Diary()
+    application = make_app(diary=diary)
+
+    async def ask() -> None:
+        transport = httpx2.ASGITransport(application)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+            assert (await client.post("/mcp", json=initialize())).status_code == 200
+
+    with start_blocking_portal(backend) as one, start_blocking_portal(backend) as other:
+        for each in (one, other, one, other):
+            each.call(ask)
+        assert diary.entries == ["entered"] * 2
+    assert diary.entries == ["entered"] * 2 + ["left"] * 2
 
 
 # --- what a lifespan may do -----------------------------------------------------------------------

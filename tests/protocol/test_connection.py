@@ -97,6 +97,14 @@ def test_an_array_is_refused_where_batches_do_not_exist(version: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "said"), [([], "Batches do not exist in this revision"), (7, "Not a message")]
+)
+def test_a_refusal_says_whether_it_was_a_batch(value: object, said: str) -> None:
+    event = one(opened(NEWEST), value, Refused)
+    assert str(event.error) == said
+
+
+@pytest.mark.parametrize(
     "message", [[], [request(1, "ping")], [initialize(BATCHES, 1)]], ids=["empty", "ping", "hello"]
 )
 def test_an_array_before_the_handshake_is_refused(message: object) -> None:

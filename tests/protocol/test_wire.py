@@ -310,6 +310,10 @@ def test_any_object_is_an_implementation(value: dict[str, Any]) -> None:
     assert isinstance(wire.implementation_from_wire(value).version, str)
 
 
+def test_progress_that_does_not_say_how_far_has_not_begun() -> None:
+    assert wire.progress_from_wire({"message": "soon"}) == (0, None, "soon")
+
+
 def test_an_empty_list_of_icons_is_left_out() -> None:
     assert wire.icons_to_wire([]) is None
     assert wire.icons_to_wire(None) is None

@@ -33,6 +33,10 @@ def test_a_line_end_in_two_pieces_is_one() -> None:
     assert read(b"data: a\r", b"\ndata: b\r", b"", b"\n\r", b"\n") == [message(b"a\nb")]
 
 
+def test_a_return_takes_only_the_character_behind_it() -> None:
+    assert read(b"data: a\r", b"data: b", b"\n\n") == [message(b"a\nb")]
+
+
 @pytest.mark.parametrize(
     ("line", "data"),
     [

@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, MCPKit
+from mcpkit.engine.session_state import SessionState
 from mcpkit.transports.http import sessions
 from mcpkit.transports.http.access import RateLimit
+from mcpkit.transports.http.session_store import LocalStore
 from mcpkit.web import HttpRequest, HttpSettings
 from tests.messages import (
     BATCHES,
@@ -541,7 +543,7 @@ def test_if_all_sessions_are_in_use_one_more_is_503(serve: Serve) -> None:
     assert [each.status for each in streams] == [200, 200]
     third = site.begin()
     assert is_unavailable(third.call("add", a=1, b=2), "max_sessions")
-    assert is_unavailable(third.get(), "max_sessions")
+    assert is_unavailable(third.get(), "2 sessions are in use")
     assert site.call("add", a=1, b=2).status == 200, "which needs none"
     streams[0].drop()
     assert eventually(lambda: third.call("add", a=1, b=2).status == 200)
@@ -569,6 +571,18 @@ def test_state_that_nobody_uses_is_given_up(serve: Serve, monkeypatch: pytest.Mo
     held = table_of(site)
     assert eventually(lambda: not list(held.sessions()))
     assert not is_quiet(talk)
+
+
+def test_what_was_kept_long_enough_is_forgotten_though_nobody_asks(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_SWEEP", 0.05)
+    site = serve()
+    site.begin()
+    store = table_of(site)._store
+    assert isinstance(store, LocalStore)
+    store.put("expired", SessionState(), 1.0)
+    assert eventually(lambda: not store._states)
 
 
 def table_of(site: Site) -> sessions.SessionTable:

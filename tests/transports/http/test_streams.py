@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -116,6 +117,18 @@ def test_a_long_wait_makes_a_modern_stream_too(serve: Serve) -> None:
     assert next(answer.blocks()).comments
     site.stage.release("long")
     assert answer.text == "long went on"
+
+
+def test_what_streams_already_stays_on_its_stream(serve: Serve) -> None:
+    """However long it takes; a call in a thread has to be waited for before it says anything."""
+    site = serve(**FAST)
+    talk = site.begin(capabilities={"sampling": {}})
+    asking = talk.call("model_in_thread")
+    question = asking.message()
+    time.sleep(2 * FAST["stream_after"])
+    said = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m"}
+    assert talk.answer(question, **said).status == 202
+    assert asking.text == "hello"
 
 
 @pytest.mark.parametrize("version", LEGACY)
