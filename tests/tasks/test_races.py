@@ -6,7 +6,7 @@ import os
 import sqlite3
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -206,6 +206,41 @@ async def test_how_far_a_task_is_does_not_go_back_when_it_runs_again() -> None:
         assert set(seen) == {"before the question"}
 
 
+class Keeping(MemoryStore):
+    """A store that notes which legs are prolonged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[tuple[str, int]] = []
+
+    async def keep(
+        self, legs: Collection[tuple[str, int]], lease: float
+    ) -> Collection[tuple[str, int]]:
+        self.kept.extend(legs)
+        return await super().keep(legs, lease)
+
+
+async def test_the_time_of_what_runs_is_prolonged() -> None:
+    """Or another process would take it for lost, and begin it again."""
+    store = Keeping()
+    app: MCPKit = MCPKit("long", tasks={**QUICK, "lease": 0.06})
+    app.server.settings = app.server.settings._replace(
+        tasks=app.server.settings.tasks._replace(store=lambda: store)
+    )
+    go_on = anyio.Event()
+
+    @app.tool(task="optional")
+    async def wait() -> str:
+        await go_on.wait()
+        return "done"
+
+    async with connected(app) as client:
+        id = await start(client, "wait")
+        await reached(lambda: (id, 1) in store.kept)
+        go_on.set()
+        assert text_of(await until(client, id, "completed")) == "done"
+
+
 # --- those who follow -----------------------------------------------------------------------------
 
 
@@ -260,11 +295,13 @@ async def test_followers_are_told_what_is_new_in_its_order() -> None:
         tasks.follow(id, follower)
         tasks.publish(old)
         tasks.publish(replace(old, until=5.0))
+        tasks.publish(replace(old, message="soon"))
         await answered(client, id, "so")
         tasks.publish(old)
         await until(client, id, "completed")
         tasks.publish(old)
-        assert [each.status for each in follower.told] == ["input_required", "working", "completed"]
+        asked = "input_required"
+        assert [each.status for each in follower.told] == [asked, asked, "working", "completed"]
         tasks.unfollow(id, follower)
         assert not tasks._followers
         assert not tasks._told
@@ -339,6 +376,16 @@ async def test_a_stream_forgets_tasks_that_are_not_its_clients() -> None:
         ids = [id, *(f"nobody's {number}" for number in range(50))]
         async with listening(client, *ids):
             tasks = tasks_of(app)
+            await reached(lambda: [*tasks._followers] == [id])
+        await reached(lambda: not tasks._followers)
+
+
+async def test_a_task_of_two_streams_is_followed_until_both_have_ended() -> None:
+    app = waiting_app()
+    async with connected(app) as client:
+        id = await start(client, "ask")
+        tasks = tasks_of(app)
+        async with listening(client, id), listening(client, id):
             await reached(lambda: [*tasks._followers] == [id])
         await reached(lambda: not tasks._followers)
 
