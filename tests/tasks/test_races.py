@@ -18,6 +18,7 @@ import pytest
 
 from mcpkit import Context, MCPKit, SyncContext, TaskOptions
 from mcpkit.client import Link
+from mcpkit.engine import legs
 from mcpkit.engine.tasks import Tasks
 from mcpkit.errors import InternalError, InvalidParams
 from mcpkit.tasks import sqlite
@@ -204,6 +205,31 @@ async def test_how_far_a_task_is_does_not_go_back_when_it_runs_again() -> None:
         go_on.set()
         await until(client, id, "completed")
         assert set(seen) == {"before the question"}
+
+
+async def test_how_far_a_task_is_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not again and again, while there is nothing new."""
+    monkeypatch.setattr(legs, "_NOTE_S", 0.005)
+    written: list[str] = []
+    noted = legs._noted
+
+    def count(leg: int, message: str, task: Task, now: float) -> Task | None:
+        written.append(message)
+        return noted(leg, message, task, now)
+
+    monkeypatch.setattr(legs, "_noted", count)
+    app: MCPKit = MCPKit("far", tasks=QUICK)
+
+    @app.tool(task="optional")
+    async def tell(ctx: Context) -> str:
+        assert ctx.task is not None
+        ctx.task.status("half")
+        await anyio.sleep(0.05)
+        return "told"
+
+    async with connected(app) as client:
+        await until(client, await start(client, "tell"), "completed")
+    assert written == ["half"]
 
 
 class Keeping(MemoryStore):

@@ -32,6 +32,13 @@ def test_a_batch_is_refused(site: Site, body: Any) -> None:
     assert answer.refusal == (400, -32600)
 
 
+def test_what_asks_and_answers_nothing_is_not_taken_for_an_answer(site: Site) -> None:
+    """HTTPM-1."""
+    answer = site.post({"jsonrpc": "2.0", "id": 1}, {"MCP-Protocol-Version": MODERN})
+    assert answer.refusal == (400, -32600)
+    assert "question" not in answer.json["error"]["message"]
+
+
 @pytest.mark.parametrize("member", ["result", "error"])
 def test_an_answer_is_refused(site: Site, member: str) -> None:
     """HTTPM-1, MSG-13."""
