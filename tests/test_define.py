@@ -302,6 +302,16 @@ class TestHeaders:
 
 
 class TestResource:
+    @pytest.mark.parametrize("wanted", [str, str | None])
+    def test_a_list_in_a_uri_is_one_text_if_text_is_wanted(self, wanted: Any) -> None:
+        def fn(path: Any) -> str:
+            return str(path)
+
+        fn.__annotations__["path"] = wanted
+        made = make_resource("a://{path*}", fn)
+        assert isinstance(made, ResourceTemplate)
+        assert made.template.match("a://x/y") == {"path": "x/y"}
+
     def test_a_uri_without_variables_is_a_resource(self) -> None:
         assert isinstance(make_resource("a://b", still), Resource)
 
