@@ -172,7 +172,7 @@ def is_alive(pid: int) -> bool:
     """Whether a process runs; one that has ended may still be in the table."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter, if it goes while it is read
         return False
 
 
