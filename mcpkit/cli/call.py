@@ -10,22 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from mcpkit.cli.arguments import nothing_like, tool_arguments
-from mcpkit.cli.connect import run_async
-from mcpkit.cli.options import (
-    Answers,
-    AsJson,
-    Env,
-    Headers,
-    Quiet,
-    Reach,
-    Revision,
-    Roots,
-    SamplingCommand,
-    Save,
-    TargetArgument,
-    Timeout,
-    Token,
-)
+from mcpkit.cli.options import Reach, TargetArgument
 from mcpkit.cli.show import (
     Saver,
     as_binary,
@@ -35,7 +20,7 @@ from mcpkit.cli.show import (
     put_json,
     text_of,
 )
-from mcpkit.cli.talking import Talk
+from mcpkit.cli.talking import Talk, talking
 from mcpkit.cli.terminal import BAD_NEWS, fail, note, say
 from mcpkit.client import Client, is_url
 from mcpkit.client_tasks import TaskStatus
@@ -49,7 +34,9 @@ __all__ = ["call", "show_result"]
 _LEVEL: Final[LogLevel] = "info"
 
 
-def call(
+@talking
+async def call(
+    talk: Talk,
     target: TargetArgument,
     tool: Annotated[str, typer.Argument(metavar="TOOL", help="The name of the tool")],
     arguments: Annotated[
@@ -60,21 +47,10 @@ def call(
         str | None,
         typer.Option(metavar="JSON", help="All arguments as one object; - reads it from stdin"),
     ] = None,
-    as_json: AsJson = False,
-    save: Save = None,
-    quiet: Quiet = False,
     detach: Annotated[
         bool,
         typer.Option("--detach", help="Begin a task, print its id, and leave; see mcpkit tasks"),
     ] = False,
-    answer: Answers = None,
-    sampling_command: SamplingCommand = None,
-    roots: Roots = None,
-    revision: Revision = None,
-    header: Headers = None,
-    token: Token = None,
-    env: Env = None,
-    timeout: Timeout = None,
 ) -> None:
     """Call a tool and print what it answers.
 
@@ -100,39 +76,33 @@ def call(
       mcpkit call "npx -y @example/server" list_files --roots . --json
       mcpkit call https://example.com/mcp whoami  (after mcpkit login https://example.com/mcp)
     """
-    reach = Reach(target, revision, header, env, timeout, token)
-    talk = Talk(reach, answer, sampling_command, roots, quiet)
-
-    async def main() -> None:
-        async with talk.connected() as client:
-            listed = await _listed(client)
-            found = listed.get(tool) or _unlisted(tool, listed, reach)
-            given = tool_arguments(arguments or (), found.input_schema, args)
-            if not quiet:
-                await _want_logs(client)
-            as_task = _may_be_task(client, found)
-            if detach and not as_task:
-                fail(f"{tool} does not run as a task; leave out --detach")
-            options: dict[str, Any] = {
-                "on_progress": None if quiet else talk.telling.progress,
-                "log_level": None if quiet else _LEVEL,
-                "timeout": float("inf"),
-            }
-            with talk.waiting(tool), _known(tool, listed):
-                if as_task:
-                    task = await client.start(tool, given, **options)
-                    if detach and task.status is not None:
-                        talk.telling.close()
-                        _detached(task.status, target, as_json=as_json)
-                        return
-                    result = await talk.outcome(task, is_ours=True)
-                else:
-                    result = await client.call_tool(tool, given, **options)
-            if detach:
-                note(f"{tool} has answered at once; there is no task")
-            show_result(result, tool, Saver(save), as_json=as_json)
-
-    run_async(main)
+    async with talk.connected() as client:
+        listed = await _listed(client)
+        found = listed.get(tool) or _unlisted(tool, listed, talk.reach)
+        given = tool_arguments(arguments or (), found.input_schema, args)
+        if not talk.quiet:
+            await _want_logs(client)
+        as_task = _may_be_task(client, found)
+        if detach and not as_task:
+            fail(f"{tool} does not run as a task; leave out --detach")
+        options: dict[str, Any] = {
+            "on_progress": None if talk.quiet else talk.telling.progress,
+            "log_level": None if talk.quiet else _LEVEL,
+            "timeout": float("inf"),
+        }
+        with talk.waiting(tool), _known(tool, listed):
+            if as_task:
+                task = await client.start(tool, given, **options)
+                if detach and task.status is not None:
+                    talk.telling.close()
+                    _detached(task.status, target, as_json=talk.as_json)
+                    return
+                result = await talk.outcome(task, is_ours=True)
+            else:
+                result = await client.call_tool(tool, given, **options)
+        if detach:
+            note(f"{tool} has answered at once; there is no task")
+        show_result(result, tool, talk.saver, as_json=talk.as_json)
 
 
 def _may_be_task(client: Client, tool: ListedTool) -> bool:

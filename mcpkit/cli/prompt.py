@@ -10,24 +10,9 @@ import typer
 from rich.text import Text
 
 from mcpkit.cli.arguments import given, nothing_like
-from mcpkit.cli.connect import run_async
-from mcpkit.cli.options import (
-    Answers,
-    AsJson,
-    Env,
-    Headers,
-    Quiet,
-    Reach,
-    Revision,
-    Roots,
-    SamplingCommand,
-    Save,
-    TargetArgument,
-    Timeout,
-    Token,
-)
+from mcpkit.cli.options import Reach, TargetArgument
 from mcpkit.cli.show import Saver, as_binary, put, put_json, text_of
-from mcpkit.cli.talking import Talk
+from mcpkit.cli.talking import Talk, talking
 from mcpkit.cli.terminal import fail, on_stdout
 from mcpkit.client import Client
 from mcpkit.errors import ProtocolError
@@ -37,24 +22,15 @@ from mcpkit.support.plain import one_line
 __all__ = ["prompt"]
 
 
-def prompt(
+@talking
+async def prompt(
+    talk: Talk,
     target: TargetArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the prompt")],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(metavar="KEY=VALUE", help="Its arguments, which are texts"),
     ] = None,
-    as_json: AsJson = False,
-    save: Save = None,
-    quiet: Quiet = False,
-    answer: Answers = None,
-    sampling_command: SamplingCommand = None,
-    roots: Roots = None,
-    revision: Revision = None,
-    header: Headers = None,
-    token: Token = None,
-    env: Env = None,
-    timeout: Timeout = None,
 ) -> None:
     """Get a prompt and print its messages, each under the role that says it.
 
@@ -64,21 +40,15 @@ def prompt(
       mcpkit prompt server.py review code=@main.py
       mcpkit prompt https://example.com/mcp greet --json
     """
-    reach = Reach(target, revision, header, env, timeout, token)
-    talk = Talk(reach, answer, sampling_command, roots, quiet)
-
-    async def main() -> None:
-        async with talk.connected() as client:
-            found = await _find(client, name, reach)
-            texts = _texts(arguments or (), found)
-            with talk.waiting(name):
-                result = await client.get_prompt(name, texts, timeout=float("inf"))
-            if as_json:
-                put_json(result.raw)
-            else:
-                _show(result, name, Saver(save))
-
-    run_async(main)
+    async with talk.connected() as client:
+        found = await _find(client, name, talk.reach)
+        texts = _texts(arguments or (), found)
+        with talk.waiting(name):
+            result = await client.get_prompt(name, texts, timeout=float("inf"))
+        if talk.as_json:
+            put_json(result.raw)
+        else:
+            _show(result, name, talk.saver)
 
 
 async def _find(client: Client, name: str, reach: Reach) -> ListedPrompt:

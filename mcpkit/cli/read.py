@@ -6,24 +6,9 @@ from typing import Annotated
 
 import typer
 
-from mcpkit.cli.connect import run_async
-from mcpkit.cli.options import (
-    Answers,
-    AsJson,
-    Env,
-    Headers,
-    Quiet,
-    Reach,
-    Revision,
-    Roots,
-    SamplingCommand,
-    Save,
-    TargetArgument,
-    Timeout,
-    Token,
-)
+from mcpkit.cli.options import TargetArgument
 from mcpkit.cli.show import Saver, as_binary, on_terminal, put, put_bytes, put_json, size
-from mcpkit.cli.talking import Talk
+from mcpkit.cli.talking import Talk, talking
 from mcpkit.cli.terminal import note
 from mcpkit.protocol.wire import contents_from_wire
 from mcpkit.results import parse
@@ -32,22 +17,13 @@ from mcpkit.types import ResourceContents, TextResourceContents
 __all__ = ["read"]
 
 
-def read(
+@talking
+async def read(
+    talk: Talk,
     target: TargetArgument,
     uri: Annotated[
         str, typer.Argument(metavar="URI", help="Of the resource; a template's filled in")
     ],
-    as_json: AsJson = False,
-    save: Save = None,
-    quiet: Quiet = False,
-    answer: Answers = None,
-    sampling_command: SamplingCommand = None,
-    roots: Roots = None,
-    revision: Revision = None,
-    header: Headers = None,
-    token: Token = None,
-    env: Env = None,
-    timeout: Timeout = None,
 ) -> None:
     """Read a resource and print what is in it.
 
@@ -61,25 +37,19 @@ def read(
       mcpkit read server.py images://logo > logo.png
       mcpkit read https://example.com/mcp docs://all --save docs/
     """
-    reach = Reach(target, revision, header, env, timeout, token)
-    talk = Talk(reach, answer, sampling_command, roots, quiet)
-
-    async def main() -> None:
-        async with talk.connected() as client:
-            with talk.waiting(uri):
-                # As `Client.read_resource`, which does not keep what is sent beside it.
-                result = await client._ask("resources/read", {"uri": uri}, timeout=float("inf"))
-            contents = parse(
-                lambda raw: [contents_from_wire(each) for each in raw["contents"]],
-                result,
-                "resources/read",
-            )
-            if as_json:
-                put_json(result)
-            else:
-                _show(contents, Saver(save))
-
-    run_async(main)
+    async with talk.connected() as client:
+        with talk.waiting(uri):
+            # As `Client.read_resource`, which does not keep what is sent beside it.
+            result = await client._ask("resources/read", {"uri": uri}, timeout=float("inf"))
+        contents = parse(
+            lambda raw: [contents_from_wire(each) for each in raw["contents"]],
+            result,
+            "resources/read",
+        )
+        if talk.as_json:
+            put_json(result)
+        else:
+            _show(contents, talk.saver)
 
 
 def _show(contents: list[ResourceContents], saver: Saver) -> None:

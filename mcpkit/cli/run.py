@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from mcpkit.asking.sealing import SECRET, new_secret, secrets_from_environment
-from mcpkit.cli.reloading.relayed import follow_relay
 from mcpkit.cli.target import TargetError, load_app, passed_over
 from mcpkit.cli.terminal import fail, note, say
 from mcpkit.errors import MissingEnvironment
@@ -162,13 +161,9 @@ def run(
         except RuntimeError as error:
             fail(str(error))
     never_block()
-    if transport == "stdio":
-        follow_relay()
-        if reload:
-            passed_on = ["--debug"] * debug
-            if log_level is not None:
-                passed_on += ["--log-level", log_level]
-            raise typer.Exit(_serve_anew(target, flags, take_over(), passed_on))
+    if transport == "stdio" and reload:
+        log_to_stderr(log_level, debug=debug)
+        raise typer.Exit(_serve_anew(target, flags, take_over(), debug))
     # Two versions of a file may have the same size and be of the same second.
     sys.dont_write_bytecode = sys.dont_write_bytecode or reload
     app = _load(target, flags, debug)
@@ -207,8 +202,8 @@ def _load(target: str, flags: list[str], debug: bool) -> MCPKit[Any]:
         fail(str(error))
 
 
-def _serve_anew(target: str, flags: list[str], streams: ProtocolStreams, options: list[str]) -> int:
-    """Serve on stdio by a process that is replaced when a file changes."""
+def _serve_anew(target: str, flags: list[str], streams: ProtocolStreams, debug: bool) -> int:
+    """Serve on stdio, and import the target anew when a file changes."""
     from mcpkit.cli.reloading.reload import serve_anew
     from mcpkit.cli.reloading.supervise import Watched
 
@@ -221,7 +216,8 @@ def _serve_anew(target: str, flags: list[str], streams: ProtocolStreams, options
             f"Ctrl-C ends it.",
             err=True,
         )
-    return serve_anew(target, flags, streams, Watched(_folder_of(target)), options=options)
+    sys.dont_write_bytecode = True  # two versions may have the same size and be of the same second
+    return serve_anew(target, flags, Watched(_folder_of(target)), debug=debug)
 
 
 def _supervise(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
+from typing import Any, Final, get_type_hints
 
 import anyio
 import typer
 
+from mcpkit.cli import options
 from mcpkit.cli.asking import Asking
+from mcpkit.cli.connect import run_async
 from mcpkit.cli.options import Reach, roots_from
+from mcpkit.cli.show import Saver
 from mcpkit.cli.telling import Telling, TimeLimit
 from mcpkit.cli.terminal import BAD_NEWS, fail, note
 from mcpkit.client import Client
@@ -18,7 +23,7 @@ from mcpkit.client_tasks import TaskHandle
 from mcpkit.errors import MCPKitError, TaskCancelled
 from mcpkit.results import CallResult
 
-__all__ = ["Talk"]
+__all__ = ["Talk", "talking"]
 
 _CANCEL_S: Final = 5.0
 """Seconds that the cancellation of a task may take."""
@@ -30,31 +35,28 @@ class Talk:
     """A call under way: its client, its limit, and what is asked and told meanwhile.
 
     Args:
-        reach: The server.
-        answers, command, roots, quiet: As on the command line.
+        target: The server.
+        given: The shared options, as on the command line.
 
     Raises:
         typer.Exit: An option makes no sense; a message has said so.
     """
 
-    def __init__(
-        self,
-        reach: Reach,
-        answers: Sequence[str] | None,
-        command: str | None,
-        roots: Sequence[str] | None,
-        quiet: bool,
-    ) -> None:
-        self._reach = reach
-        self.telling = Telling(quiet)
-        self._limit = TimeLimit(reach.timeout)
-        self._asking = Asking(answers, command, self.telling, self._limit)
-        self._roots = roots_from(roots)
+    def __init__(self, target: str, given: dict[str, Any]) -> None:
+        reach = (given[name] for name in ("revision", "header", "env", "timeout", "token"))
+        self.reach = Reach(target, *reach)
+        self.as_json: bool = given["as_json"]
+        self.quiet: bool = given["quiet"]
+        self.saver = Saver(given["save"])
+        self.telling = Telling(self.quiet)
+        self._limit = TimeLimit(self.reach.timeout)
+        self._asking = Asking(given["answer"], given["sampling_command"], self.telling, self._limit)
+        self._roots = roots_from(given["roots"])
 
     @asynccontextmanager
     async def connected(self) -> AsyncGenerator[Client, None]:
         """Connect a client that answers the server's questions; see `Reach.connected`."""
-        async with self._reach.connected(
+        async with self.reach.connected(
             **self._asking.options, roots=self._roots, on_log=self.telling.log
         ) as client:
             yield client
@@ -74,9 +76,9 @@ class Talk:
             with self.telling, self._limit.limited():
                 yield
         except TimeoutError:
-            if self._reach.timeout is None:
+            if self.reach.timeout is None:
                 raise
-            fail(f"{what} did not answer within {self._reach.timeout:g} s, {left}")
+            fail(f"{what} did not answer within {self.reach.timeout:g} s, {left}")
 
     async def outcome(self, task: TaskHandle, *, is_ours: bool) -> CallResult:
         """Wait for a task, and show how it stands with it.
@@ -118,3 +120,39 @@ class Talk:
                         return  # which is said elsewhere
                     said = f"the task {task.id} has been cancelled"
         note(said)
+
+
+_SHARED: Final[dict[str, tuple[Any, Any]]] = {
+    "as_json": (options.AsJson, False),
+    "save": (options.Save, None),
+    "quiet": (options.Quiet, False),
+    "answer": (options.Answers, None),
+    "sampling_command": (options.SamplingCommand, None),
+    "roots": (options.Roots, None),
+    "revision": (options.Revision, None),
+    "header": (options.Headers, None),
+    "token": (options.Token, None),
+    "env": (options.Env, None),
+    "timeout": (options.Timeout, None),
+}
+"""Name → type and default of the options of every command that talks to a server."""
+
+
+def talking(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Make a command of an async function: its first parameter is a `Talk`, made from the shared
+    options, which come after its own."""
+    hints = get_type_hints(command, include_extras=True)
+    _, *own = signature(command).parameters.values()
+    parameters = [each.replace(annotation=hints[each.name]) for each in own] + [
+        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
+        for name, (kind, default) in _SHARED.items()
+    ]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        talk = Talk(given["target"], {name: given.pop(name) for name in _SHARED})
+        run_async(partial(command, talk, **given))
+
+    run.__dict__["__signature__"] = Signature(parameters)
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run

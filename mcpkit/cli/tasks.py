@@ -8,24 +8,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from mcpkit.cli.call import show_result
-from mcpkit.cli.connect import run_async
-from mcpkit.cli.options import (
-    Answers,
-    AsJson,
-    Env,
-    Headers,
-    Quiet,
-    Reach,
-    Revision,
-    Roots,
-    SamplingCommand,
-    Save,
-    TargetArgument,
-    Timeout,
-    Token,
-)
-from mcpkit.cli.show import Saver, put, put_json
-from mcpkit.cli.talking import Talk
+from mcpkit.cli.options import TargetArgument
+from mcpkit.cli.show import put, put_json
+from mcpkit.cli.talking import Talk, talking
 from mcpkit.cli.terminal import BAD_NEWS, fail, note
 from mcpkit.client import Client
 from mcpkit.client_tasks import TaskHandle, TaskQuestion, TaskStatus
@@ -37,23 +22,14 @@ __all__ = ["tasks"]
 _ACTIONS: Final = ("list", "show", "result", "cancel")
 
 
-def tasks(
+@talking
+async def tasks(
+    talk: Talk,
     action: Annotated[str, typer.Argument(metavar="ACTION", help=f"One of {', '.join(_ACTIONS)}")],
     target: TargetArgument,
     id: Annotated[
         str | None, typer.Argument(metavar="ID", help="Of the task; for all but list")
     ] = None,
-    as_json: AsJson = False,
-    save: Save = None,
-    quiet: Quiet = False,
-    answer: Answers = None,
-    sampling_command: SamplingCommand = None,
-    roots: Roots = None,
-    revision: Revision = None,
-    header: Headers = None,
-    token: Token = None,
-    env: Env = None,
-    timeout: Timeout = None,
 ) -> None:
     """List, show, await and cancel tasks that have been begun before.
 
@@ -73,28 +49,22 @@ def tasks(
         fail(f"{action!r} is nothing to do with tasks; use one of {', '.join(_ACTIONS)}")
     if (id is None) is not (action == "list"):
         fail("list takes no id" if id else f"say which task to {_verb(action)}: its id")
-    reach = Reach(target, revision, header, env, timeout, token)
-    talk = Talk(reach, answer, sampling_command, roots, quiet)
-
-    async def main() -> None:
-        async with talk.connected() as client:
-            if not client._has_tasks:
-                fail(f"{target} has no tasks in {client.revision}")
-            if action == "list":
-                await _list(client, as_json=as_json)
-                return
-            assert id is not None
-            task = client.task(id)
-            if action == "show":
-                await _show(task, as_json=as_json)
-            elif action == "cancel":
-                await _cancel(task, as_json=as_json)
-            else:
-                with talk.waiting(f"the task {id}", "and goes on"):
-                    result = await talk.outcome(task, is_ours=False)
-                show_result(result, "task", Saver(save), as_json=as_json)
-
-    run_async(main)
+    async with talk.connected() as client:
+        if not client._has_tasks:
+            fail(f"{target} has no tasks in {client.revision}")
+        if action == "list":
+            await _list(client, as_json=talk.as_json)
+            return
+        assert id is not None
+        task = client.task(id)
+        if action == "show":
+            await _show(task, as_json=talk.as_json)
+        elif action == "cancel":
+            await _cancel(task, as_json=talk.as_json)
+        else:
+            with talk.waiting(f"the task {id}", "and goes on"):
+                result = await talk.outcome(task, is_ours=False)
+            show_result(result, "task", talk.saver, as_json=talk.as_json)
 
 
 def _verb(action: str) -> str:

@@ -30,6 +30,7 @@ from mcpkit.errors import InvalidParams, RegistrationError
 from mcpkit.protocol import wire
 from mcpkit.protocol.messages import encode
 from mcpkit.protocol.revision import Capability, Revision
+from mcpkit.protocol.revisions import PER_REQUEST
 
 __all__ = ["Catalog", "Page", "Registry", "View"]
 
@@ -313,6 +314,22 @@ class Registry:
         self.on_change(kind)
         for inclusion in self._inclusions:
             inclusion.remove(kind, key)
+
+    def take_over(self, other: Registry) -> None:
+        """Have the entries of another registry, and announce the lists that differ."""
+        with self._changing:
+            before = {listing: self._described(listing) for listing in _LISTINGS}
+            for listing in _LISTINGS:
+                setattr(self, _TABLES[listing], other.table(listing))
+            self.providers, self.advertised = other.providers, other.advertised
+            self.restricted = other.restricted
+            self._forget()
+            changed = [_KINDS[each] for each in _LISTINGS if before[each] != self._described(each)]
+        for kind in dict.fromkeys(changed):
+            self.on_change(kind)
+
+    def _described(self, listing: Listing) -> list[Any]:
+        return [each.to_wire(PER_REQUEST[-1]) for each in self.table(listing).values()]
 
     def _forget(self) -> None:
         """Count a change, and drop what was prepared before it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -13,10 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from mcpkit.cli.reloading.relay import Relay, Version
 from mcpkit.testing import REVISIONS, TestClient
 from tests.cli.hurried import HURRIED, limits
 from tests.messages import (
@@ -49,10 +45,7 @@ LIMITS: Final = {
     # What no test is about, and so never reached.
     HOLD: 60,
     FINISH: 60,
-    "mcpkit.cli.reloading.reload._END_S": 60,
-    "mcpkit.cli.reloading.reload._LISTING_S": 60,
     # What is waited for again and again.
-    "mcpkit.cli.reloading.reload._START_PAUSE_S": 0.02,
     "mcpkit.cli.reloading.supervise._LOOK_S": 0.02,
 }
 SOON: Final = 0.1
@@ -337,12 +330,6 @@ class TestStreamsOfChanges:
         """SUB-3"""
         assert heard["resources"] == []
 
-    def test_a_list_that_is_there_now_is_announced(
-        self, heard: Mapping[str, list[Message]]
-    ) -> None:
-        [told] = heard["prompts"]
-        assert told["method"] == "notifications/prompts/list_changed"
-
     def test_the_new_version_tells_of_changes_on_it(
         self, heard: Mapping[str, list[Message]]
     ) -> None:
@@ -392,8 +379,6 @@ def in_flight(class_folder: Path) -> InFlight:
         meanwhile = greet(server)
         (class_folder / "go").touch()
         answer = server.answer(1)
-        if Path("/proc/self/stat").exists():
-            until(lambda: not is_alive(before))
         server.close_stdin()
         return InFlight(before, meanwhile, answer, [*server.others, *server.rest()])
 
@@ -406,10 +391,6 @@ class TestACallInFlight:
     def test_one_that_was_cancelled_is_not_answered(self, in_flight: InFlight) -> None:
         """CANC-4"""
         assert in_flight.rest == []
-
-    @needs_proc
-    def test_the_version_before_ends(self, in_flight: InFlight) -> None:
-        assert not is_alive(in_flight.before)
 
 
 class Elicited:
@@ -431,53 +412,6 @@ class Elicited:
 
     def answer(self, question: Message, action: str) -> None:
         self.server.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": action}})
-
-
-class TooLong(NamedTuple):
-    """What takes longer than a version has to end: a call that works, and one that has asked."""
-
-    elicited: Elicited
-    working: Message
-    """The answer to the first."""
-
-    asking: Message
-    """The answer to the second."""
-
-    others: list[Message]
-
-
-@pytest.fixture(scope="class")
-def too_long(class_folder: Path) -> Iterator[TooLong]:
-    with reloading(class_folder, {FINISH: SOON}) as server:
-        elicited = Elicited(server)
-        server.send(request("works", "tools/call", called("wait_for", {"file": "go"})))
-        server.wait_for_stderr("waits")
-        change(class_folder, SECOND, server)
-        working, asking = server.answer("works"), server.answer("asked")
-        yield TooLong(elicited, working, asking, [*server.others])
-        (class_folder / "go").touch()  # or its thread would hold the version up
-
-
-class TestACallThatTakesTooLong:
-    def test_it_is_answered_with_an_error(self, too_long: TooLong) -> None:
-        for answer in (too_long.working, too_long.asking):
-            assert answer["error"]["code"] == -32603
-            assert answer["error"]["message"] == (
-                "The server was started anew: server.py changed. Try again"
-            )
-
-    def test_its_question_is_cancelled(self, too_long: TooLong) -> None:
-        """CANC-9"""
-        told = [each for each in too_long.others if each["method"] == "notifications/cancelled"]
-        assert [each["params"]["requestId"] for each in told] == [too_long.elicited.question["id"]]
-
-    def test_a_late_answer_to_its_question_reaches_nobody(self, too_long: TooLong) -> None:
-        elicited = too_long.elicited
-        again = elicited.ask("again")
-        elicited.answer(elicited.question, "decline")
-        elicited.answer(again, "cancel")
-        answer = elicited.server.answer("again")
-        assert answer["result"]["content"][0]["text"] == "Second: Dismissed"
 
 
 class TestQuestions:
@@ -537,14 +471,6 @@ class TestARequestThatArrivesInBetween:
             assert greet(server, "again") == "First, you"
             (folder / "go").touch()  # or it would not notice that nobody needs it any more
 
-    def test_a_further_change_replaces_a_version_that_is_not_ready(
-        self, server: Process, folder: Path
-    ) -> None:
-        greet(server)
-        change(folder, SLOW, server)
-        change(folder, SECOND, server)
-        assert greet(server, "again") == "Second, you"
-
 
 # --- versions that do not work --------------------------------------------------------------------
 
@@ -557,7 +483,7 @@ def test_while_a_version_cannot_be_imported_the_one_before_it_goes_on(
     assert greet(server, "meanwhile") == "First, you"
     server.wait_for_stderr(
         "mcpkit: server.py cannot be imported: SyntaxError: invalid syntax (server.py:1)\n"
-        "mcpkit: this version has ended with exit code 2; the one before it goes on\n"
+        "mcpkit: the version before it goes on\n"
     )
     change(folder, SECOND, server)
     assert greet(server, "again") == "Second, you"
@@ -572,7 +498,7 @@ class TestAFirstVersionThatCannotBeImported:
     def test_stderr_says_so_and_the_exit_code_is_that_of_the_server(self, server: Process) -> None:
         server.wait_for_stderr(
             "mcpkit: server.py cannot be imported: SyntaxError: invalid syntax (server.py:1)\n"
-            "mcpkit: the server has ended with exit code 2; it starts anew when a file changes\n"
+            "mcpkit: it starts anew when a file changes\n"
         )
         server.close_stdin()
         assert server.exit_code() == 2
@@ -594,14 +520,6 @@ class TestAFirstVersionThatCannotBeImported:
         change(folder, MORE, server)
         assert server.receive()["method"] == "notifications/tools/list_changed"
 
-    def test_after_a_while_it_is_answered_with_an_error(self, folder: Path) -> None:
-        with reloading(folder, {HOLD: SOON}) as server:
-            error = server.ask(call(1, "greet", name="you"))["error"]
-        assert error["code"] == -32603
-        assert error["message"] == (
-            "The server could not be started; its stderr says why. Mend it and try again"
-        )
-
 
 @pytest.mark.parametrize("target", ["missing.py", "missing.py:app"])
 def test_a_file_that_does_not_exist_is_not_waited_for(tmp_path: Path, target: str) -> None:
@@ -609,56 +527,6 @@ def test_a_file_that_does_not_exist_is_not_waited_for(tmp_path: Path, target: st
     with started(command, cwd=tmp_path, env=limits(LIMITS)) as server:
         assert server.exit_code() == 2
         server.wait_for_stderr("mcpkit: there is no file missing.py\n")
-
-
-class Crashed(NamedTuple):
-    """A server that has crashed, and was asked something again."""
-
-    answer: Message
-    """To what made it crash."""
-
-    next: str
-    """What it was asked next was answered."""
-
-    told: list[Message]
-    """What was said on a stream of changes since."""
-
-
-@pytest.fixture(scope="class")
-def crashed(class_folder: Path) -> Crashed:
-    with reloading(class_folder) as server:
-        listen(server, "s", resourceSubscriptions=["notes://one"])
-        answer = server.ask(call(1, "crash"))
-        server.others.clear()
-        server.ask(call(2, "touch"))
-        return Crashed(answer, greet(server), server.others)
-
-
-class TestACrash:
-    def test_what_was_in_flight_is_answered_with_an_error(self, crashed: Crashed) -> None:
-        assert crashed.answer["error"]["code"] == -32603
-        assert crashed.answer["error"]["message"] == (
-            "The server has ended with exit code 7; it is started again with the next request"
-        )
-
-    def test_the_next_request_starts_the_server_again(self, crashed: Crashed) -> None:
-        assert crashed.next == "First, you"
-
-    def test_a_stream_of_changes_survives_it(self, crashed: Crashed) -> None:
-        last = crashed.told[-1]
-        assert last["params"] == {"uri": "notes://one", "_meta": {SUBSCRIPTION: "s"}}
-
-    def test_a_change_starts_the_server_again_too(self, server: Process, folder: Path) -> None:
-        server.ask(call(1, "crash"))
-        server.wait_for_stderr("starts anew with the next request, or when a file changes\n")
-        change(folder, SECOND, server)
-        assert greet(server) == "Second, you"
-
-    def test_a_session_goes_on(self, server: Process) -> None:
-        server.shake_hands()
-        server.ask(request(1, "tools/call", called("crash", {})))
-        again = request(2, "tools/call", called("greet", {"name": "you"}))
-        assert server.text(again) == "First, you"
 
 
 # --- the end --------------------------------------------------------------------------------------
@@ -691,13 +559,10 @@ class TestTheEnd:
     def test_a_signal_leaves_no_process_behind(
         self, server: Process, number: signal.Signals, code: int
     ) -> None:
-        child = int(server.text(call(1, "pid")))
-        assert child != server.pid
+        server.ask(call(1, "pid"))
         server.signal(number)
         assert server.exit_code() == code
         assert server.stderr == ""
-        if Path("/proc/self/stat").exists():
-            until(lambda: not is_alive(child))
 
     @pytest.mark.skipif(sys.platform == "win32", reason="signals")
     def test_ctrl_c_while_a_version_starts(self, server: Process, folder: Path) -> None:
@@ -714,339 +579,8 @@ class TestTheEnd:
             [*HURRIED, *ARGUMENTS], cwd=folder, env=limits(LIMITS), reading=False
         ) as server:
             server.fill(call(1, "large"))
-            children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
             server.close_stdin()
             assert server.exit_code() == 0
-            assert children
-            until(lambda: not any(is_alive(int(each)) for each in children))
-
-    @needs_proc
-    def test_not_even_one_that_does_not_read_its_input_is_left_behind(self, folder: Path) -> None:
-        soon = f"""
-import os
-from mcpkit.cli.reloading import relayed
-relayed._LEAVE_S = min(relayed._LEAVE_S, {SOON})
-print(os.getpid())
-"""
-        write(folder, soon + SLOW)
-        with reloading(folder) as server:
-            until(lambda: len(server.stderr.splitlines()) == 2)
-            child = next(int(line) for line in server.stderr.splitlines() if line.isdigit())
-            server.signal(signal.SIGKILL)
-            server.exit_code()
-            until(lambda: not is_alive(child))
-
-
-# --- the relay by itself --------------------------------------------------------------------------
-
-
-SOME_IDS: Final[list[Any]] = [1, 2, "1", "", -1, 10**30, None, True, 1.5, [], {}]
-IDS: Final = st.sampled_from(SOME_IDS)
-METHODS: Final = st.sampled_from(
-    [
-        "initialize",
-        "logging/setLevel",
-        "ping",
-        "resources/subscribe",
-        "resources/unsubscribe",
-        "roots/list",
-        "subscriptions/listen",
-        "tools/call",
-        "tools/list",
-        "notifications/cancelled",
-        "notifications/initialized",
-        "notifications/subscriptions/acknowledged",
-        "",
-        7,
-        None,
-    ]
-)
-VALUES: Final = st.one_of(
-    IDS,
-    st.just("notes://one"),
-    st.fixed_dictionaries({}, optional={"toolsListChanged": st.booleans(), SUBSCRIPTION: IDS}),
-)
-PARAMS: Final = st.one_of(
-    VALUES,
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "uri": VALUES,
-            "requestId": IDS,
-            "notifications": VALUES,
-            "_meta": VALUES,
-            "capabilities": VALUES,
-        },
-    ),
-)
-MESSAGES: Final = st.fixed_dictionaries(
-    {"jsonrpc": st.just("2.0")},
-    optional={"id": IDS, "method": METHODS, "params": PARAMS, "result": PARAMS, "error": PARAMS},
-)
-ACTIONS: Final = st.tuples(
-    st.sampled_from(["host", "host", "version", "version", "switch", "lost", "hold", "release"]),
-    st.one_of(MESSAGES, st.lists(MESSAGES, max_size=3), VALUES, st.binary(max_size=9)),
-)
-"""Who does something, and what is said."""
-
-
-class Lines(list[Any]):
-    """An outlet that keeps what it is given."""
-
-    def put(self, line: bytes) -> bool:
-        try:
-            self.append(json.loads(line))
-        except ValueError:
-            self.append(line)
-        return True
-
-
-class Talk:
-    """A relay, its host, and a version that serves."""
-
-    def __init__(self) -> None:
-        self.host = Lines()
-        self.needs = 0
-        self.relay = Relay(self.host, self._need)
-        self.first = self.version()
-
-    def _need(self) -> None:
-        self.needs += 1
-
-    def version(self, *changed: str) -> Version:
-        """Another version that takes over at once."""
-        version = Version(Lines())
-        assert self.relay.switch(version, changed) == []
-        return version
-
-    def ask(self, *messages: Message) -> None:
-        for message in messages:
-            self.relay.from_host(json.dumps(message).encode())
-
-    def say(self, version: Version, message: Any) -> None:
-        self.relay.from_version(version, json.dumps(message, separators=(",", ":")).encode())
-
-    def act(self, kind: str, said: Any) -> None:
-        """Do something that anybody may do at any time."""
-        line = said if isinstance(said, bytes) else json.dumps(said, separators=(",", ":")).encode()
-        if kind == "host":
-            self.relay.from_host(line)
-        elif kind == "version":
-            self.relay.from_version(self.first, line)
-        elif kind == "switch":
-            self.bring_up()
-        elif kind == "lost":
-            self.relay.lost(self.first, "gone")
-            self.bring_up()
-        elif kind == "hold":
-            self.relay.hold()
-        else:
-            self.relay.release()
-
-    def bring_up(self) -> None:
-        """Let another version take over, as soon as it has been told everything."""
-        self.first = Version(Lines())
-        for _ in range(100):
-            steps = self.relay.switch(self.first, ["tools"])
-            if not steps:
-                return
-            for step in steps:
-                if step.done is not None:
-                    step.done({})
-        raise AssertionError(f"it lacks {steps}")
-
-
-def result(id: int | str) -> Message:
-    return {"jsonrpc": "2.0", "id": id, "result": {}}
-
-
-def said_to(version: Version) -> Lines:
-    assert isinstance(version.outlet, Lines)
-    return version.outlet
-
-
-def flat(message: Any) -> list[Any]:
-    return message if isinstance(message, list) else [message]
-
-
-class TestRelay:
-    def test_ids_keep_their_type(self) -> None:
-        """MSG-2"""
-        talk = Talk()
-        talk.ask(request(1, "tools/call"), request("1", "tools/call"))
-        talk.say(talk.first, result("1"))
-        talk.relay.lost(talk.first, "gone")
-        assert [each["id"] for each in talk.host] == ["1", 1]
-
-    def test_what_an_old_version_says_of_a_request_that_is_not_its_own_is_dropped(self) -> None:
-        talk = Talk()
-        talk.version()
-        talk.ask(request(1, "tools/call"))
-        talk.say(talk.first, result(1))
-        assert talk.host == []
-
-    def test_lists_are_asked_for_again_of_the_new_version(self) -> None:
-        talk = Talk()
-        talk.ask(request(1, "tools/list"), request(2, "tools/call"))
-        second = talk.version()
-        assert said_to(second) == [request(1, "tools/list")]
-        talk.say(talk.first, result(1))
-        talk.say(second, result(1))
-        talk.say(talk.first, result(2))
-        assert talk.host == [result(1), result(2)]
-
-    def test_an_old_version_is_idle_when_it_has_answered(self) -> None:
-        talk = Talk()
-        talk.ask(request(1, "tools/call"))
-        talk.version()
-        assert not talk.first.idle.is_set()
-        talk.say(talk.first, result(1))
-        assert talk.first.idle.is_set()
-
-    def test_what_a_version_reports_of_a_call_that_was_answered_for_it_is_dropped(self) -> None:
-        """PROG-3"""
-        talk = Talk()
-        talk.ask(request(1, "tools/call"))
-        talk.version()
-        talk.relay.give_up(talk.first, "gone")
-        talk.say(talk.first, notification("notifications/progress", progressToken=1, progress=1))
-        talk.say(talk.first, result(1))
-        assert [each["error"]["message"] for each in talk.host] == ["gone"]
-
-    def test_questions_of_two_versions_with_one_id_are_told_apart(self) -> None:
-        talk = Talk()
-        talk.say(talk.first, request(1, "roots/list"))
-        second = talk.version()
-        talk.say(second, request(1, "roots/list"))
-        first_id, second_id = (each["id"] for each in talk.host)
-        assert first_id != second_id
-        talk.ask(result(second_id))
-        assert (said_to(talk.first), said_to(second)) == ([], [result(1)])
-
-    def test_a_question_that_a_version_gives_up_is_cancelled_under_the_hosts_id(self) -> None:
-        talk = Talk()
-        talk.say(talk.first, request(1, "roots/list"))
-        talk.say(talk.first, cancelled(1))
-        [question, told] = talk.host
-        assert told == cancelled(question["id"])
-
-    def test_a_batch_that_is_not_answered_is_refused_as_one(self) -> None:
-        """MSG-12"""
-        talk = Talk()
-        batch = [request(1, "tools/call"), notification("x"), request(2, "tools/list")]
-        talk.relay.from_host(json.dumps(batch).encode())
-        talk.version()
-        talk.relay.lost(talk.first, "gone")
-        [answers] = talk.host
-        assert [each["id"] for each in answers] == [1, 2]
-
-    def test_an_answer_in_a_batch_reaches_who_asked(self) -> None:
-        talk = Talk()
-        talk.say(talk.first, request(7, "roots/list"))
-        [question] = talk.host
-        batch = [request(1, "tools/call"), result(question["id"])]
-        talk.relay.from_host(json.dumps(batch).encode())
-        assert said_to(talk.first) == [result(7), [request(1, "tools/call")]]
-
-    def test_a_request_that_waits_can_be_cancelled(self) -> None:
-        talk = Talk()
-        talk.relay.hold()
-        talk.ask(request(1, "tools/call"), request(2, "tools/call"), cancelled(1))
-        talk.relay.release()
-        assert said_to(talk.first) == [request(2, "tools/call")]
-
-    def test_what_waits_is_given_in_its_order(self) -> None:
-        talk = Talk()
-        talk.relay.hold()
-        talk.ask(*(request(each, "tools/call") for each in range(5)))
-        second = talk.version()
-        assert [each["id"] for each in said_to(second)] == [0, 1, 2, 3, 4]
-
-    def test_what_cannot_be_read_is_for_the_server_to_refuse(self) -> None:
-        taken: list[bytes] = []
-
-        class Raw(Lines):
-            def put(self, line: bytes) -> bool:
-                taken.append(line)
-                return True
-
-        relay = Relay(Lines(), lambda: None)
-        relay.switch(Version(Raw()), [])
-        for line in (b"{", b"7", b'{"jsonrpc":"2.0","id":null,"method":"x"}'):
-            relay.from_host(line)
-        assert taken == [b"{", b"7", b'{"jsonrpc":"2.0","id":null,"method":"x"}']
-
-    @pytest.mark.parametrize(
-        "again",
-        [
-            request(1, "ping"),
-            request(1, "resources/subscribe"),
-            [request(1, "ping"), request(2, "ping")],
-            [request(2, "ping"), request(2, "ping")],
-        ],
-        ids=["a request", "another", "in a batch", "twice in a batch"],
-    )
-    def test_an_id_that_is_in_use_is_refused_and_never_asked_twice(self, again: Any) -> None:
-        """MSG-2"""
-        talk = Talk()
-        talk.ask(request(1, "resources/subscribe", uri="notes://one"))
-        talk.relay.from_host(json.dumps(again).encode())
-        [refusal] = talk.host
-        refusal = refusal[0] if isinstance(again, list) else refusal
-        assert (refusal["id"], refusal["error"]["code"]) in [(1, -32600), (2, -32600)]
-        asked = [each for line in said_to(talk.first) for each in flat(line)]
-        assert len(asked) == len({each["id"] for each in asked})
-        talk.say(talk.first, result(1))
-        assert result(1) in talk.host
-
-    def test_an_id_can_be_used_again_once_it_is_answered(self) -> None:
-        talk = Talk()
-        for _ in range(2):
-            talk.ask(request(1, "tools/call"))
-            talk.say(talk.first, result(1))
-        assert talk.host == [result(1), result(1)]
-
-    @pytest.mark.parametrize(
-        "line",
-        [
-            b'{"jsonrpc":"2.0","id":007,"result":{}}',
-            b'{"jsonrpc":"2.0","id":"\\x","result":{}}',
-            b'{"jsonrpc":"2.0","id":"\xff","result":{}}',
-            b'{"jsonrpc":"2.0","id":%s,"result":{}}' % (b"1" * 5000),
-            b'{"jsonrpc":"2.0","id":1,"result":',
-            b'{"jsonrpc":"2.0","method":"\xff"}',
-            b'{"jsonrpc":"2.0","method":"notifications/cancelled"}',
-            b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}',
-            b'{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":7}',
-            b'{"jsonrpc":"2.0","id":1,"method":"roots/list","params":1e400}',
-            b"[" * 3000,
-            b'[{"id":1,"result":1e400}]',
-        ],
-        ids=range(12),
-    )
-    def test_whatever_a_version_says_the_conversation_goes_on(self, line: bytes) -> None:
-        talk = Talk()
-        talk.ask(request(1, "initialize"), request(2, "tools/call"))
-        talk.relay.from_version(talk.first, line)
-        talk.say(talk.first, result(2))
-        assert result(2) in talk.host
-
-    @given(st.lists(ACTIONS, max_size=30))
-    def test_whatever_anybody_says_it_goes_on(self, actions: list[tuple[str, Any]]) -> None:
-        talk = Talk()
-        for kind, said in actions:
-            talk.act(kind, said)
-        talk.bring_up()
-        talk.ask(request("last", "tools/call"))
-        talk.say(talk.first, result("last"))
-        assert talk.host[-1] == result("last")
-
-    def test_a_version_that_is_missing_is_asked_for(self) -> None:
-        talk = Talk()
-        talk.relay.lost(talk.first, "gone")
-        assert talk.needs == 0
-        talk.ask(request(1, "tools/call"))
-        assert talk.needs == 1
 
 
 def test_a_secret_that_there_is_is_that_of_the_versions(folder: Path) -> None:

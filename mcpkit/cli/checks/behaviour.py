@@ -10,19 +10,6 @@ from mcpkit.cli.checks.schemas import types_of, walk
 from mcpkit.cli.checks.served import Entry, Served, vocabulary, words_of
 from mcpkit.types import is_object
 
-__all__ = [
-    "contradiction",
-    "foreign_names",
-    "hidden_errors",
-    "output_root",
-    "short_lived_task",
-    "slow_without_task",
-    "unbounded",
-    "undeclared_destruction",
-    "undeclared_reading",
-    "untyped_result",
-]
-
 _DESTROYS: Final = vocabulary(
     "delete destroy drop erase kill overwrite purge remove revoke terminate uninstall wipe"
 )

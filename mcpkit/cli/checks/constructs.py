@@ -12,28 +12,6 @@ from mcpkit.cli.checks.served import Entry, Served
 from mcpkit.support.json_schema import References, Step
 from mcpkit.types import is_array, is_object
 
-__all__ = [
-    "array_without_items",
-    "bad_property_name",
-    "boolean_schema",
-    "combined_at_the_root",
-    "constant",
-    "deep",
-    "free_form",
-    "list_of_types",
-    "no_object",
-    "numbers_in_enum",
-    "open_reference",
-    "recursive",
-    "references",
-    "required_but_missing",
-    "string_format",
-    "tuples",
-    "unions",
-    "unsupported_keywords",
-    "without_type",
-]
-
 
 def _where(
     served: Served, message: str, holds: Callable[[Node], bool], plural: str | None = None

@@ -11,15 +11,6 @@ from mcpkit.cli.checks.schemas import unused, walk
 from mcpkit.cli.checks.served import Served, words_of
 from mcpkit.cli.tokens import estimate, tool_tokens
 
-__all__ = [
-    "heavy_server",
-    "heavy_tool",
-    "many_tools",
-    "more_than_any",
-    "repeated_titles",
-    "unused_definitions",
-]
-
 _TOOL_TOKENS: Final = 1_500
 _SERVER_TOKENS: Final = 15_000
 _MANY_TOOLS: Final = 40

@@ -14,20 +14,6 @@ from mcpkit.cli.checks.schemas import listed, types_of
 from mcpkit.cli.checks.served import Entry, Raw, Served, text_of, vocabulary, words_of
 from mcpkit.types import is_array
 
-__all__ = [
-    "missing",
-    "only_the_name",
-    "placeholder",
-    "same_description",
-    "same_title",
-    "similar_names",
-    "too_long",
-    "too_short",
-    "undescribed_parameters",
-    "unknown_parameters",
-    "vague_parameters",
-]
-
 _CLAUDE: Final = "https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools"
 _OPENAI_MAX_CHARS: Final = 1024
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 from mcpkit.cli.checks.served import Entry, Served
 from mcpkit.protocol.revisions import HANDSHAKE
 
-__all__ = ["SEVERITIES", "SPEC", "Find", "Finding", "Found", "Rule", "Severity", "rule"]
+__all__ = ["KNOWN", "SEVERITIES", "SPEC", "Find", "Finding", "Found", "Rule", "Severity", "rule"]
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 
@@ -66,13 +66,19 @@ class Rule:
     find: Find
 
 
+KNOWN: Final[list[Rule]] = []
+"""Every rule that has been made."""
+
+
 def rule(
     id: str, severity: Severity, title: str, *, reason: str, fix: str, source: str
 ) -> Callable[[Find], Rule]:
     """Make a rule of a function that yields faults; arguments as for `Rule`."""
 
     def make(find: Find) -> Rule:
-        return Rule(id, severity, title, reason, fix, source, find)
+        made = Rule(id, severity, title, reason, fix, source, find)
+        KNOWN.append(made)
+        return made
 
     return make
 

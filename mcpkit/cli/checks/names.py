@@ -10,17 +10,6 @@ from mcpkit.cli.checks.findings import SPEC, Found, rule
 from mcpkit.cli.checks.schemas import listed
 from mcpkit.cli.checks.served import Served, vocabulary, words_of
 
-__all__ = [
-    "bad_start",
-    "common_name",
-    "dotted",
-    "duplicate",
-    "long_with_prefix",
-    "nearly_the_same",
-    "too_long",
-    "unusable_characters",
-]
-
 _MAX_NAME_CHARS: Final = 64
 _CURSOR_MAX_CHARS: Final = 60
 

@@ -12,24 +12,6 @@ from mcpkit.cli.checks.served import Served, text_of
 from mcpkit.functions.uri_template import UriTemplate
 from mcpkit.types import is_array
 
-__all__ = [
-    "bad_template",
-    "bad_uri",
-    "empty_offer",
-    "long_instructions",
-    "no_instructions",
-    "no_mime_type",
-    "no_version",
-    "nothing_to_complete",
-    "nothing_to_watch",
-    "prompt_arguments_undescribed",
-    "prompt_undescribed",
-    "resource_undescribed",
-    "template_among_resources",
-    "unreadable",
-    "web_uri",
-]
-
 _MAX_INSTRUCTION_CHARS: Final = 2048
 
 

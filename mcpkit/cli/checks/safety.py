@@ -15,16 +15,6 @@ from mcpkit.cli.checks.schemas import listed, path_to, types_of, walk
 from mcpkit.cli.checks.served import Entry, Served
 from mcpkit.types import is_array, is_object
 
-__all__ = [
-    "asks_for_secrets",
-    "closed_to_all",
-    "hidden_text",
-    "open_to_all",
-    "orders",
-    "secret",
-    "secret_places",
-]
-
 _POISON: Final = "https://lbeurerkellner.github.io/jekyll/update/2025/04/01/mcp-tool-poisoning.html"
 _MAX_CHARS_SHOWN: Final = 40
 

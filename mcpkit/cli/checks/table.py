@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from mcpkit.cli.checks import (
+from mcpkit.cli.checks import (  # noqa: F401 - each adds its rules
     behaviour,
     constructs,
     cost,
@@ -14,7 +14,7 @@ from mcpkit.cli.checks import (
     offers,
     safety,
 )
-from mcpkit.cli.checks.findings import Finding, Rule
+from mcpkit.cli.checks.findings import KNOWN, Finding, Rule
 from mcpkit.cli.checks.served import Served
 
 __all__ = ["RULES", "THEMES", "check", "chosen", "unknown"]
@@ -36,83 +36,8 @@ THEMES: Final = {
 }
 """The beginning of an id → its theme."""
 
-RULES: Final[tuple[Rule, ...]] = (
-    names.unusable_characters,
-    names.dotted,
-    names.too_long,
-    names.long_with_prefix,
-    names.nearly_the_same,
-    names.duplicate,
-    names.common_name,
-    names.bad_start,
-    descriptions.missing,
-    descriptions.undescribed_parameters,
-    descriptions.only_the_name,
-    descriptions.too_short,
-    descriptions.too_long,
-    descriptions.placeholder,
-    descriptions.vague_parameters,
-    descriptions.same_description,
-    descriptions.similar_names,
-    descriptions.same_title,
-    descriptions.unknown_parameters,
-    constructs.no_object,
-    constructs.combined_at_the_root,
-    constructs.array_without_items,
-    constructs.tuples,
-    constructs.numbers_in_enum,
-    constructs.list_of_types,
-    constructs.references,
-    constructs.recursive,
-    constructs.open_reference,
-    constructs.string_format,
-    constructs.unsupported_keywords,
-    constructs.free_form,
-    constructs.bad_property_name,
-    constructs.deep,
-    constructs.without_type,
-    constructs.constant,
-    constructs.required_but_missing,
-    constructs.unions,
-    constructs.boolean_schema,
-    cost.heavy_tool,
-    cost.heavy_server,
-    cost.more_than_any,
-    cost.many_tools,
-    cost.repeated_titles,
-    cost.unused_definitions,
-    behaviour.undeclared_destruction,
-    behaviour.undeclared_reading,
-    behaviour.contradiction,
-    behaviour.unbounded,
-    behaviour.untyped_result,
-    behaviour.output_root,
-    behaviour.hidden_errors,
-    behaviour.short_lived_task,
-    behaviour.slow_without_task,
-    offers.resource_undescribed,
-    offers.no_mime_type,
-    offers.bad_uri,
-    offers.web_uri,
-    offers.bad_template,
-    offers.template_among_resources,
-    offers.prompt_undescribed,
-    offers.prompt_arguments_undescribed,
-    offers.no_instructions,
-    offers.no_version,
-    offers.long_instructions,
-    offers.unreadable,
-    offers.empty_offer,
-    offers.nothing_to_complete,
-    offers.nothing_to_watch,
-    behaviour.foreign_names,
-    safety.orders,
-    safety.hidden_text,
-    safety.secret,
-    safety.secret_places,
-    safety.asks_for_secrets,
-    safety.open_to_all,
-    safety.closed_to_all,
+RULES: Final[tuple[Rule, ...]] = tuple(
+    sorted(KNOWN, key=lambda each: ([*THEMES].index(each.id.rstrip("0123456789")), each.id))
 )
 
 

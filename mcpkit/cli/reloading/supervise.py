@@ -60,6 +60,10 @@ class Watched:
             path for path in before.keys() | now.keys() if before.get(path) != now.get(path)
         )
 
+    def covers(self, file: str | None) -> bool:
+        """Return True if a file is one of those that are looked at."""
+        return file is not None and Path(file) in self._known
+
     def described(self, paths: Sequence[Path]) -> str:
         """Return paths for a message: relative to the folder, and not all if they are many."""
         names = [str(path.relative_to(self._folder)) for path in paths]
