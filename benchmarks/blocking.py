@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Json
 
 from benchmarks.soak import JSON_HEADERS, announced
 from mcpkit import MCPKit
-from mcpkit.web import HttpSettings
+from mcpkit.http import HttpSettings
 
 LONGEST: Final = 0.1
 """Seconds for which a message may hold up the event loop."""

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mcpkit.cli.migrating.rewrite import migrate
+from mcpkit.cli._migrate.rewrite import migrate
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT = 150.0

@@ -30,8 +30,8 @@ from typing import Any
 import anyio
 
 from mcpkit import Client
-from mcpkit.protocol.connection import CAPABILITIES_KEY, LOG_LEVEL_KEY, VERSION_KEY
-from mcpkit.protocol.revisions import HANDSHAKE, PER_REQUEST
+from mcpkit._protocol.connection import CAPABILITIES_KEY, LOG_LEVEL_KEY, VERSION_KEY
+from mcpkit._protocol.revisions import HANDSHAKE, PER_REQUEST
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVER = ROOT / "tests" / "transports" / "http" / "pressed.py"

@@ -27,12 +27,12 @@ import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from benchmarks.measure import columns
+from mcpkit._stores.memory import MemoryStore
+from mcpkit._stores.postgres import PostgresStore
+from mcpkit._stores.redis import RedisStore
+from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.tasks import record
-from mcpkit.tasks.memory import MemoryStore
-from mcpkit.tasks.postgres import PostgresStore
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.redis import RedisStore
-from mcpkit.tasks.sqlite import SqliteStore
 from mcpkit.tasks.store import TaskStore
 from tests.tasks.servers import SERVERS, Servers
 

@@ -53,7 +53,7 @@ _FIRST_ID = 1_000_000
 
 def _inside() -> tuple[Any, Any]:
     """What is used of the inside of mcpkit; nothing else here names a module of it."""
-    from mcpkit.engine.loop import open_loop
+    from mcpkit._concurrency.loop import open_loop
     from mcpkit.transports.memory import MemoryLink
 
     return MemoryLink, open_loop

@@ -18,7 +18,14 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from mcpkit import AskError, Context, InvalidAnswer, MCPKit, SampleMessage, ToolError
+from mcpkit import (
+    Context,
+    InputRequestError,
+    InvalidInputResponse,
+    MCPKit,
+    SampleMessage,
+    ToolError,
+)
 
 app = MCPKit(
     "assistant", version="1.0", instructions="Ask it about the documents instead of reading them."
@@ -125,7 +132,7 @@ async def ask(
     messages = [SampleMessage(f"The documents:\n\n{material}"), SampleMessage(question)]
     try:
         said = await ctx.sample(messages, system=SYSTEM, max_tokens=600, intelligence=0.5)
-    except AskError as error:  # such as a user who does not let the model be used
+    except InputRequestError as error:  # such as a user who does not let the model be used
         ctx.warning(f"without the model: {error}")
         return Answer(text=material, by="search")
     return Answer(text=said.text, by="model")
@@ -157,7 +164,7 @@ async def label(file: str, ctx: Context) -> Labels:
             cost=0.9,
             temperature=0.0,
         )
-    except InvalidAnswer as error:
+    except InvalidInputResponse as error:
         raise ToolError(f"The model could not label it: {error}") from None
 
 

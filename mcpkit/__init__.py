@@ -14,25 +14,24 @@
 
 from __future__ import annotations
 
+from mcpkit._utils.lazy import importer
+
 TYPE_CHECKING = False  # Type checkers know the name; importing `typing` for it would take longer.
 if TYPE_CHECKING:
-    from typing import Any
-
+    from mcpkit._forms import Choices
     from mcpkit.app import MCPKit, prompt, resource, tool
-    from mcpkit.asking.elicitation import Accepted, Declined, Dismissed, Elicit, Elicitation
-    from mcpkit.asking.forms import Choices
-    from mcpkit.asking.roots import Root, Roots
-    from mcpkit.asking.sampling import Sample, SampleMessage, SampleResult
-    from mcpkit.client import Client
-    from mcpkit.client_tasks import TaskHandle, TaskQuestion, TaskStatus
+    from mcpkit.client.client import Client
+    from mcpkit.client.tasks import TaskHandle, TaskQuestion, TaskStatus
     from mcpkit.context import CallNext, Context, CurrentTask, SyncContext
+    from mcpkit.dependencies import Claim, Complete, Depends, Env, Header
+    from mcpkit.elicitation import Accepted, Declined, Dismissed, Elicit, Elicitation
     from mcpkit.errors import (
-        AskError,
-        AskRefused,
-        AskTimeout,
         ConnectionClosed,
         ElicitationError,
-        InvalidAnswer,
+        InputRequestError,
+        InputRequestRefused,
+        InputRequestTimeout,
+        InvalidInputResponse,
         MCPKitError,
         MissingClientCapability,
         PromptError,
@@ -44,8 +43,10 @@ if TYPE_CHECKING:
         ToolError,
         UrlElicitationRequired,
     )
-    from mcpkit.functions.markers import Claim, Complete, Depends, Env, Header
-    from mcpkit.tasks.settings import TaskOptions
+    from mcpkit.http import HttpOptions, HttpRequest
+    from mcpkit.roots import Root, Roots
+    from mcpkit.sampling import Sample, SampleMessage, SampleResult
+    from mcpkit.tasks.options import TaskOptions
     from mcpkit.types import (
         Annotations,
         AssistantMessage,
@@ -68,14 +69,10 @@ if TYPE_CHECKING:
         ToolResult,
         UserMessage,
     )
-    from mcpkit.web import HttpOptions, HttpRequest
 
 __all__ = [
     "Accepted",
     "Annotations",
-    "AskError",
-    "AskRefused",
-    "AskTimeout",
     "AssistantMessage",
     "Audio",
     "AudioContent",
@@ -103,7 +100,10 @@ __all__ = [
     "Icon",
     "Image",
     "ImageContent",
-    "InvalidAnswer",
+    "InputRequestError",
+    "InputRequestRefused",
+    "InputRequestTimeout",
+    "InvalidInputResponse",
     "MCPKit",
     "MCPKitError",
     "Message",
@@ -142,27 +142,27 @@ __all__ = [
 
 _HOMES = {
     "mcpkit.app": ["MCPKit", "prompt", "resource", "tool"],
-    "mcpkit.asking.elicitation": [
+    "mcpkit.elicitation": [
         "Accepted",
         "Declined",
         "Dismissed",
         "Elicit",
         "Elicitation",
     ],
-    "mcpkit.asking.forms": ["Choices"],
-    "mcpkit.asking.roots": ["Root", "Roots"],
-    "mcpkit.asking.sampling": ["Sample", "SampleMessage", "SampleResult"],
-    "mcpkit.client": ["Client"],
-    "mcpkit.client_tasks": ["TaskHandle", "TaskQuestion", "TaskStatus"],
+    "mcpkit._forms": ["Choices"],
+    "mcpkit.roots": ["Root", "Roots"],
+    "mcpkit.sampling": ["Sample", "SampleMessage", "SampleResult"],
+    "mcpkit.client.client": ["Client"],
+    "mcpkit.client.tasks": ["TaskHandle", "TaskQuestion", "TaskStatus"],
     "mcpkit.context": ["CallNext", "Context", "CurrentTask", "SyncContext"],
-    "mcpkit.tasks.settings": ["TaskOptions"],
+    "mcpkit.tasks.options": ["TaskOptions"],
     "mcpkit.errors": [
-        "AskError",
-        "AskRefused",
-        "AskTimeout",
+        "InputRequestError",
+        "InputRequestRefused",
+        "InputRequestTimeout",
         "ConnectionClosed",
         "ElicitationError",
-        "InvalidAnswer",
+        "InvalidInputResponse",
         "MCPKitError",
         "MissingClientCapability",
         "PromptError",
@@ -174,8 +174,8 @@ _HOMES = {
         "ToolError",
         "UrlElicitationRequired",
     ],
-    "mcpkit.web": ["HttpOptions", "HttpRequest"],
-    "mcpkit.functions.markers": ["Claim", "Complete", "Depends", "Env", "Header"],
+    "mcpkit.http": ["HttpOptions", "HttpRequest"],
+    "mcpkit.dependencies": ["Claim", "Complete", "Depends", "Env", "Header"],
     "mcpkit.types": [
         "Annotations",
         "AssistantMessage",
@@ -199,24 +199,17 @@ _HOMES = {
         "UserMessage",
     ],
 }
-"""Module → the public names that it has."""
 
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """A public name, its module imported when it is first asked for (PEP 562).
-
-    So nobody waits for what they do not use: a server not for the client and its event loop, the
-    command line's help and completion for none of it.
-    """
-    module = _HOME_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    found = globals()[name] = getattr(import_module(module), name)
-    return found
+__getattr__ = importer(
+    __name__,
+    _HOMES,
+    renamed={
+        "AskError": "InputRequestError",
+        "AskRefused": "InputRequestRefused",
+        "AskTimeout": "InputRequestTimeout",
+        "InvalidAnswer": "InvalidInputResponse",
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeGuard, overload
 
 from typing_extensions import TypeVar, Unpack
 
-from mcpkit.asking.sealing import SECRET, secrets_from_environment, what_is_guessable
-from mcpkit.context import ListKind
-from mcpkit.engine import from_functions
-from mcpkit.engine.from_functions import (
+from mcpkit import _from_functions as from_functions
+from mcpkit._from_functions import (
     Defaults,
     Errors,
     PromptOptions,
@@ -21,27 +19,29 @@ from mcpkit.engine.from_functions import (
     ToolOptions,
     errors_of,
 )
-from mcpkit.engine.permissions import Hierarchy, needed_scopes
-from mcpkit.engine.registry import Registry
-from mcpkit.engine.server import Middleware, Server, Settings
-from mcpkit.errors import MissingEnvironment, RegistrationError
-from mcpkit.functions.signature import function_name, is_async, location, underlying
-from mcpkit.support.wrong_names import (
+from mcpkit._server.registry import Registry
+from mcpkit._server.server import Middleware, Server, Settings
+from mcpkit._signature.signature import function_name, is_async, location, underlying
+from mcpkit._utils.names import (
     caller,
     check_keywords,
     library_of,
-    no_attribute,
-    nothing_like,
-    watching,
+    suggest,
+    unknown_attribute,
+    with_suggestions,
 )
-from mcpkit.tasks.settings import Store, TaskOptions, settings_of
+from mcpkit._utils.sealing import SECRET, secret_weakness, secrets_from_environment
+from mcpkit.context import ListKind
+from mcpkit.errors import MissingEnvironment, RegistrationError
+from mcpkit.permissions import Hierarchy, needed_scopes
+from mcpkit.tasks.options import Store, TaskOptions, settings_of
 from mcpkit.transports import load
 from mcpkit.types import UNSET, CacheScope, Icon, Implementation, LogLevel
 
 if TYPE_CHECKING:
-    from mcpkit.auth.verifier import Auth
-    from mcpkit.engine.tasks import AppTasks
-    from mcpkit.web import HttpOptions
+    from mcpkit.auth.verifiers import Auth
+    from mcpkit.http import HttpOptions
+    from mcpkit.tasks.service import AppTasks
 
 __all__ = ["MCPKit", "prompt", "resource", "tool"]
 
@@ -102,7 +102,7 @@ class MCPKit(Generic[StateT]):
         RegistrationError: ``errors`` has something that is no class of exceptions.
     """
 
-    @watching("MCPKit(…)")
+    @with_suggestions("MCPKit(…)")
     def __init__(
         self,
         name: str,
@@ -170,7 +170,7 @@ class MCPKit(Generic[StateT]):
     if not TYPE_CHECKING:  # to which every name would be there
 
         def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, "app", name)
+            raise unknown_attribute(self, "app", name)
 
     def __repr__(self) -> str:
         registry = self._server.registry
@@ -194,7 +194,7 @@ class MCPKit(Generic[StateT]):
     @property
     def tasks(self) -> AppTasks:
         """Begins tasks that no client has called for: ``await app.tasks.start(report)``."""
-        from mcpkit.engine.tasks import AppTasks  # few begin any
+        from mcpkit.tasks.service import AppTasks  # few begin any
 
         return AppTasks(self._server)
 
@@ -316,7 +316,7 @@ class MCPKit(Generic[StateT]):
         if library is not None:
             raise RegistrationError(
                 f"{caller()}{type(fn).__name__} is middleware of {library}, which is called "
-                f"otherwise; {nothing_like('app', 'add_middleware', ())}"
+                f"otherwise; {suggest('app', 'add_middleware', ())}"
             )
         if not is_async(fn):
             raise RegistrationError(
@@ -585,7 +585,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: There is no such file or directory, or the URI is taken.
         """
-        from mcpkit.engine.files import Directory, file_resource
+        from mcpkit.providers.files import Directory, file_resource
 
         registry = self._server.registry
         needed = needed_scopes(scopes, "files()")
@@ -659,7 +659,7 @@ class MCPKit(Generic[StateT]):
         missing = [name for name in needed if not os.environ.get(name)]
         if missing:
             raise MissingEnvironment(missing)
-        if wrong := what_is_guessable(self._server.settings.secrets):
+        if wrong := secret_weakness(self._server.settings.secrets):
             raise MissingEnvironment([SECRET], wrong)
 
     def _serving(self) -> AbstractAsyncContextManager[Server]:
@@ -757,7 +757,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             ValueError: There is no ``auth``, or none that names an authorization server.
         """
-        from mcpkit.web import HttpSettings
+        from mcpkit.http import HttpSettings
 
         merged: HttpOptions = {**self._http, **options}
         settings = HttpSettings(**merged)
@@ -848,7 +848,7 @@ def _with_auth(http: HttpOptions, auth: Auth | None) -> HttpOptions:
         raise ValueError("auth= is given twice: to the app, and among its options of http=")
     if http.get("principal") is not None:
         raise ValueError("auth= and principal= both say who sends a request; leave one of them out")
-    from mcpkit.auth.verifier import resource_server  # few apps have one
+    from mcpkit.auth.verifiers import resource_server  # few apps have one
 
     return {**http, "auth": resource_server(auth)}
 
@@ -859,7 +859,7 @@ def _is_app(source: object) -> TypeGuard[MCPKit[Any]]:
 
 def _check_options(call: str, serve: Callable[..., Any], options: Mapping[str, Any]) -> None:
     if options:
-        from mcpkit.web import HttpOptions
+        from mcpkit.http import HttpOptions
 
         known = [name for name in inspect.signature(serve).parameters if name != "served"]
         if "options" in known:
@@ -871,7 +871,7 @@ def _secrets(secret: str | Sequence[str] | None) -> tuple[str, ...]:
     if secret is None:
         return tuple(secrets_from_environment())  # which is checked before anything is served
     secrets = (secret,) if isinstance(secret, str) else tuple(secret)
-    if wrong := what_is_guessable(secrets):
+    if wrong := secret_weakness(secrets):
         raise ValueError(f"secret= {wrong}")
     return secrets
 

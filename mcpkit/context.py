@@ -1,7 +1,7 @@
 """The context of a request, as its handler sees it: facts about it, and ways to the client.
 
-A context holds plain facts and a `Peer`, through which everything else goes, so that a handler and
-its unit test need neither a session nor an app.
+A context holds plain facts and a `ContextBackend`, so that a handler and its unit test need
+neither a session nor an app.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypeVar, Unpack
 
-from mcpkit.asking.ask import Ask
-from mcpkit.asking.elicitation import Elicit, Elicitation, ElicitUrl
-from mcpkit.asking.roots import Root, Roots
-from mcpkit.asking.rounds import Step, typed
-from mcpkit.asking.sampling import (
+from mcpkit._input_requests.rounds import Step, typed
+from mcpkit._protocol.connection import ClientProfile, Request
+from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.messages import Id
+from mcpkit._protocol.wire import implementation_from_wire
+from mcpkit._utils.names import unknown_attribute, with_suggestions
+from mcpkit.elicitation import Elicit, Elicitation, ElicitUrl
+from mcpkit.errors import InvalidInputResponse, UrlElicitationRequired
+from mcpkit.roots import Root, Roots
+from mcpkit.sampling import (
     Sample,
     SampleMessage,
     SampleOptions,
@@ -27,11 +32,6 @@ from mcpkit.asking.sampling import (
     json_instruction,
     read_json,
 )
-from mcpkit.errors import InvalidAnswer, UrlElicitationRequired
-from mcpkit.protocol.connection import ClientFacts, Request
-from mcpkit.protocol.messages import Id
-from mcpkit.protocol.wire import implementation_from_wire
-from mcpkit.support.wrong_names import no_attribute, watching
 from mcpkit.types import (
     LOG_RANK,
     Implementation,
@@ -44,16 +44,16 @@ from mcpkit.types import (
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
-    from mcpkit.web import HttpRequest
+    from mcpkit.http import HttpRequest
 
 __all__ = [
     "CallNext",
     "Client",
     "Context",
+    "ContextBackend",
     "CurrentTask",
     "Delivery",
     "ListKind",
-    "Peer",
     "SyncContext",
 ]
 
@@ -67,7 +67,7 @@ CallNext: TypeAlias = Callable[[], Awaitable[Any]]
 ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 
 
-class Peer(Protocol):
+class ContextBackend(Protocol):
     """The run of one request, as its context and its handler need it."""
 
     request: Request
@@ -146,7 +146,7 @@ class Peer(Protocol):
         """Begin a step of the call by its name; None if handlers do not run again."""
         ...
 
-    async def open_page(self, error: UrlElicitationRequired) -> Exception:
+    async def open_url(self, error: UrlElicitationRequired) -> Exception:
         """Have the user open the page that an error wants, if the client is not asked by errors.
 
         Returns:
@@ -212,7 +212,7 @@ class Delivery:
 
     __slots__ = ("_peer",)
 
-    def __init__(self, peer: Peer | None) -> None:
+    def __init__(self, peer: ContextBackend | None) -> None:
         self._peer = peer
 
     def __await__(self) -> Generator[Any, Any, None]:
@@ -228,7 +228,7 @@ class Client:
 
     __slots__ = ("_facts",)
 
-    def __init__(self, facts: ClientFacts) -> None:
+    def __init__(self, facts: ClientProfile) -> None:
         self._facts = facts
 
     @property
@@ -265,10 +265,10 @@ class Facts(Generic[StateT]):
 
     __slots__ = ("peer",)
 
-    peer: Peer
+    peer: ContextBackend
     """The run of the request; everything that is not told here goes through it."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: ContextBackend) -> None:
         self.peer = peer
 
     @classmethod
@@ -284,7 +284,7 @@ class Facts(Generic[StateT]):
         def __getattr__(self, name: str) -> Any:
             if hasattr(type(self), name):  # a property that failed, and shall say how
                 return object.__getattribute__(self, name)
-            raise no_attribute(self, "ctx", name)
+            raise unknown_attribute(self, "ctx", name)
 
     # --- facts ------------------------------------------------------------------------------------
 
@@ -554,7 +554,7 @@ class Context(Facts[StateT]):
         self, message: str, schema: Any, *, key: str | None = None, timeout: float | None = None
     ) -> Elicitation[Any]: ...
 
-    @watching("elicit(…)")
+    @with_suggestions("elicit(…)")
     async def elicit(
         self,
         message: str,
@@ -580,7 +580,7 @@ class Context(Facts[StateT]):
         Raises:
             ElicitationError: The schema does not fit into a form of the client's revision.
             MissingClientCapability: The client has no elicitation.
-            AskError: There is no usable answer (before 2026-07-28).
+            InputRequestError: There is no usable answer (before 2026-07-28).
             ConnectionClosed: The client is gone (before 2026-07-28).
         """
         answer: Elicitation[Any] = await self.peer.ask(
@@ -671,8 +671,8 @@ class Context(Facts[StateT]):
 
         Raises:
             MissingClientCapability: The client has no sampling, or none with tools.
-            InvalidAnswer: The model did not answer with the type that was wanted, twice.
-            AskError, ConnectionClosed: As for `elicit`.
+            InvalidInputResponse: The model did not answer with the type that was wanted, twice.
+            InputRequestError, ConnectionClosed: As for `elicit`.
         """
         if result_type is not None:
             options["system"] = json_instruction(result_type, options.get("system"))
@@ -682,7 +682,7 @@ class Context(Facts[StateT]):
             return result
         try:
             return read_json(result.text, result_type)
-        except InvalidAnswer as error:
+        except InvalidInputResponse as error:
             again = sample.corrected(result, str(error))
         return read_json((await self._sampled(again, tools, tool_rounds)).text, result_type)
 
@@ -702,7 +702,7 @@ class Context(Facts[StateT]):
 
         Raises:
             MissingClientCapability: The client has no roots.
-            AskError, ConnectionClosed: As for `elicit`.
+            InputRequestError, ConnectionClosed: As for `elicit`.
         """
         found: list[Root] = await self.peer.ask(Roots(key=key, timeout=timeout))
         return found
@@ -806,7 +806,7 @@ class SyncContext(Facts[StateT]):
         self, message: str, schema: Any, *, key: str | None = None, timeout: float | None = None
     ) -> Elicitation[Any]: ...
 
-    @watching("elicit(…)")
+    @with_suggestions("elicit(…)")
     def elicit(
         self,
         message: str,

@@ -9,10 +9,10 @@
     │   ├── ResourceError              a resource could not be produced
     │   │   └── ResourceNotFound       there is no such resource
     │   ├── PromptError                a prompt could not be produced
-    │   └── AskError                   a question to the client has no usable answer
-    │       ├── AskRefused             the client answered with an error
-    │       ├── AskTimeout             the client did not answer in time
-    │       └── InvalidAnswer          the answer does not fit the question
+    │   └── InputRequestError                   a question to the client has no usable answer
+    │       ├── InputRequestRefused             the client answered with an error
+    │       ├── InputRequestTimeout             the client did not answer in time
+    │       └── InvalidInputResponse          the answer does not fit the question
     ├── ElicitationError               a question does not fit into a form
     ├── ProtocolError                  a request is answered with a JSON-RPC error
     │   ├── ParseError                 -32700
@@ -38,20 +38,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from mcpkit.support.text import cut
+from mcpkit._utils.text import cut
 
 __all__ = [
     "AccessDenied",
-    "AskError",
-    "AskRefused",
-    "AskTimeout",
     "ConnectionClosed",
     "ElicitationError",
     "Forbidden",
     "HeaderMismatch",
+    "InputRequestError",
+    "InputRequestRefused",
+    "InputRequestTimeout",
     "InternalError",
-    "InvalidAnswer",
     "InvalidArguments",
+    "InvalidInputResponse",
     "InvalidParams",
     "InvalidRequest",
     "MCPKitError",
@@ -137,11 +137,11 @@ class PromptError(PublicError):
     """A prompt could not be produced; its message goes into the JSON-RPC error."""
 
 
-class AskError(PublicError):
+class InputRequestError(PublicError):
     """A question to the client has no usable answer."""
 
 
-class AskRefused(AskError):
+class InputRequestRefused(InputRequestError):
     """The client answered with an error instead, such as -1: the user rejected it.
 
     Args:
@@ -155,11 +155,11 @@ class AskRefused(AskError):
         self.code = code
 
 
-class AskTimeout(AskError, TimeoutError):
+class InputRequestTimeout(InputRequestError, TimeoutError):
     """The client did not answer in time; it was told that nobody waits any more."""
 
 
-class InvalidAnswer(AskError):
+class InvalidInputResponse(InputRequestError):
     """The client's answer does not fit the question; the message says where."""
 
 

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from typing_extensions import ParamSpec, Self, Unpack
 
-from mcpkit.client import Client, ClientOptions, Target
-from mcpkit.client_tasks import TaskHandle, TaskQuestion, TaskStatus
-from mcpkit.protocol.revisions import REVISIONS as _REVISIONS
-from mcpkit.results import (
+from mcpkit._protocol.revisions import REVISIONS as _REVISIONS
+from mcpkit.client.client import Client, ClientOptions, Target
+from mcpkit.client.results import (
     CallResult,
     Completion,
     ListedPrompt,
@@ -28,11 +27,12 @@ from mcpkit.results import (
     ListedTool,
     PromptMessages,
 )
+from mcpkit.client.tasks import TaskHandle, TaskQuestion, TaskStatus
 from mcpkit.types import Implementation, LogLevel, ResourceContents
 
 if TYPE_CHECKING:
+    from mcpkit._server.server import Server
     from mcpkit.app import MCPKit
-    from mcpkit.engine.server import Server
 
 __all__ = [
     "REVISIONS",

@@ -1,6 +1,6 @@
 """Version-free values: content, descriptions and results, as Python sees them.
 
-Nothing here knows a protocol revision. `mcpkit.protocol.wire` turns these values into the members
+Nothing here knows a protocol revision. `mcpkit._protocol.wire` turns these values into the members
 of a message, and back.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard
 
-from mcpkit.support.wrong_names import watching
+from mcpkit._utils.names import with_suggestions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -272,7 +272,7 @@ class Media:
     _KIND: str = ""
     _FALLBACK: str | None = None
 
-    @watching()
+    @with_suggestions()
     def __init__(
         self,
         source: bytes | str | os.PathLike[str],
@@ -355,7 +355,7 @@ class File(Media):
     _KIND = "application/octet-stream"
     _FALLBACK = "application/octet-stream"
 
-    @watching()
+    @with_suggestions()
     def __init__(
         self,
         source: bytes | str | os.PathLike[str],

@@ -14,21 +14,21 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from mcpkit.asking.ask import Ask
-from mcpkit.asking.roots import Root
-from mcpkit.asking.rounds import Step
-from mcpkit.asking.sampling import Sample, SampleResult
+from mcpkit._entries import Listing
+from mcpkit._injection import CallPlan, inspect_handler
+from mcpkit._input_requests.rounds import Step
+from mcpkit._protocol.connection import ClientProfile, Request
+from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.revision import Method, Revision
+from mcpkit._protocol.revisions import REVISIONS
+from mcpkit._server.registry import Catalog, Page
+from mcpkit._signature.arguments import Arguments
+from mcpkit._signature.output import Output
+from mcpkit._utils.json import JsonSchema
 from mcpkit.context import Context, CurrentTask, ListKind
-from mcpkit.engine.call_plan import CallPlan, inspect_handler
-from mcpkit.engine.entries import Listing
-from mcpkit.engine.registry import Catalog, Page
 from mcpkit.errors import UrlElicitationRequired
-from mcpkit.functions.arguments import Arguments
-from mcpkit.functions.output import Output
-from mcpkit.protocol.connection import ClientFacts, Request
-from mcpkit.protocol.revision import Method, Revision
-from mcpkit.protocol.revisions import REVISIONS
-from mcpkit.support.json_schema import JsonSchema
+from mcpkit.roots import Root
+from mcpkit.sampling import Sample, SampleResult
 from mcpkit.types import LOG_RANK, UNSET, LogLevel, ResourceContents, TextResourceContents
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ class RecordingPeer:
     async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
         raise NotImplementedError("this peer asks nobody")
 
-    async def open_page(self, error: UrlElicitationRequired) -> Exception:
+    async def open_url(self, error: UrlElicitationRequired) -> Exception:
         raise NotImplementedError("this peer asks nobody")
 
     async def sample_with_tools(
@@ -168,7 +168,7 @@ def request_with(
         {},
         meta or {},
         revision,
-        ClientFacts(capabilities or {}, info),
+        ClientProfile(capabilities or {}, info),
     )
 
 

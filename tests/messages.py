@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
-from mcpkit.protocol.revisions import HANDSHAKE, PER_REQUEST, REVISIONS
+from mcpkit._protocol.connection import CAPABILITIES_KEY, VERSION_KEY
+from mcpkit._protocol.revisions import HANDSHAKE, PER_REQUEST, REVISIONS
 
 __all__ = [
     "BATCHES",

@@ -510,7 +510,7 @@ def _practise() -> None:
     from pydantic.plugin._loader import get_plugins
 
     from mcpkit import cli
-    from mcpkit.cli.commands import COMMANDS
+    from mcpkit.cli._commands import COMMANDS
 
     get_plugins()
     group: Any = typer.main.get_command(cli.app)

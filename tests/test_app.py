@@ -15,8 +15,8 @@ import pytest
 
 import mcpkit
 from mcpkit import Context, MCPKit
-from mcpkit.engine.registry import Registry
-from mcpkit.engine.server import Server
+from mcpkit._server.registry import Registry
+from mcpkit._server.server import Server
 from mcpkit.errors import RegistrationError
 from mcpkit.testing import TestClient
 from mcpkit.types import TextResourceContents

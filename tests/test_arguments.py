@@ -18,12 +18,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, with_config
 from pydantic_core import ValidationError
 from typing_extensions import TypedDict
 
+from mcpkit._signature import schema
+from mcpkit._signature.arguments import Arguments
+from mcpkit._signature.habits import HABITS, Habit
+from mcpkit._signature.schema import form_of
+from mcpkit._utils.text import shorten
 from mcpkit.errors import InvalidArguments
-from mcpkit.functions import schema
-from mcpkit.functions.arguments import Arguments
-from mcpkit.functions.habits import HABITS, Habit
-from mcpkit.functions.schema import form_of
-from mcpkit.support.text import shorten
 from tests.authoring import (
     accepted,
     arguments_of,

@@ -27,9 +27,9 @@ from pydantic import Field as Described
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from typing_extensions import NotRequired, TypedDict
 
+from mcpkit._signature.schema import form_of
+from mcpkit._signature.validation import MOST_VALUES
 from mcpkit.errors import InvalidArguments
-from mcpkit.functions.bounds import MOST_VALUES
-from mcpkit.functions.schema import form_of
 from tests.authoring import accepted, arguments_of, handler
 
 COLLIDING = 2**61 - 1

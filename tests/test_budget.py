@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.support.budget import Budget, Exhausted, Hold, Holder
+from mcpkit._utils.quota import Budget, Exhausted, Hold, Holder
 
 ALICE, BOB, CAROL = Holder("alice"), Holder("bob"), Holder("carol")
 

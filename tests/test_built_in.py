@@ -17,8 +17,8 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from mcpkit import Complete, Header
-from mcpkit.functions.built_in import read_built_in
-from mcpkit.functions.schema import form_of, schema_generator
+from mcpkit._signature.builtin_types import read_built_in
+from mcpkit._signature.schema import form_of, schema_generator
 from tests.models import Point
 
 CONFIG: Final = ConfigDict(allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64")
@@ -246,7 +246,7 @@ def test_other_types_are_left_to_pydantic(annotation: Any) -> None:
 
 def test_a_validator_is_made_when_it_is_first_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """And pydantic's generators are not asked for one."""
-    monkeypatch.setattr("mcpkit.functions.schema.SchemaValidator", None)
+    monkeypatch.setattr("mcpkit._signature.schema.SchemaValidator", None)
     form = form_of(list[Annotated[int, Field(ge=7)]])
     assert form.schema("validation") == {
         "items": {"minimum": 7, "type": "integer"},

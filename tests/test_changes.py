@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpkit._server.changes import Change, Changes
 from mcpkit.context import ListKind
-from mcpkit.engine.changes import Change, Changes
 
 
 class Hearing:

@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 from mcpkit import Client, Context, MCPKit
-from mcpkit.client import command_of
+from mcpkit.client.client import command_of
 from mcpkit.errors import (
     ConnectionClosed,
     InternalError,
@@ -215,7 +215,7 @@ async def test_a_server_that_ends_at_once(fake: Fake) -> None:
 
 
 async def test_a_server_that_only_says_no_more(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpkit.transports.process._LAST_WORD_S", 0.1)
+    monkeypatch.setattr("mcpkit.client.stdio._LAST_WORD_S", 0.1)
     body = """
 os.close(1)
 sys.stdin.read()
@@ -323,7 +323,7 @@ if method == "tools/call":
 async def test_a_line_that_is_too_long_ends_the_connection(
     fake: Fake, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpkit.transports.process.MAX_LINE", 1000)
+    monkeypatch.setattr("mcpkit.client.stdio.MAX_LINE", 1000)
     body = f"""
 {DISCOVERS}
 if method == "tools/call":
@@ -359,7 +359,7 @@ async def test_a_list_without_an_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if bound is not None:
-        monkeypatch.setattr(f"mcpkit.client.{bound}", 5)
+        monkeypatch.setattr(f"mcpkit.client.client.{bound}", 5)
     body = f"""
 {DISCOVERS}
 if method == "tools/list":
@@ -433,7 +433,7 @@ if method == "tools/call":
 async def test_questions_without_an_end(
     fake: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpkit.client._MOST_QUESTIONS", 2)
+    monkeypatch.setattr("mcpkit.client.client._MOST_QUESTIONS", 2)
     body = f"""
 {HANDSHAKES}
 if method == "tools/call":
@@ -460,7 +460,7 @@ async def test_questions_have_so_many_bytes_together(
     fake: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also those of a batch, and not those that have been answered."""
-    monkeypatch.setattr("mcpkit.client._MOST_QUESTION_BYTES", 10_000)
+    monkeypatch.setattr("mcpkit.client.client._MOST_QUESTION_BYTES", 10_000)
     body = """
 if method == "initialize":
     welcome(message, "2025-03-26")
@@ -488,7 +488,7 @@ if method == "tools/call":
 async def test_bytes_of_questions_that_were_answered_do_not_count(
     fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpkit.client._MOST_QUESTION_BYTES", 500)
+    monkeypatch.setattr("mcpkit.client.client._MOST_QUESTION_BYTES", 500)
     body = f"""
 {HANDSHAKES}
 if method == "tools/call":
@@ -572,7 +572,7 @@ async def test_a_message_has_so_many_values(
     fake: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An empty list is two bytes on the wire, and fifty in memory."""
-    monkeypatch.setattr("mcpkit.protocol.caller.MAX_VALUES", 1000)
+    monkeypatch.setattr("mcpkit._protocol.client_connection.MAX_VALUES", 1000)
     body = f"""
 {HANDSHAKES}
 if method == "ping":
@@ -1018,7 +1018,7 @@ async def test_a_server_that_stays_is_terminated_and_then_killed(
     fake: Fake, tmp_path: Path, heeds: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """STDIO-4."""
-    monkeypatch.setattr("mcpkit.transports.process._END_STEP_S", 0.3)
+    monkeypatch.setattr("mcpkit.client.stdio._END_STEP_S", 0.3)
     notes = tmp_path / "notes"
     env = {"NOTES": str(notes), "HEEDS": heeds}
     async with Client(fake(STUBBORN), env=env) as client:

@@ -19,6 +19,7 @@ import httpx2
 import pytest
 
 from mcpkit import Client
+from mcpkit.client import http as http_client
 from mcpkit.errors import (
     ConnectionClosed,
     HeaderMismatch,
@@ -28,7 +29,6 @@ from mcpkit.errors import (
     UnsupportedProtocolVersion,
 )
 from mcpkit.testing import REVISIONS
-from mcpkit.transports import http_client
 from tests.fakes import PATIENCE, FakeHost, FakeSite, Incoming, hosting, until, within
 from tests.messages import notification, request
 
@@ -237,7 +237,7 @@ async def test_whoever_has_no_token_is_told_how_to_get_one(
 
     with pytest.raises(InvalidRequest if is_mcp else ConnectionClosed) as raised:
         await Client(site.url, headers=headers).__aenter__()
-    advice = "; pass auth=mcpkit.oauth.OAuth() to the client to log in, or auth= with a token"
+    advice = "; pass auth=mcpkit.client.auth.OAuth() to log in, or auth= with a token"
     assert str(raised.value).endswith(advice) is is_told
     if isinstance(raised.value, InvalidRequest):
         assert raised.value.message == "A token is needed"  # which is the server's
@@ -262,7 +262,7 @@ async def postponed(site: FakeSite, times: int, after: str) -> list[float]:
 
     async with Client(site.url) as client:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("mcpkit.transports.http_client.anyio.sleep", note)
+            patch.setattr("mcpkit.client.http.anyio.sleep", note)
             assert (await client.call_tool("any")).text == "done"
     return pauses
 
@@ -368,7 +368,7 @@ async def test_secrets_of_a_url_are_not_shown(site: FakeSite) -> None:
 async def test_a_missing_library_is_named_by_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delitem(sys.modules, "mcpkit.transports.http_client")
+    monkeypatch.delitem(sys.modules, "mcpkit.client.http")
     monkeypatch.setitem(sys.modules, "httpx2", None)
     with pytest.raises(ImportError, match=r'pip install "mcpkit\[client\]"'):
         await Client("http://127.0.0.1:1/mcp").__aenter__()
@@ -1411,7 +1411,7 @@ async def test_an_answer_with_too_many_values_is_none(
     async def call(incoming: Incoming) -> None:
         await incoming.result(resultType="complete", content=[[]] * 1000)
 
-    monkeypatch.setattr("mcpkit.protocol.caller.MAX_VALUES", 1000)
+    monkeypatch.setattr("mcpkit._protocol.client_connection.MAX_VALUES", 1000)
     async with Client(modern.url) as client:
         with pytest.raises(ConnectionClosed, match="instead of an answer"):
             await client.call_tool("t")

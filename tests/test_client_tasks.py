@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from mcpkit import MCPKit, TaskCancelled, TaskHandle, TaskStatus
-from mcpkit.client_tasks import EXTENSION, related_task, with_extension
+from mcpkit._protocol.connection import CAPABILITIES_KEY
+from mcpkit.client.tasks import EXTENSION, related_task, with_extension
 from mcpkit.errors import ConnectionClosed, InternalError, MethodNotFound, ProtocolError
-from mcpkit.protocol.connection import CAPABILITIES_KEY
 from mcpkit.testing import AsyncTestClient
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +65,7 @@ def scripted(client: AsyncTestClient, monkeypatch: pytest.MonkeyPatch) -> Script
 
         monkeypatch.setattr(client, "request", request)
         for name in ("_SHORTEST_S", "_USUAL_S"):
-            monkeypatch.setattr(f"mcpkit.client_tasks.{name}", 0.001)
+            monkeypatch.setattr(f"mcpkit.client.tasks.{name}", 0.001)
         return client.task("one")
 
     return make

@@ -10,10 +10,10 @@ from typing import Any, get_args
 import anyio.to_thread
 import pytest
 
+from mcpkit._protocol.connection import ClientProfile
+from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import REVISIONS
 from mcpkit.context import Client, Context, SyncContext
-from mcpkit.protocol.connection import ClientFacts
-from mcpkit.protocol.revision import Revision
-from mcpkit.protocol.revisions import REVISIONS
 from mcpkit.types import (
     LOG_LEVELS,
     LOG_RANK,
@@ -244,10 +244,10 @@ class TestCancelled:
 
 class TestClient:
     def test_it_may_not_say_who_it_is(self) -> None:
-        assert Client(ClientFacts({}, None)).info is None
+        assert Client(ClientProfile({}, None)).info is None
 
     def test_its_capabilities_are_as_declared(self) -> None:
-        assert Client(ClientFacts({"roots": {}}, None)).capabilities == {"roots": {}}
+        assert Client(ClientProfile({"roots": {}}, None)).capabilities == {"roots": {}}
 
     @pytest.mark.parametrize(
         ("capabilities", "path", "supported"),
@@ -273,4 +273,4 @@ class TestClient:
     def test_what_it_supports(
         self, capabilities: dict[str, Any], path: tuple[str, ...], supported: bool
     ) -> None:
-        assert Client(ClientFacts(capabilities, None)).supports(*path) is supported
+        assert Client(ClientProfile(capabilities, None)).supports(*path) is supported

@@ -20,10 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from typing_extensions import TypedDict
 
 from mcpkit import Image, MCPKit, Message, PromptResult, ToolResult
-from mcpkit.engine.call_plan import inspect_handler
+from mcpkit._injection import inspect_handler
+from mcpkit._signature.converters import WELL_KNOWN, Converters, NoConverter, NotSerializable
+from mcpkit._signature.output import Output
 from mcpkit.errors import RegistrationError
-from mcpkit.functions.converters import WELL_KNOWN, Converters, Unconvertible, Unsendable
-from mcpkit.functions.output import Output
 from mcpkit.testing import TestClient
 from mcpkit.types import BlobResourceContents, ImageContent, TextContent, TextResourceContents
 from tests.authoring import output_of
@@ -40,7 +40,7 @@ def text_of(value: Any) -> str:
 
 
 def refusal_of(value: Any, annotation: Any = Any) -> str:
-    with pytest.raises(Unsendable) as caught:
+    with pytest.raises(NotSerializable) as caught:
         output_of(annotation).render(value)
     return str(caught.value)
 
@@ -657,7 +657,7 @@ class TestOwn:
         assert output.schema is None
 
     def test_unknown_classes_are_named(self) -> None:
-        with pytest.raises(Unconvertible, match="Hollow"):
+        with pytest.raises(NoConverter, match="Hollow"):
             Converters().returned(list[Hollow])
 
 

@@ -11,9 +11,8 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
-from mcpkit.context import Context
-from mcpkit.engine.entries import Prompt, Resource, ResourceTemplate
-from mcpkit.engine.from_functions import (
+from mcpkit._entries import Prompt, Resource, ResourceTemplate
+from mcpkit._from_functions import (
     choices_of,
     make_prompt,
     make_resource,
@@ -21,10 +20,11 @@ from mcpkit.engine.from_functions import (
     mark,
     marked_in,
 )
+from mcpkit._protocol.headers import HeaderParameter
+from mcpkit._signature.converters import NotSerializable
+from mcpkit.context import Context
+from mcpkit.dependencies import Complete, Depends, Header
 from mcpkit.errors import RegistrationError
-from mcpkit.functions.converters import Unsendable
-from mcpkit.functions.markers import Complete, Depends, Header
-from mcpkit.protocol.headers import HeaderParameter
 from mcpkit.types import (
     Annotations,
     Icon,
@@ -672,13 +672,13 @@ class TestMessages:
 
     @pytest.mark.parametrize("role", ["system", "tool", "User", "", None, 7])
     def test_of_another_role_are_refused(self, role: Any) -> None:
-        with pytest.raises(Unsendable, match='has the role "user" or "assistant", not'):
+        with pytest.raises(NotSerializable, match='has the role "user" or "assistant", not'):
             messages_of([{"role": role, "content": "hi"}])
         with pytest.raises(ValueError, match='has the role "user" or "assistant", not'):
             Message("hi", role)
 
     def test_with_more_members_are_refused(self) -> None:
-        with pytest.raises(Unsendable, match="has a role and a content, but no name"):
+        with pytest.raises(NotSerializable, match="has a role and a content, but no name"):
             messages_of({"role": "user", "content": "hi", "name": "Ada"})
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.functions.docstrings import Docs, Part, parse_docstring
+from mcpkit._signature.docstrings import Docs, Part, parse_docstring
 
 GOOGLE = """Book a hotel.
 

@@ -9,7 +9,7 @@ import sys
 import anyio
 import pytest
 
-from mcpkit.support.event_loop import run_loop
+from mcpkit._concurrency.event_loop import run_loop
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -12,11 +12,11 @@ import anyio
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit.engine import folder
-from mcpkit.engine.files import Directory, file_resource
-from mcpkit.engine.folder import Folder
-from mcpkit.engine.registry import Registry
+from mcpkit._server.registry import Registry
 from mcpkit.errors import RegistrationError, ResourceNotFound
+from mcpkit.providers import folder
+from mcpkit.providers.files import Directory, file_resource
+from mcpkit.providers.folder import Folder
 from mcpkit.testing import AsyncTestClient
 from mcpkit.types import File
 from tests.authoring import run

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from mcpkit.support.json_schema import Step, copy_schema, every_schema, resolve, walk
+from mcpkit._utils.json import Step, copy_schema, every_schema, resolve, walk
 
 INNER: Final[dict[str, Any]] = {"type": "string"}
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit.support import logs
-from mcpkit.support.logs import _Formatter, get_logger
+from mcpkit._utils import logs
+from mcpkit._utils.logs import _Formatter, get_logger
 from tests.cli.commands import mcpkit
 
 FORGED = "x\r\nERROR mcpkit: forged \x1b[2J\u202e"

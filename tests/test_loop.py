@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcpkit.engine.loop import AsyncioLoop, Loop, open_loop
+from mcpkit._concurrency.loop import AsyncioLoop, Loop, open_loop
 
 pytestmark = pytest.mark.anyio
 

@@ -15,13 +15,13 @@ from mcpkit import (
     ToolError,
     ToolResult,
 )
-from mcpkit.engine.entries import Entry
-from mcpkit.engine.methods import call_tool
-from mcpkit.engine.middleware import compose
+from mcpkit._entries import Entry
+from mcpkit._protocol.connection import Request
+from mcpkit._protocol.revisions import REVISIONS
+from mcpkit._server.handlers import call_tool
+from mcpkit.client.results import CallResult
 from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
-from mcpkit.protocol.connection import Request
-from mcpkit.protocol.revisions import REVISIONS
-from mcpkit.results import CallResult
+from mcpkit.middleware import compose
 from mcpkit.testing import AsyncTestClient
 from mcpkit.types import UNSET
 

@@ -20,10 +20,10 @@ from mcpkit import (
     ToolError,
     ToolResult,
 )
-from mcpkit.engine.methods import OPERATIONS, capabilities, unwrap
+from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import BY_VERSION, REVISIONS
+from mcpkit._server.handlers import OPERATIONS, capabilities, unwrap
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
-from mcpkit.protocol.revision import Revision
-from mcpkit.protocol.revisions import BY_VERSION, REVISIONS
 from mcpkit.testing import AsyncTestClient
 
 pytestmark = pytest.mark.anyio

@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from mcpkit import Client
-from mcpkit.auth.fetch import fetch_json
-from mcpkit.oauth.requests import get_json
-from mcpkit.support import outgoing
-from mcpkit.support.outgoing import reason_of, tls_for
+from mcpkit._utils import outgoing
+from mcpkit._utils.fetch import fetch_json
+from mcpkit._utils.outgoing import reason_of, tls_for
+from mcpkit._utils.requests import get_json
 
 # --- whom they trust ------------------------------------------------------------------------------
 

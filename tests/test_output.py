@@ -17,8 +17,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
-from mcpkit.functions.converters import Unsendable
-from mcpkit.functions.output import OutputMismatch, Rendered, blocks_of, wrapped_schema
+from mcpkit._signature.converters import NotSerializable
+from mcpkit._signature.output import OutputMismatch, Rendered, blocks_of, wrapped_schema
 from mcpkit.types import (
     UNSET,
     Audio,
@@ -220,7 +220,7 @@ class TestMismatch:
         ids=str,
     )
     def test_is_raised(self, annotation: Any, value: Any) -> None:
-        with pytest.raises((OutputMismatch, Unsendable)):
+        with pytest.raises((OutputMismatch, NotSerializable)):
             output_of(annotation).render(value)
 
     def test_a_model_changed_into_something_unfit(self) -> None:
@@ -230,7 +230,7 @@ class TestMismatch:
             output_of(Point).render(point)
 
     def test_content_that_is_no_json(self) -> None:
-        with pytest.raises(Unsendable):
+        with pytest.raises(NotSerializable):
             output_of(UNSET).render(Opaque())
 
     def test_null_is_no_trouble_where_it_belongs(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.support.plain import one_line, visible
+from mcpkit._utils.plain import single_line, visible
 
 SHOWN = {
     "escape": ("a\x1b[31mb", r"a\x1b[31mb"),
@@ -106,12 +106,12 @@ def test_a_careless_server_sends_no_text() -> None:
 
 
 def test_a_part_of_a_line() -> None:
-    assert one_line(" a\r\n\n  b\tc  d\n") == "a b c  d"
+    assert single_line(" a\r\n\n  b\tc  d\n") == "a b c  d"
 
 
 def test_a_long_text_is_cut() -> None:
-    assert one_line("x" * 1000, 3) == "xxx… (1000 characters)"
-    assert one_line("xxx", 3) == "xxx"
+    assert single_line("x" * 1000, 3) == "xxx… (1000 characters)"
+    assert single_line("xxx", 3) == "xxx"
 
 
 @pytest.mark.timeout(20)
@@ -119,7 +119,7 @@ def test_a_long_text_is_cut() -> None:
 def test_neither_takes_more_than_linear_time(part: str) -> None:
     text = part * 200_000 + "x"
     assert visible(text).endswith("x")
-    assert one_line(text).endswith("x")
+    assert single_line(text).endswith("x")
 
 
 def test_as_json() -> None:

@@ -15,10 +15,10 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
+from mcpkit._injection import CallPlan, inspect_handler
 from mcpkit.context import Context, SyncContext
-from mcpkit.engine.call_plan import CallPlan, inspect_handler
+from mcpkit.dependencies import Depends
 from mcpkit.errors import RegistrationError
-from mcpkit.functions.markers import Depends
 from tests.authoring import RecordingPeer, context_with, run
 
 
@@ -452,7 +452,7 @@ class TestThreads:
 
 
 def test_a_default_in_a_field_reaches_dependencies() -> None:
-    from mcpkit.functions.arguments import Arguments
+    from mcpkit._signature.arguments import Arguments
 
     def dependency(city: str) -> str:
         return city

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpkit._entries import Entry, Listing
+from mcpkit._from_functions import make_prompt, make_resource, make_tool
+from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import REVISIONS
+from mcpkit._server import registry as registry_module
+from mcpkit._server.registry import Page, Registry, View
+from mcpkit._utils.uri_template import UriTemplate
 from mcpkit.context import Context, ListKind, SyncContext
-from mcpkit.engine import registry as registry_module
-from mcpkit.engine.entries import Entry, Listing
-from mcpkit.engine.from_functions import make_prompt, make_resource, make_tool
-from mcpkit.engine.registry import Page, Registry, View
 from mcpkit.errors import InvalidParams, RegistrationError
-from mcpkit.functions.uri_template import UriTemplate
-from mcpkit.protocol.revision import Revision
-from mcpkit.protocol.revisions import REVISIONS
 from tests.authoring import LATEST, OLDEST, context_with, page_of, wait
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit.results import (
+from mcpkit.client.results import (
     CallResult,
     Completion,
     ListedPrompt,

@@ -14,8 +14,8 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, Field
 
+from mcpkit._signature.schema import form_of
 from mcpkit.errors import RegistrationError
-from mcpkit.functions.schema import form_of
 from mcpkit.types import (
     UNSET,
 )

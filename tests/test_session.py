@@ -18,11 +18,11 @@ import anyio.to_thread
 import pytest
 
 from mcpkit import Context, MCPKit, SyncContext, ToolError
-from mcpkit.engine.loop import open_loop
-from mcpkit.engine.server import Settings
-from mcpkit.engine.session import Channel, Session
+from mcpkit._concurrency.loop import open_loop
+from mcpkit._protocol.connection import Connection, Request
+from mcpkit._server.server import Settings
+from mcpkit._server.session import Channel, Session
 from mcpkit.errors import ConnectionClosed, InvalidRequest, MethodNotFound
-from mcpkit.protocol.connection import Connection, Request
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, TappedClient
 
@@ -498,13 +498,13 @@ async def test_a_request_that_waits_can_be_cancelled() -> None:
 
 async def test_relief_is_reported_once_fewer_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading pauses while too much waits."""
-    monkeypatch.setattr("mcpkit.engine.session._MOST_WAITING", 1)
+    monkeypatch.setattr("mcpkit._server.session._MOST_WAITING", 1)
     app: MCPKit[Any] = MCPKit("limited", max_in_flight=1)
     gate = Gate()
     app.add_tool(gate.pass_through)
     async with session_of(app) as (session, ears):
         relieved = anyio.Event()
-        session.on_relief = relieved.set
+        session.on_writable = relieved.set
         session.receive(initialize())
         for id in (1, 2):
             session.receive(request(id, "tools/call", name="pass_through"))
@@ -518,8 +518,8 @@ async def test_relief_is_reported_once_fewer_wait(monkeypatch: pytest.MonkeyPatc
 
 async def test_relief_is_reported_once_less_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few requests may be as large as many others."""
-    monkeypatch.setattr("mcpkit.engine.session._BYTES_WAITING", 2000)
-    monkeypatch.setattr("mcpkit.engine.session._BYTES_HELD", 4000)
+    monkeypatch.setattr("mcpkit._server.session._BYTES_WAITING", 2000)
+    monkeypatch.setattr("mcpkit._server.session._BYTES_HELD", 4000)
     app: MCPKit[Any] = MCPKit("limited", max_in_flight=1)
     gate = Gate()
 
@@ -530,7 +530,7 @@ async def test_relief_is_reported_once_less_waits(monkeypatch: pytest.MonkeyPatc
 
     async with session_of(app) as (session, ears):
         relieved = anyio.Event()
-        session.on_relief = relieved.set
+        session.on_writable = relieved.set
         session.receive(initialize())
         for id in (1, 2):
             arguments = {"text": "x" * 1500}

@@ -18,12 +18,12 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from typing_extensions import TypeAliasType
 
+from mcpkit._injection import CONTEXTS
+from mcpkit._signature.hints import _settled_hints
+from mcpkit._signature.signature import Signature, _plain_parameters, inspect_function
 from mcpkit.context import Context, SyncContext
-from mcpkit.engine.call_plan import CONTEXTS
+from mcpkit.dependencies import Complete, Depends, Header
 from mcpkit.errors import RegistrationError
-from mcpkit.functions.hints import _settled_hints
-from mcpkit.functions.markers import Complete, Depends, Header
-from mcpkit.functions.signature import Signature, _plain_parameters, inspect_function
 from mcpkit.types import UNSET
 from tests.authoring import context_with, handler, module_from, run, schema_for, wait
 

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from mcpkit import Context, Depends, MCPKit, ResourceError, TextResourceContents, ToolError
-from mcpkit.client import Client
+from mcpkit.client.client import Client
 from mcpkit.testing import REVISIONS, AppOptions, AsyncTestClient, TestClient
 
 ROOT = Path(__file__).resolve().parents[1]

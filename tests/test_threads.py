@@ -20,11 +20,11 @@ import anyio.to_thread
 import pytest
 import sniffio
 
-from mcpkit.engine import threads as module
-from mcpkit.engine.loop import Loop, open_loop
-from mcpkit.engine.threads import ThreadCall, Threads
+from mcpkit._concurrency import threads as module
+from mcpkit._concurrency.loop import Loop, open_loop
+from mcpkit._concurrency.threads import ThreadCall, Threads
+from mcpkit._utils.quota import Holder
 from mcpkit.errors import ConnectionClosed
-from mcpkit.support.budget import Holder
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.functions.uri_template import UriTemplate, Variable
+from mcpkit._utils.uri_template import UriTemplate, Variable
 
 Values = dict[str, str | list[str]]
 
@@ -435,7 +435,7 @@ def test_loads_no_other_part_of_mcpkit() -> None:
         "heavy = {'mcpkit', 'pydantic', 'dataclasses', 'inspect', 'asyncio'}\n"
         "sys.exit(' '.join(heavy & sys.modules.keys()) or None)\n"
     )
-    path = sys.modules["mcpkit.functions.uri_template"].__file__
+    path = sys.modules["mcpkit._utils.uri_template"].__file__
     assert path is not None
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, path], capture_output=True, timeout=30, check=False

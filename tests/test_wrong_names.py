@@ -19,12 +19,12 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 import mcpkit.auth
 from mcpkit import Accepted, Audio, Declined, Dismissed, File, Image, MCPKit, ToolAnnotations
+from mcpkit._signature.by_schema import schema_errors
+from mcpkit._utils.peers import GUIDES, PeerName, peer_names
 from mcpkit.context import Context, SyncContext
 from mcpkit.errors import InvalidArguments, RegistrationError, ToolError
-from mcpkit.functions.by_schema import misfits
-from mcpkit.support.peers import GUIDES, PeerName, peer_names
+from mcpkit.http import HttpSettings
 from mcpkit.testing import TestClient
-from mcpkit.web import HttpSettings
 from tests.authoring import LATEST, context_with
 from tests.docs.pages import ROOT
 
@@ -522,20 +522,20 @@ SCHEMAS: Final[Any] = st.recursive(st.booleans() | st.just({}), schemas, max_lea
 
 @given(SCHEMAS, JSON)
 def test_a_schema_means_what_it_means_to_others(schema: Any, value: Any) -> None:
-    found = list(misfits({}, value, schema))
+    found = list(schema_errors({}, value, schema))
     assert (not found) == Draft202012Validator(schema).is_valid(value)
 
 
 def test_a_schema_that_goes_in_circles_ends() -> None:
     circle: dict[str, Any] = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
-    assert list(misfits(circle, 1)) == [("arguments", "is nested too deeply")]
+    assert list(schema_errors(circle, 1)) == [("arguments", "is nested too deeply")]
 
 
 # --- the table ------------------------------------------------------------------------------------
 
 
 def ours_on(on: str) -> set[str]:
-    from mcpkit.engine.from_functions import PromptOptions, ResourceOptions, ToolOptions
+    from mcpkit._from_functions import PromptOptions, ResourceOptions, ToolOptions
 
     options: dict[str, Any] = {
         "tool(…)": ToolOptions,

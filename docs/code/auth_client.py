@@ -6,7 +6,7 @@ import os
 import sys
 
 from mcpkit import Client
-from mcpkit.oauth import ClientCredentials, FileTokenStore, OAuth
+from mcpkit.client.auth import ClientCredentials, FileTokenStore, OAuth
 
 
 async def main(url: str) -> None:

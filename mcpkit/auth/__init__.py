@@ -9,24 +9,25 @@ The README of this folder says what is in which file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mcpkit._utils.lazy import importer
+from mcpkit.auth.api_keys import Keys, NewKey, hash_key, new_key
 from mcpkit.auth.introspection import Introspection
 from mcpkit.auth.jwt import JWT
-from mcpkit.auth.keys import Keys, NewKey, hash_key, new_key
-from mcpkit.auth.verifier import ResourceServer, Verifier, VerifierAway
+from mcpkit.auth.verifiers import ResourceServer, Verifier, VerifierUnavailable
 
 if TYPE_CHECKING:
     from mcpkit.auth.server.clients import RegisteredClient
     from mcpkit.auth.server.login import (
         Login,
+        LoginAttempt,
         LoginRefused,
         Page,
-        ProviderAway,
+        ProviderUnavailable,
         Redirect,
         UpstreamTokens,
         User,
-        Visit,
     )
     from mcpkit.auth.server.providers import PROVIDERS, Provider
     from mcpkit.auth.server.server import AuthorizationServer
@@ -42,12 +43,13 @@ __all__ = [
     "Introspection",
     "Keys",
     "Login",
+    "LoginAttempt",
     "LoginRefused",
     "MemoryAuthStore",
     "NewKey",
     "Page",
     "Provider",
-    "ProviderAway",
+    "ProviderUnavailable",
     "Redirect",
     "RegisteredClient",
     "ResourceServer",
@@ -57,40 +59,35 @@ __all__ = [
     "User",
     "Users",
     "Verifier",
-    "VerifierAway",
-    "Visit",
+    "VerifierUnavailable",
     "hash_key",
     "hash_password",
     "new_key",
 ]
 
-_IN_SERVER = {
-    "PROVIDERS": "providers",
-    "AuthStore": "store",
-    "AuthorizationServer": "server",
-    "Login": "login",
-    "LoginRefused": "login",
-    "MemoryAuthStore": "store",
-    "Page": "login",
-    "Provider": "providers",
-    "ProviderAway": "login",
-    "Redirect": "login",
-    "RegisteredClient": "clients",
-    "SqliteAuthStore": "store",
-    "UpstreamLogin": "upstream",
-    "UpstreamTokens": "login",
-    "User": "login",
-    "Users": "users",
-    "Visit": "login",
-    "hash_password": "users",
-}
-"""Names that only an authorization server of one's own needs → the modules that have them."""
-
-
-def __getattr__(name: str) -> Any:
-    module = _IN_SERVER.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"mcpkit.auth.server.{module}"), name)
+__getattr__ = importer(
+    __name__,
+    {
+        "mcpkit.auth.server.clients": ["RegisteredClient"],
+        "mcpkit.auth.server.login": [
+            "Login",
+            "LoginAttempt",
+            "LoginRefused",
+            "Page",
+            "ProviderUnavailable",
+            "Redirect",
+            "UpstreamTokens",
+            "User",
+        ],
+        "mcpkit.auth.server.providers": ["PROVIDERS", "Provider"],
+        "mcpkit.auth.server.server": ["AuthorizationServer"],
+        "mcpkit.auth.server.store": ["AuthStore", "MemoryAuthStore", "SqliteAuthStore"],
+        "mcpkit.auth.server.upstream": ["UpstreamLogin"],
+        "mcpkit.auth.server.users": ["Users", "hash_password"],
+    },
+    renamed={
+        "ProviderAway": "ProviderUnavailable",
+        "VerifierAway": "VerifierUnavailable",
+        "Visit": "LoginAttempt",
+    },
+)

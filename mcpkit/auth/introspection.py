@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from mcpkit._scopes import scopes_of
+from mcpkit._utils.fetch import PerEventLoop, Unreachable, check_address, fetch_json
+from mcpkit._utils.logs import get_logger
+from mcpkit._utils.names import with_suggestions
 from mcpkit.auth.claims import principal_of
-from mcpkit.auth.fetch import PerLoop, Unreachable, check_address, fetch_json
-from mcpkit.auth.verifier import Verifier, VerifierAway
-from mcpkit.support.logs import get_logger
-from mcpkit.support.scopes import scopes_of
-from mcpkit.support.wrong_names import watching
+from mcpkit.auth.verifiers import Verifier, VerifierUnavailable
 from mcpkit.types import Principal
 
 __all__ = ["Introspection"]
@@ -44,7 +44,7 @@ class Introspection(Verifier):
         ValueError: An option makes no sense; the message names it.
     """
 
-    @watching()
+    @with_suggestions()
     def __init__(
         self,
         url: str,
@@ -66,8 +66,8 @@ class Introspection(Verifier):
         self.required_scopes = scopes_of(required_scopes, "required_scopes")
         self.cache_time = cache_time
         self.needs_resource = not self._audience
-        self._limit: PerLoop[Any] = PerLoop(_make_limit)
-        self._asking: PerLoop[dict[str, Any]] = PerLoop(dict)
+        self._limit: PerEventLoop[Any] = PerEventLoop(_make_limit)
+        self._asking: PerEventLoop[dict[str, Any]] = PerEventLoop(dict)
 
     def __repr__(self) -> str:
         return f"<Introspection: {self._url}>"
@@ -97,7 +97,7 @@ class Introspection(Verifier):
         else:
             await found.answered.wait()
         if found.claims is None:
-            raise VerifierAway("The authorization server does not answer at the moment")
+            raise VerifierUnavailable("The authorization server does not answer at the moment")
         return self._principal(found.claims, resource)
 
     def _principal(self, claims: dict[str, Any], resource: str | None) -> Principal | None:

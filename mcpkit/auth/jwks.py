@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from mcpkit.auth.fetch import PerLoop, Unreachable, check_address, fetch_json
-from mcpkit.auth.verifier import VerifierAway
-from mcpkit.support.logs import get_logger
+from mcpkit._utils.fetch import PerEventLoop, Unreachable, check_address, fetch_json
+from mcpkit._utils.logs import get_logger
+from mcpkit.auth.verifiers import VerifierUnavailable
 from mcpkit.types import is_array, is_object
 
 __all__ = ["KeySet"]
@@ -47,7 +47,7 @@ class KeySet:
         self._keys: list[dict[str, Any]] = [dict(each) for each in keys or ()]
         self._fetched = 0.0
         self._tried = 0.0
-        self._lock: PerLoop[Any] = PerLoop(_make_lock)
+        self._lock: PerEventLoop[Any] = PerEventLoop(_make_lock)
 
     async def find(self, kid: object) -> Sequence[Mapping[str, Any]]:
         """Return the keys that a token may be signed with; none if the issuer has no such key.
@@ -60,7 +60,7 @@ class KeySet:
             kid: The id of the key, as the token says; None if it does not.
 
         Raises:
-            VerifierAway: There are no keys, and the issuer does not answer.
+            VerifierUnavailable: There are no keys, and the issuer does not answer.
         """
         if kid is not None and (not isinstance(kid, str) or len(kid) > _LONGEST_KID):
             return ()
@@ -73,7 +73,7 @@ class KeySet:
             found = self._known(kid)
         age = time.monotonic() - self._fetched
         if not self._fetched or (found and age > _STALE_S):
-            raise VerifierAway("The keys of the issuer cannot be fetched at the moment")
+            raise VerifierUnavailable("The keys of the issuer cannot be fetched at the moment")
         return found
 
     def _known(self, kid: str | None) -> Sequence[Mapping[str, Any]]:

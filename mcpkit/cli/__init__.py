@@ -1,4 +1,4 @@
-"""The command line: one file for each command, named in one table (`mcpkit.cli.commands`)."""
+"""The command line: one file for each command, named in one table (`mcpkit.cli._commands`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from mcpkit.cli.commands import SETTINGS, Commands
-from mcpkit.cli.terminal import say
+from mcpkit.cli._commands import SETTINGS, Commands
+from mcpkit.cli._terminal import say
 
 __all__ = ["app", "main"]
 

@@ -9,9 +9,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mcpkit.cli.arguments import nothing_like, tool_arguments
-from mcpkit.cli.options import Reach, TargetArgument
-from mcpkit.cli.show import (
+from mcpkit._protocol.revisions import BY_VERSION
+from mcpkit.cli._arguments import suggest, tool_arguments
+from mcpkit.cli._options import Reach, TargetArgument
+from mcpkit.cli._render import (
     Saver,
     as_binary,
     on_terminal,
@@ -20,13 +21,12 @@ from mcpkit.cli.show import (
     put_json,
     text_of,
 )
-from mcpkit.cli.talking import Talk, talking
-from mcpkit.cli.terminal import BAD_NEWS, fail, note, say
-from mcpkit.client import Client, is_url
-from mcpkit.client_tasks import TaskStatus
+from mcpkit.cli._session import Talk, talking
+from mcpkit.cli._terminal import BAD_NEWS, fail, note, say
+from mcpkit.client.client import Client, is_url
+from mcpkit.client.results import CallResult, ListedTool
+from mcpkit.client.tasks import TaskStatus
 from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
-from mcpkit.protocol.revisions import BY_VERSION
-from mcpkit.results import CallResult, ListedTool
 from mcpkit.types import UNSET, LogLevel
 
 __all__ = ["call", "show_result"]
@@ -135,7 +135,7 @@ def _unlisted(name: str, listed: Mapping[str, ListedTool], reach: Reach) -> List
     asked for it all the same says which (AUTH-6).
     """
     if reach.is_anonymous:
-        fail(nothing_like("tool", name, list(listed)))
+        fail(suggest("tool", name, list(listed)))
     return ListedTool.from_wire({"name": name, "inputSchema": {}})
 
 
@@ -147,7 +147,7 @@ def _known(name: str, listed: Mapping[str, ListedTool]) -> Generator[None, None,
     except (InvalidParams, MethodNotFound):
         if name in listed:
             raise
-        fail(nothing_like("tool", name, list(listed)))
+        fail(suggest("tool", name, list(listed)))
 
 
 async def _want_logs(client: Client) -> None:

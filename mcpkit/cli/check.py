@@ -9,19 +9,19 @@ from typing import Annotated, Final
 
 import typer
 
-from mcpkit.cli.checks.facts import with_facts
-from mcpkit.cli.checks.findings import SEVERITIES, Finding, Rule
-from mcpkit.cli.checks.gather import gather
-from mcpkit.cli.checks.report import as_json, print_findings, print_rules, rules_as_json
-from mcpkit.cli.checks.served import Served
-from mcpkit.cli.checks.settings import SettingsError, Wishes, wishes_for
-from mcpkit.cli.checks.table import check as apply
-from mcpkit.cli.checks.table import chosen, unknown
-from mcpkit.cli.connect import is_python, run_async
-from mcpkit.cli.options import Env, Headers, Reach, Revision, Timeout, Token
-from mcpkit.cli.show import put_json
-from mcpkit.cli.terminal import BAD_NEWS, fail, note, on_stdout
-from mcpkit.support.target import is_remote, split
+from mcpkit._utils.targets import is_remote, split
+from mcpkit.cli._check.gather import gather
+from mcpkit.cli._check.listing import Served
+from mcpkit.cli._check.report import as_json, print_findings, print_rules, rules_as_json
+from mcpkit.cli._check.rules import SEVERITIES, Finding, Rule
+from mcpkit.cli._check.settings import SettingsError, Wishes, wishes_for
+from mcpkit.cli._check.source import with_facts
+from mcpkit.cli._check.table import check as apply
+from mcpkit.cli._check.table import chosen, unknown
+from mcpkit.cli._connection import is_python, run_async
+from mcpkit.cli._options import Env, Headers, Reach, Revision, Timeout, Token
+from mcpkit.cli._render import put_json
+from mcpkit.cli._terminal import BAD_NEWS, fail, note, on_stdout
 
 __all__ = ["check"]
 

@@ -15,9 +15,12 @@ import typer
 from rich.cells import cell_len
 from rich.text import Text
 
-from mcpkit.cli.arguments import nothing_like
-from mcpkit.cli.connect import is_python, run_async
-from mcpkit.cli.options import (
+from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE
+from mcpkit._utils.plain import single_line, visible
+from mcpkit._utils.text import shorten
+from mcpkit.cli._arguments import suggest
+from mcpkit.cli._connection import is_python, run_async
+from mcpkit.cli._options import (
     AsJson,
     Env,
     Headers,
@@ -27,18 +30,15 @@ from mcpkit.cli.options import (
     Timeout,
     Token,
 )
-from mcpkit.cli.schemas import Effort, in_words, properties_of, required_of, resolved
-from mcpkit.cli.show import on_terminal, put_json, size
-from mcpkit.cli.target import TargetError, load_app
-from mcpkit.cli.terminal import fail, on_stdout
-from mcpkit.cli.tokens import estimate, tool_tokens
-from mcpkit.client import Client
-from mcpkit.client_tasks import EXTENSION
+from mcpkit.cli._render import on_terminal, put_json, size
+from mcpkit.cli._schema_text import Effort, in_words, properties_of, required_of, resolved
+from mcpkit.cli._target import TargetError, load_app
+from mcpkit.cli._terminal import fail, on_stdout
+from mcpkit.cli._token_estimate import estimate, tool_tokens
+from mcpkit.client.client import Client
+from mcpkit.client.results import ListedPrompt, ListedResource, ListedTemplate, ListedTool
+from mcpkit.client.tasks import EXTENSION
 from mcpkit.errors import MethodNotFound
-from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE
-from mcpkit.results import ListedPrompt, ListedResource, ListedTemplate, ListedTool
-from mcpkit.support.plain import one_line, visible
-from mcpkit.support.text import shorten
 from mcpkit.types import is_object
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def inspect(
         names = [each.name for each in offer.tools]
         for name in tool or ():
             if name not in names:
-                fail(nothing_like("tool", name, list(map(str, names))))
+                fail(suggest("tool", name, list(map(str, names))))
         if tool:
             offer.tools = [each for each in offer.tools if each.name in tool]
         if as_json:
@@ -173,7 +173,7 @@ def _app_as(target: str, scopes: str) -> MCPKit[Any]:
             app = load_app(target)
     except TargetError as error:
         fail(str(error))
-    app.server.stands_for = frozenset(filter(None, map(str.strip, scopes.split(","))))
+    app.server.assumed_scopes = frozenset(filter(None, map(str.strip, scopes.split(","))))
     return app
 
 
@@ -283,7 +283,7 @@ class _Page:
             self.heading("Nothing", "this server offers neither tools nor resources nor prompts")
 
     def _server(self, offer: Offer) -> None:
-        info = {name: one_line(str(value)) for name, value in offer.info.items()}
+        info = {name: single_line(str(value)) for name, value in offer.info.items()}
         title = Text(info.get("name") or "A server without a name", style="bold")
         title.append(f" {info['version']}" if info.get("version") else "", style="not bold")
         if info.get("title") and info["title"] != info.get("name"):
@@ -324,15 +324,15 @@ class _Page:
             self._tool(each, costs[each.name], whole=whole)
 
     def _tool(self, tool: ListedTool, cost: int, *, whole: bool) -> None:
-        head = Text(one_line(tool.name), style="bold")
-        title = one_line(tool.title or (tool.annotations and tool.annotations.title) or "")
+        head = Text(single_line(tool.name), style="bold")
+        title = single_line(tool.title or (tool.annotations and tool.annotations.title) or "")
         if title:
             head.append(f"  {title}", style="not bold")
         head.append(f"  about {_tokens(cost)}", style="not bold dim")
         for word, style in (*_hints(tool), *_TASKS.get(tool.task_support, ())):
             head.append(f"  {word}", style=f"not bold {style}")
         self.put(head, 2)
-        self._description(tool.description, whole=whole, where=f"--tool {one_line(tool.name)}")
+        self._description(tool.description, whole=whole, where=f"--tool {single_line(tool.name)}")
         self._members(tool.input_schema)
         if tool.output_schema is not None:
             words = in_words(tool.output_schema, tool.output_schema, self._effort)
@@ -408,11 +408,11 @@ class _Page:
         about: Iterable[str],
         description: str | None,
     ) -> None:
-        head = Text(one_line(uri), style="bold")
+        head = Text(single_line(uri), style="bold")
         called = title or name
         for each in (called if called != uri else "", *about):
             if each:
-                head.append(f"  {one_line(each)}", style="not bold dim")
+                head.append(f"  {single_line(each)}", style="not bold dim")
         self.put(head, 2)
         self.text(description or "", 4)
 
@@ -423,9 +423,9 @@ class _Page:
         for number, each in enumerate(prompts):
             if number:
                 self.put("")
-            head = Text(one_line(each.name), style="bold")
+            head = Text(single_line(each.name), style="bold")
             if each.title:
-                head.append(f"  {one_line(each.title)}", style="not bold")
+                head.append(f"  {single_line(each.title)}", style="not bold")
             self.put(head, 2)
             self.text(each.description or "", 4)
             rows = [
@@ -440,7 +440,7 @@ class _Page:
 
     def _rows(self, rows: Sequence[tuple[str, str, str]], indent: int) -> None:
         """Write names, types and descriptions side by side, or the latter two below each other."""
-        shown = [[one_line(cell) for cell in row] for row in rows]
+        shown = [[single_line(cell) for cell in row] for row in rows]
         if not shown:
             return
         names, types, abouts = (max(map(cell_len, column)) for column in zip(*shown, strict=True))
@@ -472,7 +472,7 @@ _TASKS: Final = {
 
 def _capability(name: str, value: object) -> str:
     inner = [each for each, flag in value.items() if flag is not False] if is_object(value) else []
-    return one_line(f"{name} ({', '.join(inner)})" if inner else name)
+    return single_line(f"{name} ({', '.join(inner)})" if inner else name)
 
 
 def _hints(tool: ListedTool) -> list[tuple[str, str]]:

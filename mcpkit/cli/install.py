@@ -11,12 +11,12 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from mcpkit.cli.connect import headers_from, variables_from
-from mcpkit.cli.hosts import HOSTS
-from mcpkit.cli.hosts.config import ByHand, Change, Config, InFile, ThroughProgram
-from mcpkit.cli.hosts.host import Entry, Host, Machine, Unfit, merged
-from mcpkit.cli.hosts.server import named_by, server_at
-from mcpkit.cli.terminal import FAILED, confirm, fail, is_interactive, note, say
+from mcpkit.cli._connection import headers_from, variables_from
+from mcpkit.cli._install import HOSTS
+from mcpkit.cli._install.config import ByHand, Change, Config, InFile, ThroughProgram
+from mcpkit.cli._install.hosts import Entry, Host, Machine, Unfit, merged
+from mcpkit.cli._install.launch import named_by, server_at
+from mcpkit.cli._terminal import FAILED, confirm, fail, is_interactive, note, say
 from mcpkit.types import is_object
 
 __all__ = ["install"]

@@ -11,26 +11,26 @@ from typing import Annotated, Any, Final
 import typer
 from anyio import to_thread
 
-from mcpkit.auth.fetch import check_address
-from mcpkit.cli.access import KEY, KeptLogin, kept_logins, machine_for
-from mcpkit.cli.connect import connected, run_async
-from mcpkit.cli.options import SECRET, TOKEN
-from mcpkit.cli.terminal import BAD_NEWS, fail, note, say
-from mcpkit.client import Client, is_url
-from mcpkit.errors import MCPKitError
-from mcpkit.oauth.base import IssuedToken
-from mcpkit.oauth.browser import open_browser
-from mcpkit.oauth.credentials import (
+from mcpkit._scopes import scopes_of
+from mcpkit._utils.fetch import check_address
+from mcpkit._utils.plain import single_line
+from mcpkit.cli._connection import connected, run_async
+from mcpkit.cli._credentials import KEY, KeptLogin, kept_logins, machine_for
+from mcpkit.cli._options import SECRET, TOKEN
+from mcpkit.cli._terminal import BAD_NEWS, fail, note, say
+from mcpkit.client.auth.authorization_code import OAuth
+from mcpkit.client.auth.base import HttpRequest, place_of
+from mcpkit.client.auth.browser import open_browser
+from mcpkit.client.auth.discovery import Challenge, Issuer, Resource, find_resource
+from mcpkit.client.auth.errors import AuthorizationFailed
+from mcpkit.client.auth.storage import (
     Credentials,
     FileTokenStore,
     MemoryTokenStore,
 )
-from mcpkit.oauth.discovery import Challenge, Issuer, Resource, find_resource
-from mcpkit.oauth.errors import AuthorizationFailed
-from mcpkit.oauth.oauth import OAuth
-from mcpkit.oauth.source import HttpRequest, place_of
-from mcpkit.support.plain import one_line
-from mcpkit.support.scopes import scopes_of
+from mcpkit.client.auth.tokens import TokenSource
+from mcpkit.client.client import Client, is_url
+from mcpkit.errors import MCPKitError
 
 __all__ = ["login"]
 
@@ -229,7 +229,7 @@ class _Wish:
         given = got.granted if got.granted is not None else got.scopes or ()
         return [each for each in self.scopes if each not in given]
 
-    def auth(self, kept: Credentials | None, desk: _Desk) -> IssuedToken:
+    def auth(self, kept: Credentials | None, desk: _Desk) -> TokenSource:
         """Return what logs in."""
         had = () if kept is None or self.again else kept.scopes or ()
         scopes = [*(each for each in had if each != _RENEWABLE), *self.scopes]
@@ -345,7 +345,7 @@ def _show(begun: str, got: Credentials, where: str) -> None:
     if got.expires_at is not None:
         renewed = ", and renewed then" if got.refresh_token or got.grant else ""
         until = f"It is good until {_time(got.expires_at)}{renewed}"
-    issuer = one_line(got.issuer)
+    issuer = single_line(got.issuer)
     say(f"{begun}: {issuer} has issued a token{about}.\n{until}. It is kept in {where}.")
     if os.environ.get(TOKEN):
         note(f"{TOKEN} is set, and is sent instead")

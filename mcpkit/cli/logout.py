@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from mcpkit.cli.access import KeptLogin, kept_logins
-from mcpkit.cli.connect import run_async
-from mcpkit.cli.options import TOKEN
-from mcpkit.cli.terminal import fail, note, say
-from mcpkit.client import is_url
-from mcpkit.oauth.credentials import FileTokenStore
-from mcpkit.oauth.errors import AuthorizationFailed
-from mcpkit.oauth.source import place_of
+from mcpkit.cli._connection import run_async
+from mcpkit.cli._credentials import KeptLogin, kept_logins
+from mcpkit.cli._options import TOKEN
+from mcpkit.cli._terminal import fail, note, say
+from mcpkit.client.auth.base import place_of
+from mcpkit.client.auth.errors import AuthorizationFailed
+from mcpkit.client.auth.storage import FileTokenStore
+from mcpkit.client.client import is_url
 
 __all__ = ["logout"]
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from mcpkit.cli.hosts.writing import read, write
-from mcpkit.cli.terminal import BAD_NEWS, FAILED, fail, note, on_stdout
-from mcpkit.support.plain import visible
+from mcpkit._utils.plain import visible
+from mcpkit.cli._install.writing import read, write
+from mcpkit.cli._terminal import BAD_NEWS, FAILED, fail, note, on_stdout
 
 if TYPE_CHECKING:
-    from mcpkit.cli.migrating.rewrite import Migrated
+    from mcpkit.cli._migrate.rewrite import Migrated
 
 __all__ = ["migrate"]
 
@@ -51,7 +51,7 @@ def migrate(
       mcpkit migrate src/ tests/ --write
     """
     try:
-        from mcpkit.cli.migrating.rewrite import migrate as rewritten
+        from mcpkit.cli._migrate.rewrite import migrate as rewritten
     except ModuleNotFoundError as error:
         if error.name != "libcst":
             raise

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from mcpkit.cli.terminal import INTERRUPTED, fail, is_interactive, prompt, say
+from mcpkit.cli._terminal import INTERRUPTED, fail, is_interactive, prompt, say
 
 __all__ = ["TEMPLATES", "new", "package_of", "problem_of_name", "project", "write"]
 

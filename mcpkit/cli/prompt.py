@@ -9,15 +9,15 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from mcpkit.cli.arguments import given, nothing_like
-from mcpkit.cli.options import Reach, TargetArgument
-from mcpkit.cli.show import Saver, as_binary, put, put_json, text_of
-from mcpkit.cli.talking import Talk, talking
-from mcpkit.cli.terminal import fail, on_stdout
-from mcpkit.client import Client
+from mcpkit._utils.plain import single_line
+from mcpkit.cli._arguments import given, suggest
+from mcpkit.cli._options import Reach, TargetArgument
+from mcpkit.cli._render import Saver, as_binary, put, put_json, text_of
+from mcpkit.cli._session import Talk, talking
+from mcpkit.cli._terminal import fail, on_stdout
+from mcpkit.client.client import Client
+from mcpkit.client.results import ListedPrompt, PromptMessages
 from mcpkit.errors import ProtocolError
-from mcpkit.results import ListedPrompt, PromptMessages
-from mcpkit.support.plain import one_line
 
 __all__ = ["prompt"]
 
@@ -58,7 +58,7 @@ async def _find(client: Client, name: str, reach: Reach) -> ListedPrompt:
         if not reach.is_anonymous:
             with suppress(ProtocolError):  # it may be hidden, and the server says for whom (AUTH-6)
                 await client.get_prompt(name, {})
-        fail(nothing_like("prompt", name, list(map(str, found))))
+        fail(suggest("prompt", name, list(map(str, found))))
     return found[name]
 
 
@@ -71,7 +71,7 @@ def _texts(words: Sequence[str], prompt: ListedPrompt) -> dict[str, str]:
         if each.is_json:
             fail(f"{word}: the arguments of a prompt are texts: write {each.name}=…")
         if each.name not in known:
-            fail(f"{prompt.name}: {nothing_like('argument', each.name, known)}")
+            fail(f"{prompt.name}: {suggest('argument', each.name, known)}")
         if each.name in texts:
             fail(f"{word}: {each.name} has been given already")
         texts[each.name] = each.text
@@ -86,7 +86,7 @@ def _show(result: PromptMessages, name: str, saver: Saver) -> None:
     for number, message in enumerate(result.messages):
         if number:
             put("")
-        console.print(Text(f"{one_line(message.role)}:", style="bold cyan"), soft_wrap=True)
+        console.print(Text(f"{single_line(message.role)}:", style="bold cyan"), soft_wrap=True)
         text = text_of(message.content)
         if text is not None:
             put(text)

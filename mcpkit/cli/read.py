@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from mcpkit.cli.options import TargetArgument
-from mcpkit.cli.show import Saver, as_binary, on_terminal, put, put_bytes, put_json, size
-from mcpkit.cli.talking import Talk, talking
-from mcpkit.cli.terminal import note
-from mcpkit.protocol.wire import contents_from_wire
-from mcpkit.results import parse
+from mcpkit._protocol.wire import contents_from_wire
+from mcpkit.cli._options import TargetArgument
+from mcpkit.cli._render import Saver, as_binary, on_terminal, put, put_bytes, put_json, size
+from mcpkit.cli._session import Talk, talking
+from mcpkit.cli._terminal import note
+from mcpkit.client.results import parse
 from mcpkit.types import ResourceContents, TextResourceContents
 
 __all__ = ["read"]

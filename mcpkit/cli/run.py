@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mcpkit.asking.sealing import SECRET, new_secret, secrets_from_environment
-from mcpkit.cli.target import TargetError, load_app, passed_over
-from mcpkit.cli.terminal import fail, note, say
+from mcpkit._utils.logs import LEVELS, log_to_stderr
+from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
+from mcpkit._utils.targets import split
+from mcpkit.cli._target import TargetError, load_app, passed_over
+from mcpkit.cli._terminal import fail, note, say
 from mcpkit.errors import MissingEnvironment
-from mcpkit.support.logs import LEVELS, log_to_stderr
-from mcpkit.support.target import split
-from mcpkit.tasks.settings import STORE
+from mcpkit.tasks.options import STORE
 from mcpkit.transports import TRANSPORTS
 from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
-from mcpkit.transports.stdio.stderr import never_block
+from mcpkit.transports.stdio.redirect import never_block
 
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit
@@ -204,8 +204,8 @@ def _load(target: str, flags: list[str], debug: bool) -> MCPKit[Any]:
 
 def _serve_anew(target: str, flags: list[str], streams: ProtocolStreams, debug: bool) -> int:
     """Serve on stdio, and import the target anew when a file changes."""
-    from mcpkit.cli.reloading.reload import serve_anew
-    from mcpkit.cli.reloading.supervise import Watched
+    from mcpkit.cli._run.reload import serve_with_reload
+    from mcpkit.cli._run.workers import Watched
 
     place, _ = split(target)
     if place.endswith(".py") and not Path(place).is_file():
@@ -217,7 +217,7 @@ def _serve_anew(target: str, flags: list[str], streams: ProtocolStreams, debug: 
             err=True,
         )
     sys.dont_write_bytecode = True  # two versions may have the same size and be of the same second
-    return serve_anew(target, flags, Watched(_folder_of(target)), debug=debug)
+    return serve_with_reload(target, flags, Watched(_folder_of(target)), debug=debug)
 
 
 def _supervise(
@@ -231,10 +231,10 @@ def _supervise(
     log_level: str | None,
 ) -> int:
     """Serve in several processes, or in one that is started anew when a file changes."""
-    from mcpkit.auth.verifier import EmbeddedServer, resource_server
-    from mcpkit.cli.reloading.supervise import Supervisor, Watched
-    from mcpkit.cli.reloading.worker import Order, work
-    from mcpkit.transports.http.serve import MARGIN, bind, is_loopback, where
+    from mcpkit.auth.verifiers import EmbeddedServer, resource_server
+    from mcpkit.cli._run.worker import Order, work
+    from mcpkit.cli._run.workers import Supervisor, Watched
+    from mcpkit.transports.http.server import MARGIN, bind, is_loopback, where
 
     host, port = options.pop("host", "127.0.0.1"), options.pop("port", 8000)
     settings = app.asgi(**options).settings
@@ -274,7 +274,7 @@ def _shared_files(app: MCPKit[Any]) -> Generator[None, None, None]:
 
     They are in files that end with the last of them.
     """
-    from mcpkit.auth.verifier import LOGINS
+    from mcpkit.auth.verifiers import LOGINS
 
     with TemporaryDirectory(prefix="mcpkit-") as folder:
         if app.server.settings.tasks.store is None:

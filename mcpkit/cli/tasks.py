@@ -7,15 +7,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE
+from mcpkit._utils.plain import single_line
+from mcpkit.cli._options import TargetArgument
+from mcpkit.cli._render import put, put_json
+from mcpkit.cli._session import Talk, talking
+from mcpkit.cli._terminal import BAD_NEWS, fail, note
 from mcpkit.cli.call import show_result
-from mcpkit.cli.options import TargetArgument
-from mcpkit.cli.show import put, put_json
-from mcpkit.cli.talking import Talk, talking
-from mcpkit.cli.terminal import BAD_NEWS, fail, note
-from mcpkit.client import Client
-from mcpkit.client_tasks import TaskHandle, TaskQuestion, TaskStatus
-from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE
-from mcpkit.support.plain import one_line
+from mcpkit.client.client import Client
+from mcpkit.client.tasks import TaskHandle, TaskQuestion, TaskStatus
 
 __all__ = ["tasks"]
 
@@ -114,8 +114,8 @@ async def _cancel(task: TaskHandle, *, as_json: bool) -> None:
 
 
 def _line(status: TaskStatus) -> str:
-    said = f"  {one_line(status.message)}" if status.message else ""
-    return f"{one_line(status.id)}  {status.status}{said}"
+    said = f"  {single_line(status.message)}" if status.message else ""
+    return f"{single_line(status.id)}  {status.status}{said}"
 
 
 def _time(at: datetime) -> str:
@@ -125,4 +125,4 @@ def _time(at: datetime) -> str:
 def _words(question: TaskQuestion) -> str:
     """Return what a question says to people, or else its method."""
     message: Any = question.params.get("message")
-    return one_line(message if isinstance(message, str) else question.method)
+    return single_line(message if isinstance(message, str) else question.method)

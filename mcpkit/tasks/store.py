@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from mcpkit.tasks.record import Task
 
-__all__ = ["Change", "Heard", "Position", "StoreAway", "TaskStore", "TooManyTasks"]
+__all__ = ["Change", "Heard", "Position", "StoreUnavailable", "TaskStore", "TooManyTasks"]
 
 Change: TypeAlias = Callable[[Task, float], "Task | None"]
 """From a record and the time to the next record; None if it does not apply. It may be called
@@ -24,7 +24,7 @@ class TooManyTasks(Exception):
     """As many tasks as there may be are not over yet."""
 
 
-class StoreAway(Exception):
+class StoreUnavailable(Exception):
     """The store cannot be read or written. Nothing was changed, as far as anybody knows: a server
     that answers no more may have done what it was asked for."""
 
@@ -32,7 +32,7 @@ class StoreAway(Exception):
 class TaskStore(Protocol):
     """Keeps tasks. Every method is one atomic change, which is done when it returns.
 
-    All may be cancelled, and are then done or not; and all may raise `StoreAway`.
+    All may be cancelled, and are then done or not; and all may raise `StoreUnavailable`.
     """
 
     is_shared: bool
@@ -47,7 +47,7 @@ class TaskStore(Protocol):
                 missing or come for nothing.
 
         Raises:
-            StoreAway: It cannot be used; the message says why.
+            StoreUnavailable: It cannot be used; the message says why.
         """
         ...
 

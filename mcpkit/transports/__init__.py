@@ -6,13 +6,13 @@ from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from typing import Any, Final, Protocol
 
-from mcpkit.engine.server import Server
-from mcpkit.support.wrong_names import nothing_like
+from mcpkit._server.server import Server
+from mcpkit._utils.names import suggest
 
 __all__ = ["TRANSPORTS", "Served", "load"]
 
 TRANSPORTS: Final[dict[str, str]] = {
-    "stdio": "mcpkit.transports.stdio.serve",
+    "stdio": "mcpkit.transports.stdio.server",
     "http": "mcpkit.transports.http",
     "sse": "mcpkit.transports.http.sse",
 }
@@ -54,5 +54,5 @@ def load(name: str) -> Any:
     """
     module = TRANSPORTS.get(name)
     if module is None:
-        raise ValueError(f"unknown transport {name!r}; {nothing_like('run(…)', name, TRANSPORTS)}")
+        raise ValueError(f"unknown transport {name!r}; {suggest('run(…)', name, TRANSPORTS)}")
     return import_module(module)

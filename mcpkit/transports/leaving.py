@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import Final, NoReturn
 
-__all__ = ["leave_at_once", "stop_signals"]
+__all__ = ["exit_now", "stop_signals"]
 
 _EXIT_FUNCTIONS_S: Final = 0.5
 """Seconds that exit functions have."""
@@ -27,7 +27,7 @@ def stop_signals() -> tuple[signal.Signals, ...]:
     return (*usual, signal.SIGHUP)
 
 
-def leave_at_once(code: int) -> NoReturn:
+def exit_now(code: int) -> NoReturn:
     """End the process without waiting for threads, as the interpreter would.
 
     Functions registered with `atexit` are called, and have half a second; then stdout and stderr

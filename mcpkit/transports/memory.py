@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mcpkit.engine.loop import Loop
-from mcpkit.engine.server import Server
-from mcpkit.engine.session import Channel, Session
-from mcpkit.protocol.connection import Request
+from mcpkit._concurrency.loop import Loop
+from mcpkit._protocol.connection import Request
+from mcpkit._server.server import Server
+from mcpkit._server.session import Channel, Session
 
 __all__ = ["MemoryLink"]
 

@@ -11,21 +11,21 @@ import sniffio
 from pydantic import BaseModel
 
 from mcpkit import (
-    AskError,
-    AskTimeout,
     Context,
     Declined,
     Depends,
     Dismissed,
     Elicit,
+    InputRequestError,
+    InputRequestTimeout,
     MCPKit,
     Roots,
     Sample,
     SyncContext,
     UrlElicitationRequired,
 )
-from mcpkit.asking.ask import Ask
-from mcpkit.asking.elicitation import Accepted, Elicitation
+from mcpkit._protocol.input_request import Ask
+from mcpkit.elicitation import Accepted, Elicitation
 
 Via: TypeAlias = Literal["elicit", "sample"]
 """Whom to ask: there is a user to ask since 2025-06-18, and a model in every revision."""
@@ -382,13 +382,13 @@ def _add_outcomes(app: MCPKit[None]) -> None:
             if via == "sample":
                 return (await ctx.sample("On?", timeout=timeout)).text
             return said(await ctx.elicit("On?", timeout=timeout))
-        except AskTimeout:
-            return "AskTimeout"
-        except AskError as error:
+        except InputRequestTimeout:
+            return "InputRequestTimeout"
+        except InputRequestError as error:
             return f"{type(error).__name__} {getattr(error, 'code', '')}".strip()
 
     @app.tool
-    async def open_page(ctx: Context) -> str:
+    async def open_url(ctx: Context) -> str:
         answer = await ctx.elicit_url("Sign in", "https://example.com/in", elicitation_id="page")
         ctx.elicitation_complete("page")
         return said(answer)
@@ -429,13 +429,13 @@ def _add_outcomes_sync(app: MCPKit[None]) -> None:
             if via == "sample":
                 return ctx.sample("On?", timeout=timeout).text
             return said(ctx.elicit("On?", timeout=timeout))
-        except AskTimeout:
-            return "AskTimeout"
-        except AskError as error:
+        except InputRequestTimeout:
+            return "InputRequestTimeout"
+        except InputRequestError as error:
             return f"{type(error).__name__} {getattr(error, 'code', '')}".strip()
 
     @app.tool
-    def open_page_sync(ctx: SyncContext) -> str:
+    def open_url_sync(ctx: SyncContext) -> str:
         answer = ctx.elicit_url("Sign in", "https://example.com/in", elicitation_id="page")
         ctx.elicitation_complete("page")
         return said(answer)

@@ -12,11 +12,11 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from mcpkit import Choices, Elicit, ElicitationError, InvalidAnswer
-from mcpkit.asking.elicitation import Accepted, Declined, Dismissed, ElicitUrl
-from mcpkit.asking.forms import Form
-from mcpkit.protocol.revision import Revision
-from mcpkit.protocol.revisions import REVISIONS
+from mcpkit import Choices, Elicit, ElicitationError, InvalidInputResponse
+from mcpkit._forms import Form
+from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import REVISIONS
+from mcpkit.elicitation import Accepted, Declined, Dismissed, ElicitUrl
 from tests.schemas import check_value
 
 WITH_FORMS = [each for each in REVISIONS if each.elicitation_modes]
@@ -293,13 +293,13 @@ WRONG: list[tuple[Any, Any]] = [
 @pytest.mark.parametrize(("wanted", "answer"), WRONG, ids=lambda each: str(each)[:40])
 def test_an_answer_that_breaks_the_schema_is_none(wanted: Any, answer: Any) -> None:
     """ELIC-4, MRTR-11."""
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(InvalidInputResponse):
         Elicit("What?", wanted).read({"action": "accept", "content": {"value": answer}})
 
 
 @pytest.mark.parametrize("content", [None, [], "x", 7, {}], ids=repr)
 def test_an_accepted_form_without_its_content_is_none(content: Any) -> None:
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(InvalidInputResponse):
         Elicit("What?", str).read({"action": "accept", "content": content})
 
 
@@ -311,7 +311,7 @@ def test_an_accepted_form_without_its_content_is_none(content: Any) -> None:
 def test_a_long_answer_that_is_none_is_repeated_in_part(content: Any) -> None:
     answer = {"action": "accept", "content": {"value": content}}
     for refused in (answer, {"action": content}):
-        with pytest.raises(InvalidAnswer) as caught:
+        with pytest.raises(InvalidInputResponse) as caught:
             Elicit("What?", int).read(refused)
         assert len(str(caught.value)) < 300
 
@@ -319,7 +319,7 @@ def test_a_long_answer_that_is_none_is_repeated_in_part(content: Any) -> None:
 @pytest.mark.parametrize("action", [None, 1, "ACCEPT", [], "maybe"], ids=repr)
 def test_an_unknown_action_is_none(action: Any) -> None:
     for ask in (Elicit("What?"), ElicitUrl("Why", "https://example.com", "id")):
-        with pytest.raises(InvalidAnswer, match="action"):
+        with pytest.raises(InvalidInputResponse, match="action"):
             ask.read({"action": action})
 
 

@@ -8,14 +8,14 @@ import pytest
 from pydantic import BaseModel
 
 from mcpkit import Elicit, MissingClientCapability, Roots, Sample
-from mcpkit.asking.ask import Ask
-from mcpkit.asking.by_result import Replay, StepMemory
-from mcpkit.asking.rounds import Suspended, typed
-from mcpkit.asking.sealing import Sealer
+from mcpkit._input_requests.replay import Replay, StepMemory
+from mcpkit._input_requests.rounds import Suspended, typed
+from mcpkit._protocol.connection import ClientProfile, Request
+from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.revisions import BY_VERSION
+from mcpkit._utils.quota import Holder
+from mcpkit._utils.sealing import Sealer
 from mcpkit.errors import InvalidParams
-from mcpkit.protocol.connection import ClientFacts, Request
-from mcpkit.protocol.revisions import BY_VERSION
-from mcpkit.support.budget import Holder
 from mcpkit.testing import REVISIONS
 from tests.asking.conftest import accept, capabilities_in
 from tests.authoring import wait
@@ -49,7 +49,7 @@ class Calls:
             given,
             {},
             MODERN,
-            ClientFacts(self.capabilities, None),
+            ClientProfile(self.capabilities, None),
         )
         return Replay(request, self.sealer, self.steps, **{"now": NOW, **options})
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import InvalidAnswer, Root, Roots
+from mcpkit import InvalidInputResponse, Root, Roots
 
 PATHS = {
     "file:///home/ann": "/home/ann",
@@ -118,7 +118,7 @@ def test_roots_are_read() -> None:
     ids=str,
 )
 def test_malformed_roots_are_refused(result: dict[str, Any]) -> None:
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(InvalidInputResponse):
         Roots().read(result)
 
 

@@ -14,16 +14,16 @@ from mcpkit import (
     Context,
     ElicitationError,
     ImageContent,
-    InvalidAnswer,
+    InvalidInputResponse,
     MCPKit,
     Sample,
     SampleMessage,
     TextContent,
     ToolError,
 )
-from mcpkit.asking.sampling import ToolUse, ToolUseResult, read_json
-from mcpkit.protocol.revision import Revision
-from mcpkit.protocol.revisions import REVISIONS
+from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import REVISIONS
+from mcpkit.sampling import ToolUse, ToolUseResult, read_json
 from mcpkit.types import AudioContent
 from tests.asking.conftest import Asked, Connect, speak
 from tests.asking.server import COUNTS, count
@@ -173,7 +173,7 @@ def test_results_of_tools_are_read() -> None:
 )
 def test_a_malformed_answer_is_none(result: dict[str, Any]) -> None:
     """MRTR-11, S2C-4."""
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(InvalidInputResponse):
         Sample("x").read(result)
 
 
@@ -210,14 +210,14 @@ def test_json_is_found_in_what_a_model_writes(text: str, wanted: Any, value: Any
     ids=lambda each: str(each)[:20],
 )
 def test_what_does_not_fit_is_told_in_short(text: str, wanted: Any, why: str) -> None:
-    with pytest.raises(InvalidAnswer, match=re.escape(why)) as caught:
+    with pytest.raises(InvalidInputResponse, match=re.escape(why)) as caught:
         read_json(text, wanted)
     assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("text", ["", "no", '{"name": 7}', '{"name": "Oslo"', "```\n```"])
 def test_what_does_not_fit_the_wanted_type_is_refused(text: str) -> None:
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(InvalidInputResponse):
         read_json(text, City)
 
 

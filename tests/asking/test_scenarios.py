@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from mcpkit import Context, MCPKit, ProtocolError, SyncContext
+from mcpkit.client.results import CallResult
 from mcpkit.errors import ConnectionClosed, MissingClientCapability
-from mcpkit.results import CallResult
 from tests.asking.conftest import Asked, Connect, accept, speak
 from tests.asking.server import make_app, question
 from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, since, until
@@ -282,7 +282,7 @@ async def test_an_answer_that_is_not_even_an_object_is_none(
 
     client._handlers["sampling/createMessage"] = answer
     try:
-        assert await text(client, "caught" + kind, via="sample") == "InvalidAnswer"
+        assert await text(client, "caught" + kind, via="sample") == "InvalidInputResponse"
     finally:
         client._handlers["sampling/createMessage"] = client._sampled
 
@@ -293,7 +293,7 @@ async def test_an_answer_that_is_not_even_an_object_is_none(
 async def test_a_client_that_refuses(client: Asked, via: str, kind: str) -> None:
     """S2C-4."""
     client.script(ProtocolError("the user said no", code=-1))
-    assert await text(client, "caught" + kind, via=via) == "AskRefused -1"
+    assert await text(client, "caught" + kind, via=via) == "InputRequestRefused -1"
 
 
 @both
@@ -310,7 +310,7 @@ async def test_a_client_that_takes_too_long(client: Asked, via: str, kind: str) 
 
     client._handlers[method] = never
     try:
-        assert await text(client, "caught" + kind, via=via, timeout=0.01) == "AskTimeout"
+        assert await text(client, "caught" + kind, via=via, timeout=0.01) == "InputRequestTimeout"
     finally:
         client._handlers[method] = before
     (asked,) = [each for each in client.received if each.get("method") == method]
@@ -385,7 +385,7 @@ async def test_nothing_of_several_is_asked_if_one_cannot_be(connect: Connect, ki
 async def test_asking_to_open_a_page(client: Asked, kind: str) -> None:
     """ELIC-10: accepting is consent, and carries nothing."""
     client.script({"action": "accept"})
-    assert await text(client, "open_page" + kind) == "None"
+    assert await text(client, "open_url" + kind) == "None"
     (asked,) = client.questions
     expected = {"mode": "url", "message": "Sign in", "url": "https://example.com/in"}
     if client.revision != MODERN:
@@ -401,7 +401,7 @@ async def test_a_page_cannot_be_asked_for_where_there_are_only_forms(
     client: Asked, kind: str
 ) -> None:
     """ELIC-1."""
-    assert (await client.call_tool("open_page" + kind)).is_error
+    assert (await client.call_tool("open_url" + kind)).is_error
     assert not client.questions
 
 
@@ -651,7 +651,7 @@ async def test_a_request_that_is_cancelled_takes_its_question_back(
             told = await client.notification("notifications/cancelled")
         (question,) = [each for each in client.received if "id" in each and "method" in each]
         assert told["requestId"] == question["id"]
-        assert seen == ["AskError"] if kind else len(seen) == 1
+        assert seen == ["InputRequestError"] if kind else len(seen) == 1
 
 
 @pytest.mark.in_memory
@@ -672,7 +672,7 @@ async def test_a_client_that_leaves_fails_the_question(connect: Connect) -> None
 
         async def leave(params: Any) -> Any:
             link: Any = client.link
-            link._link.session.lose_client()
+            link._link.session.disconnect()
             await anyio.sleep_forever()
 
         client._handlers["sampling/createMessage"] = leave

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit.asking import sealing
-from mcpkit.asking.sealing import SealBroken, Sealer, new_secret, secrets_from_environment
+from mcpkit._utils import sealing
+from mcpkit._utils.sealing import SealBroken, Sealer, new_secret, secrets_from_environment
 from mcpkit.errors import MissingEnvironment
 
 

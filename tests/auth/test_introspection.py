@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcpkit import Principal
-from mcpkit.auth import Introspection, VerifierAway
+from mcpkit.auth import Introspection, VerifierUnavailable
 from tests.auth.issuer import RESOURCE, Issuer
 
 pytestmark = pytest.mark.anyio
@@ -61,7 +61,7 @@ async def test_an_authorization_server_of_one_resource_need_not_name_it(issuer: 
 
 async def test_a_server_that_does_not_answer_makes_no_token_bad(issuer: Issuer) -> None:
     issuer.away = True
-    with pytest.raises(VerifierAway):
+    with pytest.raises(VerifierUnavailable):
         await verifier(issuer).verify("opaque", RESOURCE)
 
 

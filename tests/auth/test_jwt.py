@@ -10,7 +10,7 @@ import jwt
 import pytest
 
 from mcpkit import Principal
-from mcpkit.auth import JWT, VerifierAway
+from mcpkit.auth import JWT, VerifierUnavailable
 from mcpkit.auth import jwks as jwks_module
 from tests.auth.forgeries import part
 from tests.auth.issuer import RESOURCE, Issuer, Key
@@ -189,7 +189,7 @@ async def test_an_issuer_that_is_away_makes_no_token_bad(
     one = verifier(issuer, jwks_url=issuer.jwks_url)
     token = issuer.token()
     for _ in range(3):
-        with pytest.raises(VerifierAway):
+        with pytest.raises(VerifierUnavailable):
             await one.verify(token, RESOURCE)
     assert issuer.times("/keys") == 1
     assert "cannot be fetched" in caplog.text
@@ -201,7 +201,7 @@ async def test_an_issuer_that_is_away_makes_no_token_bad(
     monkeypatch.setattr(jwks_module, "_FRESH_S", 0.0)
     assert await one.verify(token, RESOURCE) is not None, "the keys that are there will do"
     monkeypatch.setattr(jwks_module, "_STALE_S", 0.0)
-    with pytest.raises(VerifierAway):
+    with pytest.raises(VerifierUnavailable):
         await one.verify(token, RESOURCE)
 
 
@@ -213,7 +213,7 @@ async def test_keys_that_are_none_verify_nothing(
     one = verifier(issuer, jwks_url=issuer.jwks_url)
     try:
         assert await one.verify(issuer.token(), RESOURCE) is None
-    except VerifierAway:
+    except VerifierUnavailable:
         assert not isinstance(answer, dict) or not isinstance(answer.get("keys"), list)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from mcpkit import MCPKit, Principal
 from mcpkit.auth import JWT, Keys, ResourceServer, hash_key, new_key
-from mcpkit.auth.verifier import resource_server
+from mcpkit.auth.verifiers import resource_server
 
 pytestmark = pytest.mark.anyio
 

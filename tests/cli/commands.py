@@ -18,7 +18,16 @@ from tests.transports.processes import (
 )
 from tests.warm import Popen, run
 
-__all__ = ["ELICITING", "MCPKIT", "OFFERING", "Ended", "Step", "at_terminal", "mcpkit", "one_line"]
+__all__ = [
+    "ELICITING",
+    "MCPKIT",
+    "OFFERING",
+    "Ended",
+    "Step",
+    "at_terminal",
+    "mcpkit",
+    "single_line",
+]
 
 MCPKIT: Final = [sys.executable, "-m", "mcpkit"]
 OFFERING: Final = str(Path(__file__).with_name("offering.py"))
@@ -71,7 +80,7 @@ def mcpkit(
     )
 
 
-def one_line(ended: Ended) -> str:
+def single_line(ended: Ended) -> str:
     """The only line of a command that could not do what it was told."""
     assert ended.stdout == ""
     (line,) = ended.stderr.splitlines()

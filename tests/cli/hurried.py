@@ -24,8 +24,8 @@ HURRIED: Final = [sys.executable, str(Path(__file__))]
 """Is ``mcpkit`` but for its limits."""
 
 SOON: Final = {
-    "mcpkit.cli.reloading.supervise._LOOK_S": 0.02,
-    "mcpkit.cli.reloading.supervise._START_PAUSE_S": 0.05,
+    "mcpkit.cli._run.workers._LOOK_S": 0.02,
+    "mcpkit.cli._run.workers._START_PAUSE_S": 0.05,
 }
 """What a server over HTTP waits for again and again."""
 
@@ -36,7 +36,7 @@ WORKERS: Final = "HURRIED_WORKERS"
 
 
 def limits(seconds: Mapping[str, float]) -> dict[str, str]:
-    """Variables that give values to constants, such as ``mcpkit.cli.reloading.reload._HOLD_S``."""
+    """Variables that give values to constants, such as ``mcpkit.cli._run.reload._HOLD_S``."""
     return {_LIMITS: json.dumps(dict(seconds))}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from mcpkit.cli.arguments import nothing_like, tool_arguments
+from mcpkit.cli._arguments import suggest, tool_arguments
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -129,7 +129,7 @@ def test_a_file_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ],
 )
 def test_what_there_is_instead(names: list[str], rest: str) -> None:
-    assert nothing_like("tool", "bok", names).endswith(rest)
+    assert suggest("tool", "bok", names).endswith(rest)
 
 
 def test_not_all_names_of_a_server_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +139,6 @@ def test_not_all_names_of_a_server_are_compared(monkeypatch: pytest.MonkeyPatch)
         compared.append(names)
         return []
 
-    monkeypatch.setattr("mcpkit.cli.arguments.get_close_matches", compare)
-    nothing_like("tool", "bok", ["x" * 101, *["book"] * 100_000])
+    monkeypatch.setattr("mcpkit.cli._arguments.get_close_matches", compare)
+    suggest("tool", "bok", ["x" * 101, *["book"] * 100_000])
     assert compared == [["book"] * 999]

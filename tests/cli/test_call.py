@@ -16,7 +16,7 @@ from tests.cli.commands import (
     at_terminal,
     interrupt,
     mcpkit,
-    one_line,
+    single_line,
 )
 from tests.transports.http.plain import serving
 from tests.transports.processes import (
@@ -59,13 +59,13 @@ def test_a_text_from_stdin() -> None:
 def test_an_unknown_tool() -> None:
     ended = call("serach")
     assert ended.code == 2
-    assert one_line(ended) == "there is no tool 'serach'; did you mean 'search'?"
+    assert single_line(ended) == "there is no tool 'serach'; did you mean 'search'?"
 
 
 def test_a_malformed_argument() -> None:
     ended = call("add", "a=1", "b=two")
     assert ended.code == 2
-    assert one_line(ended) == 'b: expected an integer, got "two"'
+    assert single_line(ended) == 'b: expected an integer, got "two"'
 
 
 def test_arguments_are_judged_by_the_server() -> None:
@@ -105,7 +105,7 @@ def test_better_words_come_before_data() -> None:
 def test_having_nothing_to_say_is_said() -> None:
     ended = call("nothing")
     assert (ended.code, ended.stdout) == (0, "")
-    assert one_line(ended) == "nothing has run, and answers nothing"
+    assert single_line(ended) == "nothing has run, and answers nothing"
 
 
 def test_a_tool_that_fails() -> None:
@@ -121,7 +121,7 @@ def test_a_tool_that_fails_as_json() -> None:
 def test_an_error_of_the_protocol_is_one_line() -> None:
     ended = call("fail", "how=protocol")
     assert ended.code == 1
-    assert one_line(ended) == "the server answered with error -32050: No such \\x1b[31mluck"
+    assert single_line(ended) == "the server answered with error -32050: No such \\x1b[31mluck"
 
 
 class TestWhatIsNoText:
@@ -150,7 +150,7 @@ class TestWhatIsNoText:
         (tmp_path / "file").write_text("")
         ended = call("plot", "--save", str(tmp_path / "file"))
         assert ended.code == 2
-        assert one_line(ended).startswith(f"{tmp_path / 'file'}: ")
+        assert single_line(ended).startswith(f"{tmp_path / 'file'}: ")
 
 
 # --- what is told meanwhile -----------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_several_questions_in_turn() -> None:
 def test_an_answer_that_is_none() -> None:
     ended = call("book", "-a", "yes")
     assert ended.code == 2
-    assert one_line(ended) == "--answer 'yes': write key=value, accept, decline or cancel"
+    assert single_line(ended) == "--answer 'yes': write key=value, accept, decline or cancel"
 
 
 def test_a_page_is_not_opened_by_itself() -> None:
@@ -250,17 +250,17 @@ class TestTheModel:
     def test_is_a_command_that_fails(self) -> None:
         ended = call("haiku", "--sampling-command", f'"{sys.executable}" -c "exit(3)"')
         assert ended.code == 1
-        assert one_line(ended).endswith("asked for the model, failed (exit code 3)")
+        assert single_line(ended).endswith("asked for the model, failed (exit code 3)")
 
     def test_is_no_command(self) -> None:
         ended = call("haiku", "--sampling-command", "missing-model")
         assert ended.code == 2
-        assert one_line(ended).endswith("there is no such command")
+        assert single_line(ended).endswith("there is no such command")
 
     def test_is_not_there(self) -> None:
         ended = call("haiku")
         assert ended.code == 1
-        assert one_line(ended).endswith("sampling; add --sampling-command COMMAND")
+        assert single_line(ended).endswith("sampling; add --sampling-command COMMAND")
 
 
 class TestRoots:
@@ -271,10 +271,10 @@ class TestRoots:
     def test_must_exist(self) -> None:
         ended = call("where", "--roots", "missing")
         assert ended.code == 2
-        assert one_line(ended) == "--roots missing: there is no such file or folder"
+        assert single_line(ended) == "--roots missing: there is no such file or folder"
 
     def test_are_not_there(self) -> None:
-        assert one_line(call("where")).endswith("roots; add --roots PATH")
+        assert single_line(call("where")).endswith("roots; add --roots PATH")
 
 
 # --- the end --------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def test_a_call_that_takes_too_long_is_cancelled(cancelled: Path) -> None:
     """The limit is also one for the start of the server, so it is not short."""
     ended = call("hang", "--timeout", "2", "--quiet")
     assert ended.code == 2
-    assert one_line(ended) == "hang did not answer within 2 s, and has been cancelled"
+    assert single_line(ended) == "hang did not answer within 2 s, and has been cancelled"
     assert cancelled.read_text() == "stopped"
 
 

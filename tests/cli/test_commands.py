@@ -9,7 +9,7 @@ from importlib import import_module
 
 import pytest
 
-from mcpkit.cli.commands import COMMANDS
+from mcpkit.cli._commands import COMMANDS
 from tests import warm
 from tests.transports.processes import (
     TIMEOUT,
@@ -104,6 +104,6 @@ def test_the_help_loads_no_command_and_no_app() -> None:
         check=True,
     )
     loaded = set(done.stderr.split())
-    assert {"mcpkit.cli.commands", "typer"} <= loaded
+    assert {"mcpkit.cli._commands", "typer"} <= loaded
     assert loaded & {"anyio", "asyncio", "pydantic", "rich", "mcpkit.app", "mcpkit.client"} == set()
     assert not loaded & {listed.module for listed in COMMANDS.values()}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit.cli.forms import Field, fields_of
+from mcpkit.cli._forms import Field, fields_of
 
 TITLED = [{"const": "b", "title": "Breakfast"}, {"const": "p", "title": "Parking"}]
 MANY = {"type": "array", "items": {"anyOf": TITLED}, "minItems": 1}

@@ -18,10 +18,10 @@ import pytest
 import typer
 
 import mcpkit as package
-from mcpkit.cli.asking import Asking
-from mcpkit.cli.connect import run_async
-from mcpkit.cli.show import Binary, name_from
-from mcpkit.cli.telling import Telling, TimeLimit
+from mcpkit.cli._answers import Asking
+from mcpkit.cli._connection import run_async
+from mcpkit.cli._progress import ProgressDisplay, TimeLimit
+from mcpkit.cli._render import Binary, name_from
 from tests.cli.commands import Ended, at_terminal, mcpkit
 
 EVIL: Final = "\x1b]52;c;aGk=\x07\x9b2J\u202e\u200b"
@@ -171,7 +171,7 @@ def test_nothing_of_a_server_steers_or_hides(
 
 @pytest.mark.parametrize("given", [None, ["x=1"], ["accept"]], ids=str)
 def test_nor_does_a_question(given: list[str] | None, capsys: pytest.CaptureFixture[str]) -> None:
-    asking = Asking(given, None, Telling(), TimeLimit(None))
+    asking = Asking(given, None, ProgressDisplay(), TimeLimit(None))
     field = {"type": "string", "title": f"{EVIL}\nmcpkit: no"}
     form = {"properties": {"x": field, f"y\nmcpkit: {EVIL}": field}, "required": ["x"]}
     message = f"Who?{EVIL}\nmcpkit: yes"
@@ -338,4 +338,4 @@ def calls(path: Path) -> set[str]:
 
 
 def test_commands_speak_through_one_module() -> None:
-    assert {path.name for path in CLI.rglob("*.py") if calls(path) & WRITES} == {"terminal.py"}
+    assert {path.name for path in CLI.rglob("*.py") if calls(path) & WRITES} == {"_terminal.py"}

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.cli.hosts import HOSTS, writing
-from mcpkit.cli.hosts import config as configs
-from mcpkit.cli.hosts.config import ByHand, InFile
-from mcpkit.cli.hosts.host import Entry, Launch, Machine, Remote, Unfit, merged
-from mcpkit.cli.hosts.jsonc import Json
-from mcpkit.cli.hosts.server import server_at
-from mcpkit.cli.hosts.toml import Toml
-from mcpkit.cli.hosts.writing import locked, read, write
+from mcpkit.cli._install import HOSTS, writing
+from mcpkit.cli._install import config as configs
+from mcpkit.cli._install.config import ByHand, InFile
+from mcpkit.cli._install.hosts import Entry, Launch, Machine, Remote, Unfit, merged
+from mcpkit.cli._install.jsonc import Json
+from mcpkit.cli._install.launch import server_at
+from mcpkit.cli._install.toml import Toml
+from mcpkit.cli._install.writing import locked, read, write
 
 # --- where files are ------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit.cli.tokens import tool_tokens
-from tests.cli.commands import MCPKIT, OFFERING, at_terminal, mcpkit, one_line
+from mcpkit.cli._token_estimate import tool_tokens
+from tests.cli.commands import MCPKIT, OFFERING, at_terminal, mcpkit, single_line
 from tests.transports.http.plain import serving
 
 
@@ -110,7 +110,7 @@ def test_the_schemas_of_all_tools() -> None:
 def test_a_tool_that_is_not_there() -> None:
     ended = mcpkit("inspect", OFFERING, "--tool", "boook")
     assert ended.code == 2
-    assert one_line(ended) == "there is no tool 'boook'; did you mean 'book'?"
+    assert single_line(ended) == "there is no tool 'boook'; did you mean 'book'?"
 
 
 def test_a_description_of_many_lines_is_cut_and_says_so(tmp_path: Path) -> None:
@@ -189,14 +189,14 @@ WRONG = {
 def test_what_cannot_be_done_is_said_in_one_line(arguments: list[str], message: str) -> None:
     ended = mcpkit("inspect", *arguments)
     assert ended.code == 2
-    assert one_line(ended).startswith(message)
+    assert single_line(ended).startswith(message)
 
 
 def test_a_server_of_mcpkit_says_itself_why_it_ends(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("1 / 0")
     ended = mcpkit("inspect", "broken.py", cwd=tmp_path)
     assert ended.code == 2
-    assert one_line(ended).startswith("broken.py cannot be imported: ZeroDivisionError: ")
+    assert single_line(ended).startswith("broken.py cannot be imported: ZeroDivisionError: ")
 
 
 def test_the_help_has_examples() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Client
-from mcpkit.cli.hosts import HOSTS
+from mcpkit.cli._install import HOSTS
 from tests.transports.processes import (
     TIMEOUT,
     environment,

@@ -27,11 +27,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from mcpkit import MCPKit
-from mcpkit.cli.access import kept_logins
-from mcpkit.cli.options import Reach
+from mcpkit.cli._credentials import kept_logins
+from mcpkit.cli._options import Reach
 from tests.auth.browser import Browser, fields_of
 from tests.auth.server.conftest import MACHINE_SECRET, Clock, Site, serving
-from tests.cli.commands import MCPKIT, Ended, mcpkit, one_line
+from tests.cli.commands import MCPKIT, Ended, mcpkit, single_line
 from tests.transports.processes import TIMEOUT, environment
 from tests.uvicorns import listen, running
 from tests.warm import Popen
@@ -252,7 +252,7 @@ def test_the_browser_comes_back_to_the_port_that_is_named(person: Person, site: 
     with listen() as listener:
         port = str(listener.getsockname()[1])
         taken = person.runs("login", site.url, "--redirect-port", port)
-    assert one_line(taken).endswith(
+    assert single_line(taken).endswith(
         f"the browser cannot come back to port {port}: somebody listens there already"
     )
     with person.logging_in(site.url, "--redirect-port", port) as (_, address):
@@ -335,7 +335,7 @@ def test_one_line_says_what_is_wrong(person: Person, arguments: str, message: st
     words = arguments.replace("URL", "http://127.0.0.1:9/mcp").split()
     ended = person.runs("login", *words)
     assert ended.code == 2
-    assert one_line(ended).startswith(message)
+    assert single_line(ended).startswith(message)
 
 
 @pytest.mark.parametrize("command", [["login"], ["inspect"], ["logout"]])
@@ -343,7 +343,7 @@ def test_a_folder_that_is_none(person: Person, site: Site, command: list[str]) -
     person.folder.write_text("a file")
     ended = mcpkit(*command, site.url, env=person.variables())
     assert ended.code == 2
-    assert f"credentials cannot be kept in {person.folder}: " in one_line(ended)
+    assert f"credentials cannot be kept in {person.folder}: " in single_line(ended)
 
 
 def test_a_server_that_cannot_be_reached(person: Person) -> None:
@@ -351,7 +351,7 @@ def test_a_server_that_cannot_be_reached(person: Person) -> None:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
     ended = person.runs("login", url)
     assert ended.code == 2
-    assert one_line(ended) == f"Cannot connect to {url}: the connection is refused"
+    assert single_line(ended) == f"Cannot connect to {url}: the connection is refused"
 
 
 # --- using it -------------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ def test_every_command_says_in_one_line_which_one_logs_in(
         words = [command, site.url, *COMMANDS[command]]
     ended = person.runs(*words)
     assert ended.code == 2
-    assert one_line(ended) == f"a login is needed: run mcpkit login {site.url}"
+    assert single_line(ended) == f"a login is needed: run mcpkit login {site.url}"
 
 
 def test_a_token_that_has_ended_is_renewed_before_it_is_sent(person: Person, site: Site) -> None:
@@ -409,7 +409,7 @@ def test_a_login_that_is_used_up_is_named_as_one_that_is_needed(
     person.logs_in(site.url)
     clock.now += 31 * 24 * 3600
     ended = whoami(person, site)
-    assert one_line(ended) == f"a login is needed: run mcpkit login {site.url}"
+    assert single_line(ended) == f"a login is needed: run mcpkit login {site.url}"
     assert person.logs_in(site.url).code == 0
 
 
@@ -421,14 +421,14 @@ def test_what_needs_more_than_was_given_names_it(person: Person, site: Site) -> 
     )
     ended = person.runs("call", site.url, "write_notes")
     assert ended.code == 2
-    assert one_line(ended) == (
+    assert single_line(ended) == (
         f"{site.url} wants more than you have logged in for, notes:write: "
         f"run mcpkit login {site.url} --scope notes:write"
     )
-    assert one_line(person.runs("call", site.url, "red_notes")) == (
+    assert single_line(person.runs("call", site.url, "red_notes")) == (
         "there is no tool 'red_notes'; did you mean 'read_notes'?"
     )
-    assert one_line(person.runs("prompt", site.url, "greet")) == (
+    assert single_line(person.runs("prompt", site.url, "greet")) == (
         "there is no prompt 'greet'; there are none at all"
     )
     ended = person.logs_in(site.url, "--scope", "notes:write")
@@ -448,7 +448,7 @@ def test_what_is_kept_for_one_server_is_sent_to_no_other(person: Person, site: S
     person.logs_in(site.url)
     with serving() as other:
         ended = whoami(person, other)
-    assert one_line(ended) == f"a login is needed: run mcpkit login {other.url}"
+    assert single_line(ended) == f"a login is needed: run mcpkit login {other.url}"
 
 
 # --- tokens that somebody else has got ------------------------------------------------------------
@@ -481,7 +481,7 @@ def test_one_that_is_not_accepted(person: Person, site: Site) -> None:
     ):
         ended = whoami(person, site, *options, **variables)
         assert ended.code == 2
-        assert one_line(ended) == (
+        assert single_line(ended) == (
             f"{site.url} does not accept the token of {source}: invalid_token"
         )
 
@@ -491,7 +491,7 @@ def test_one_that_is_not_good_for_what_is_wanted(person: Person, site: Site) -> 
     token = site.tokens(scope="notes:read")["access_token"]
     person.secrets.add(token)
     ended = person.runs("call", site.url, "write_notes", MCPKIT_TOKEN=token)
-    assert one_line(ended) == (
+    assert single_line(ended) == (
         f"{site.url} wants more than the token of MCPKIT_TOKEN is good for: notes:write"
     )
 
@@ -511,7 +511,7 @@ def test_where_no_token_belongs(
     person.secrets.add("sw0rdfish")
     ended = person.runs("inspect", target, "--token", "sw0rdfish", *options)
     assert ended.code == 2
-    assert one_line(ended).startswith(message)
+    assert single_line(ended).startswith(message)
 
 
 @pytest.mark.parametrize("token", ["Bearer sw0rdfish", "sw0rdfish\n", "sw0rd fish", "ſword"])
@@ -519,7 +519,7 @@ def test_what_is_no_token_is_not_shown(person: Person, token: str) -> None:
     """SEC-18, SEC-13."""
     ended = person.runs("inspect", "https://example.com/mcp", MCPKIT_TOKEN=token)
     assert ended.code == 2
-    assert re.fullmatch("MCPKIT_TOKEN: (a token is a text|write it without).*", one_line(ended))
+    assert re.fullmatch("MCPKIT_TOKEN: (a token is a text|write it without).*", single_line(ended))
     assert token not in ended.stderr
 
 
@@ -582,7 +582,7 @@ def test_a_logout_revokes_and_forgets(person: Person, site: Site) -> None:
     page = site.refresh(old["refresh_token"], client_id=old["client_id"])
     assert (page.status, page.json["error"]) == (400, "invalid_grant")
     assert site.call(old["access_token"]).status == 401
-    assert one_line(whoami(person, site)) == f"a login is needed: run mcpkit login {site.url}"
+    assert single_line(whoami(person, site)) == f"a login is needed: run mcpkit login {site.url}"
     ended = person.runs_cold("logout", site.url)
     assert said(ended) == f"There is no login to {site.url}.\n"
 
@@ -642,7 +642,7 @@ def test_where_there_is_no_home(
 
 
 def test_a_logout_is_for_urls(person: Person) -> None:
-    assert one_line(person.runs("logout", "server.py")) == (
+    assert single_line(person.runs("logout", "server.py")) == (
         "logout is for URLs, and 'server.py' is none"
     )
 
@@ -672,7 +672,7 @@ def test_a_machine_with_a_wrong_secret(person: Person, site: Site) -> None:
     words = ["login", site.url, "--machine", "--client-id", "machine"]
     ended = person.runs(*words, MCPKIT_CLIENT_SECRET="wrong-sw0rdfish")
     assert ended.code == 2
-    assert "(invalid_client)" in one_line(ended)
+    assert "(invalid_client)" in single_line(ended)
     assert person.files == []
 
 
@@ -793,12 +793,12 @@ def test_a_key_stays_where_it_is(person: Person, tmp_path: Path) -> None:
         assert "PRIVATE KEY" not in person.files[0].read_text()
         assert person.runs("inspect", fake.url).code == 0
         fake.tokens.clear()
-        assert one_line(person.runs("inspect", fake.url)) == (
+        assert single_line(person.runs("inspect", fake.url)) == (
             f"the token for {fake.url} has ended: set MCPKIT_CLIENT_KEY, or run "
             f"mcpkit login {fake.url} --machine --client-id nightly"
         )
         missing = str(tmp_path / "missing.pem")
-        assert one_line(person.runs("inspect", fake.url, MCPKIT_CLIENT_KEY=missing)) == (
+        assert single_line(person.runs("inspect", fake.url, MCPKIT_CLIENT_KEY=missing)) == (
             f"MCPKIT_CLIENT_KEY: {missing} cannot be read: No such file or directory"
         )
         assert person.runs("inspect", fake.url, MCPKIT_CLIENT_KEY=path).code == 0
@@ -842,7 +842,7 @@ def test_a_key_that_is_none(person: Person, tmp_path: Path) -> None:
         locked: "has no private key in PEM, or one with a password",
     }.items():
         ended = person.runs(*words, MCPKIT_CLIENT_KEY=path)
-        assert one_line(ended) == f"MCPKIT_CLIENT_KEY: {path} {said}"
+        assert single_line(ended) == f"MCPKIT_CLIENT_KEY: {path} {said}"
 
 
 # --- servers that say nothing of issuers ----------------------------------------------------------
@@ -859,10 +859,10 @@ def test_a_server_with_keys_of_its_own(person: Person) -> None:
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
     with running(app.asgi(), listener):
         assert person.runs("inspect", url, MCPKIT_TOKEN=key.key).code == 0
-        assert one_line(person.runs("inspect", url)) == (
+        assert single_line(person.runs("inspect", url)) == (
             f"{url} wants a token (it does not say who issues them): give it one with MCPKIT_TOKEN"
         )
-        assert one_line(person.runs("login", url)) == (
+        assert single_line(person.runs("login", url)) == (
             f"{url} wants a token, and does not say who issues them; if you have got one "
             f"elsewhere, MCPKIT_TOKEN gives it to commands"
         )

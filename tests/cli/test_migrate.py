@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.cli.migrating.rewrite import MARK, migrate
-from mcpkit.support.peers import PeerName, peer_names
+from mcpkit._utils.peers import PeerName, peer_names
+from mcpkit.cli._migrate.rewrite import MARK, migrate
 from mcpkit.testing import TestClient
 from tests.authoring import module_from
-from tests.cli.commands import mcpkit, one_line
+from tests.cli.commands import mcpkit, single_line
 from tests.docs.pages import ROOT
 
 IMPORT: Final = "from fastmcp import Context, FastMCP\n"
@@ -960,7 +960,7 @@ def test_without_libcst_the_installation_is_named(tmp_path: Path) -> None:
     env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     ended = mcpkit("migrate", "server.py", cwd=tmp_path, env=env, cold=True)
     assert ended.code == 2
-    assert one_line(ended) == 'mcpkit migrate needs LibCST: pip install "mcpkit[migrate]"'
+    assert single_line(ended) == 'mcpkit migrate needs LibCST: pip install "mcpkit[migrate]"'
 
 
 # --- tasks ----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import OFFERING, Ended, mcpkit, one_line
+from tests.cli.commands import OFFERING, Ended, mcpkit, single_line
 
 
 def prompt(*arguments: str, cold: bool = False) -> Ended:
@@ -20,7 +20,7 @@ def test_messages_stand_under_their_roles(tmp_path: Path) -> None:
     assert ended.stdout == (
         "user:\n2 days in Oslo.\n\nassistant:\nHere is a map:\n\nuser:\n[image/png]\n"
     )
-    assert one_line(ended._replace(stdout="")).endswith(f"saved as {tmp_path / 'plan.png'}")
+    assert single_line(ended._replace(stdout="")).endswith(f"saved as {tmp_path / 'plan.png'}")
 
 
 def test_the_result_as_json() -> None:
@@ -46,10 +46,10 @@ WRONG = {
 def test_one_line_says_what_is_wrong(arguments: list[str], message: str) -> None:
     ended = prompt(*arguments)
     assert ended.code == 2
-    assert one_line(ended) == message
+    assert single_line(ended) == message
 
 
 def test_the_server_says_what_is_wrong() -> None:
     ended = prompt("plan", "city=Oslo", "days=two")
     assert ended.code == 1
-    assert one_line(ended).startswith("the server answered with error -32602: ")
+    assert single_line(ended).startswith("the server answered with error -32602: ")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import OFFERING, Ended, at_terminal, mcpkit, one_line
+from tests.cli.commands import OFFERING, Ended, at_terminal, mcpkit, single_line
 from tests.transports.http.plain import serving
 
 PNG = b"\x89PNG\r\n\x1a\npixels"
@@ -64,7 +64,9 @@ def test_the_result_as_json(revision: str) -> None:
 def test_a_resource_that_is_not_there(revision: str, code: int) -> None:
     ended = read("offering://no/such/thing", "--revision", revision)
     assert ended.code == 1
-    assert one_line(ended).startswith(f"the server answered with error {code}: Resource not found")
+    assert single_line(ended).startswith(
+        f"the server answered with error {code}: Resource not found"
+    )
 
 
 def test_several_contents(tmp_path: Path) -> None:

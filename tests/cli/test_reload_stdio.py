@@ -39,14 +39,14 @@ from tests.warm import python
 ARGUMENTS: Final = ["run", "server.py", "--reload"]
 SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 
-HOLD: Final = "mcpkit.cli.reloading.reload._HOLD_S"
-FINISH: Final = "mcpkit.cli.reloading.reload._FINISH_S"
+HOLD: Final = "mcpkit.cli._run.reload._HOLD_S"
+FINISH: Final = "mcpkit.cli._run.reload._FINISH_S"
 LIMITS: Final = {
     # What no test is about, and so never reached.
     HOLD: 60,
     FINISH: 60,
     # What is waited for again and again.
-    "mcpkit.cli.reloading.supervise._LOOK_S": 0.02,
+    "mcpkit.cli._run.workers._LOOK_S": 0.02,
 }
 SOON: Final = 0.1
 """Seconds of a limit that is to be reached."""

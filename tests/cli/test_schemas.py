@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from mcpkit.cli.schemas import Effort, in_words, kinds_of, resolved
-from mcpkit.support.json_schema import resolve
+from mcpkit._utils.json import resolve
+from mcpkit.cli._schema_text import Effort, in_words, kinds_of, resolved
 
 NODE: dict[str, Any] = {
     "$defs": {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}},

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import pytest
 
-from mcpkit.transports.stdio import stderr
+from mcpkit.transports.stdio import redirect as stderr
 from tests.transports.processes import (
     TIMEOUT,
     Process,
@@ -32,9 +32,9 @@ import logging, os, sys, warnings
 from mcpkit import Context, MCPKit
 
 if "FINISH" in os.environ:
-    from mcpkit.transports.stdio import stderr
-    assert stderr._FINISH_S
-    stderr._FINISH_S = float(os.environ["FINISH"])
+    from mcpkit.transports.stdio import redirect
+    assert redirect._FINISH_S
+    redirect._FINISH_S = float(os.environ["FINISH"])
 
 app = MCPKit("noisy")
 LINE = "x" * 99
@@ -122,7 +122,7 @@ class Host:
                 stream.close()
 
 
-class Unread:
+class ClientNotReading:
     """A pipe or a pair of sockets for stderr."""
 
     def __init__(self, kind: str) -> None:
@@ -159,9 +159,9 @@ def variables() -> dict[str, str]:
 @pytest.fixture(params=[*((how, "pipe") for how in HOW), SOCKET], ids="-".join)
 def ends(
     request: pytest.FixtureRequest, folder: Path, variables: dict[str, str]
-) -> Iterator[tuple[Host, Unread]]:
+) -> Iterator[tuple[Host, ClientNotReading]]:
     how, kind = request.param
-    unread = Unread(kind)
+    unread = ClientNotReading(kind)
     host = Host(folder, how, unread.theirs, env=variables)
     unread.give_away()
     yield host, unread
@@ -175,14 +175,16 @@ MUCH = 20_000
 
 class TestAHostThatDoesNotReadStderr:
     @pytest.mark.parametrize("variables", [{"FINISH": "0.05"}], ids=["hurried"])
-    def test_calls_are_answered_and_the_end_is_as_ever(self, ends: tuple[Host, Unread]) -> None:
+    def test_calls_are_answered_and_the_end_is_as_ever(
+        self, ends: tuple[Host, ClientNotReading]
+    ) -> None:
         host, _ = ends
         assert host.ask(call(1, "noise", lines=MUCH))["result"]["structuredContent"] == {
             "result": MUCH
         }
         assert host.leave() == 0
 
-    def test_what_is_left_out_is_counted(self, ends: tuple[Host, Unread]) -> None:
+    def test_what_is_left_out_is_counted(self, ends: tuple[Host, ClientNotReading]) -> None:
         host, unread = ends
         host.ask(call(1, "noise", lines=MUCH))
         found: list[bytes] = []
@@ -201,7 +203,7 @@ class TestAHostThatDoesNotReadStderr:
 
 
 def test_the_first_print_after_many_log_records_does_not_wait(folder: Path) -> None:
-    unread = Unread("pipe")
+    unread = ClientNotReading("pipe")
     host = Host(folder, "log", unread.theirs)
     unread.give_away()
     try:
@@ -245,7 +247,7 @@ def test_a_traceback_is_shown(folder: Path) -> None:
 
 
 def test_a_host_that_has_closed_stderr_is_served(folder: Path) -> None:
-    unread = Unread("pipe")
+    unread = ClientNotReading("pipe")
     host = Host(folder, "log", unread.theirs)
     unread.give_away()
     unread.ours.close()
@@ -257,7 +259,7 @@ def test_a_host_that_has_closed_stderr_is_served(folder: Path) -> None:
 
 
 def test_a_server_behind_reload_is_not_held_up_either(folder: Path) -> None:
-    unread = Unread("pipe")
+    unread = ClientNotReading("pipe")
     host = Host(folder, "log", unread.theirs, "--reload")
     unread.give_away()
     try:

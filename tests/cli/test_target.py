@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from mcpkit.cli.target import TargetError, load_app, passed_over
+from mcpkit.cli._target import TargetError, load_app, passed_over
 from mcpkit.testing import TestClient
 
 APP = "from mcpkit import MCPKit\n{name} = MCPKit({title!r})\n"

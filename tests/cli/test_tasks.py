@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import Ended, Step, at_terminal, interrupt, mcpkit, one_line
+from tests.cli.commands import Ended, Step, at_terminal, interrupt, mcpkit, single_line
 from tests.transports.http.plain import serving
 from tests.transports.processes import until
 
@@ -79,7 +79,7 @@ def test_a_tool_that_is_no_task(url: str) -> None:
     assert ended.stderr == "mcpkit: plain has answered at once; there is no task\n"
     ended = mcpkit("call", url, "plain", "--detach", "--revision", "2025-11-25")
     assert ended.code == 2
-    assert one_line(ended) == "plain does not run as a task; leave out --detach"
+    assert single_line(ended) == "plain does not run as a task; leave out --detach"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
@@ -100,7 +100,7 @@ def test_ctrl_c_cancels_the_task(revision: str, url: str, stopped: Path) -> None
 def test_a_task_that_takes_too_long_is_cancelled(url: str, stopped: Path) -> None:
     ended = mcpkit("call", url, "hang", "--timeout", "1", "--quiet")
     assert ended.code == 2
-    assert one_line(ended) == "hang did not answer within 1 s, and has been cancelled"
+    assert single_line(ended) == "hang did not answer within 1 s, and has been cancelled"
     until(stopped.exists)
     stopped.unlink()
 
@@ -145,7 +145,7 @@ def test_a_task_is_cancelled(revision: str, url: str) -> None:
     assert tasks("cancel", url, id, "--revision", revision) == (0, f"{id}  cancelled\n", "")
     ended = tasks("result", url, id, "--revision", revision)
     assert ended.code == 1
-    assert one_line(ended) == f"The task was cancelled ({id})"
+    assert single_line(ended) == f"The task was cancelled ({id})"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
@@ -167,7 +167,7 @@ def test_tasks_are_listed(tmp_path: Path) -> None:
     """TASKL-1: where it is known whose they are, as on stdio."""
     store = ["--env", f"MCPKIT_TASKS={tmp_path / 'tasks.db'}", "--revision", "2025-11-25"]
     ended = tasks("list", TASKING, *store)
-    assert (ended.code, one_line(ended)) == (0, "there are no tasks")
+    assert (ended.code, single_line(ended)) == (0, "there are no tasks")
     id = mcpkit("call", TASKING, "book", "--detach", *store).stdout.strip()
     ended = tasks("list", TASKING, *store)
     assert (ended.code, ended.stderr) == (0, "")
@@ -195,7 +195,7 @@ def test_what_cannot_be_done_is_said(arguments: list[str], message: str) -> None
     action, *rest = arguments
     ended = tasks(action, TASKING, *rest)
     assert ended.code == 2
-    assert one_line(ended).startswith(message)
+    assert single_line(ended).startswith(message)
 
 
 @pytest.mark.parametrize("id", ["nobodys", "-anobodysnobodysnobodysno", "--nobodysnobodysnobodys"])
@@ -203,7 +203,7 @@ def test_nobodys_task(url: str, id: str) -> None:
     """TASKX-10; an id may begin like an option."""
     ended = tasks("show", url, id, "--timeout", "30")
     assert ended.code == 1
-    assert one_line(ended) == f"the server answered with error -32602: Unknown task: {id}"
+    assert single_line(ended) == f"the server answered with error -32602: Unknown task: {id}"
 
 
 # --- what tools say of tasks ----------------------------------------------------------------------

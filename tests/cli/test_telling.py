@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from mcpkit.cli.telling import TimeLimit
+from mcpkit.cli._progress import TimeLimit
 from tests.transports.processes import (
     TIMEOUT,
 )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.cli.tokens import estimate, tool_tokens
+from mcpkit.cli._token_estimate import estimate, tool_tokens
 
 SENTENCE = "The quick brown fox jumps over the lazy dog."
 DESCRIPTION = (

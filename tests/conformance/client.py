@@ -17,7 +17,7 @@ import anyio
 import httpx2
 
 from mcpkit import Client
-from mcpkit.oauth import ClientCredentials, HttpAuth, IdentityAssertion, JwtBearer, OAuth
+from mcpkit.client.auth import ClientCredentials, HttpAuth, IdentityAssertion, JwtBearer, OAuth
 
 Params = Mapping[str, Any]
 Scenario = Callable[[Client], Awaitable[None]]

@@ -16,7 +16,7 @@ FOLDERS: Final = sorted(set(re.findall(r"`(transports/\w+)`", PAGE)))
 
 
 def test_names_are_found() -> None:
-    assert "engine.methods.call_tool" in NAMES
+    assert "_server.handlers.call_tool" in NAMES
     assert "transports/stdio" in FOLDERS
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import mcpkit
 import mcpkit.auth
-import mcpkit.oauth
+import mcpkit.client.auth
 import mcpkit.testing
 from tests.docs.pages import DOCS
 
@@ -22,7 +22,7 @@ def test_every_public_name_is_in_the_reference() -> None:
     wanted = {f"mcpkit.{name}" for name in mcpkit.__all__}
     wanted |= {f"mcpkit.testing.{name}" for name in mcpkit.testing.__all__}
     wanted |= {f"mcpkit.auth.{name}" for name in mcpkit.auth.__all__}
-    wanted |= {f"mcpkit.oauth.{name}" for name in mcpkit.oauth.__all__}
+    wanted |= {f"mcpkit.client.auth.{name}" for name in mcpkit.client.auth.__all__}
     assert wanted <= set(SHOWN)
 
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 import pytest
 
 from benchmarks.__main__ import CASES, GROUPS
-from mcpkit.cli.commands import COMMANDS
+from mcpkit.cli._commands import COMMANDS
+from mcpkit.cli._token_estimate import tool_tokens
 from mcpkit.cli.new import TEMPLATES
-from mcpkit.cli.tokens import tool_tokens
+from mcpkit.http import HttpSettings
 from mcpkit.testing import TestClient
-from mcpkit.web import HttpSettings
 from tests.docs.pages import DOCS
 from tests.docs.test_code import app_of
 

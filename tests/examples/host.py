@@ -10,8 +10,8 @@ from typing import Any
 
 import anyio
 
-from mcpkit.client import Client
-from mcpkit.results import CallResult
+from mcpkit.client.client import Client
+from mcpkit.client.results import CallResult
 from mcpkit.testing import REVISIONS
 from mcpkit.types import ResourceContents, TextResourceContents
 from tests.warm import python

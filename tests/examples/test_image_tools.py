@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from mcpkit import BlobResourceContents, ImageContent, ResourceLink
+from mcpkit.client.results import CallResult
 from mcpkit.errors import ProtocolError
-from mcpkit.results import CallResult
 from mcpkit.testing import REVISIONS, TestClient
 from tests.examples.host import data_of, example
 

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpkit.tasks.settings import STORE
+from mcpkit.tasks.options import STORE
 from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
 from tests.examples.host import PATIENCE, data_of, example
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mcpkit.results import CallResult
+from mcpkit.client.results import CallResult
 from mcpkit.testing import REVISIONS, TestClient
 from tests.examples.host import ASKING, data_of, example
 

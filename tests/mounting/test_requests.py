@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Mount
 
 from mcpkit import Context, MCPKit
-from mcpkit.web import HttpRequest
+from mcpkit.http import HttpRequest
 from tests.messages import called, initialize, request
 from tests.mounting.serving import Diary, make_app, served, variable
 from tests.transports.http.wire import EVENTS, JSON, Site, Stage

@@ -26,7 +26,7 @@ HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 LATEST = "2026-07-28"
 
 
-class Peer(NamedTuple):
+class ContextBackend(NamedTuple):
     """A client, how it is told to connect (a revision, or ``auto``), and over what."""
 
     client: str
@@ -57,9 +57,9 @@ OLD = {"official_python_1": ("2024-11-05", "2025-11-25"), "typescript_1": ("2024
 """Who speaks HTTP+SSE as well; any revision may be negotiated over it (SSE-8)."""
 
 PEERS = [
-    *(Peer(client, mode, "stdio") for client, modes in MODES.items() for mode in modes),
-    *(Peer(client, mode, "http") for client, modes in MODES.items() for mode in modes),
-    *(Peer(client, mode, "sse") for client, modes in OLD.items() for mode in modes),
+    *(ContextBackend(client, mode, "stdio") for client, modes in MODES.items() for mode in modes),
+    *(ContextBackend(client, mode, "http") for client, modes in MODES.items() for mode in modes),
+    *(ContextBackend(client, mode, "sse") for client, modes in OLD.items() for mode in modes),
 ]
 
 pytestmark = [
@@ -122,7 +122,7 @@ class Driver:
         return complaints
 
 
-def report_all(client: str, reports: dict[Peer, Future[dict[str, Any]]]) -> None:
+def report_all(client: str, reports: dict[ContextBackend, Future[dict[str, Any]]]) -> None:
     """Have a client try every server; it is started again if it does not survive one."""
     driver: Driver | None = None
     for peer, report in reports.items():
@@ -142,11 +142,13 @@ def report_all(client: str, reports: dict[Peer, Future[dict[str, Any]]]) -> None
 
 
 @pytest.fixture(scope="module")
-def reports(request: pytest.FixtureRequest) -> Iterator[dict[Peer, Future[dict[str, Any]]]]:
+def reports(
+    request: pytest.FixtureRequest,
+) -> Iterator[dict[ContextBackend, Future[dict[str, Any]]]]:
     """The reports of all clients that tests ask for; the clients are beside each other."""
     require(*FOLDERS)
     copy_scripts()
-    reports: dict[Peer, Future[dict[str, Any]]] = {}
+    reports: dict[ContextBackend, Future[dict[str, Any]]] = {}
     for item in request.session.items:
         if isinstance(item, pytest.Function) and item.path == request.path:
             peer: Any = item.callspec.params["peer"]
@@ -161,7 +163,9 @@ def reports(request: pytest.FixtureRequest) -> Iterator[dict[Peer, Future[dict[s
 
 
 @pytest.fixture
-def report(peer: Peer, reports: dict[Peer, Future[dict[str, Any]]]) -> dict[str, Any]:
+def report(
+    peer: ContextBackend, reports: dict[ContextBackend, Future[dict[str, Any]]]
+) -> dict[str, Any]:
     return reports[peer].result()
 
 
@@ -173,7 +177,7 @@ def answer(text: str, structured: Any = None, *, is_error: bool = False) -> dict
     }
 
 
-def as_structured(peer: Peer, value: Any) -> Any:
+def as_structured(peer: ContextBackend, value: Any) -> Any:
     """What a revision makes of a structured result that is not an object (TOOL-11)."""
     return {"result": value} if peer.revision >= "2025-06-18" else None
 
@@ -181,16 +185,20 @@ def as_structured(peer: Peer, value: Any) -> Any:
 # --- the connection -------------------------------------------------------------------------------
 
 
-def test_revision_is_the_one_the_client_asks_for(peer: Peer, report: dict[str, Any]) -> None:
+def test_revision_is_the_one_the_client_asks_for(
+    peer: ContextBackend, report: dict[str, Any]
+) -> None:
     assert report["revision"] == peer.revision
 
 
-def test_server_introduces_itself(peer: Peer, report: dict[str, Any]) -> None:
+def test_server_introduces_itself(peer: ContextBackend, report: dict[str, Any]) -> None:
     assert report["server"] == (None if peer.unasked else ["peers", "1.2.3"])
     assert report["instructions"] == (None if peer.unasked else "Try everything.")
 
 
-def test_capabilities_are_those_of_the_revision(peer: Peer, report: dict[str, Any]) -> None:
+def test_capabilities_are_those_of_the_revision(
+    peer: ContextBackend, report: dict[str, Any]
+) -> None:
     expected = ["completions", "logging", "prompts", "resources", "tools"]
     if peer.revision == "2024-11-05":
         expected.remove("completions")
@@ -222,21 +230,21 @@ def test_tools_are_listed_with_descriptions(report: dict[str, Any]) -> None:
     }
 
 
-def test_sync_tool_answers(peer: Peer, report: dict[str, Any]) -> None:
+def test_sync_tool_answers(peer: ContextBackend, report: dict[str, Any]) -> None:
     assert report["sync"] == answer("42", as_structured(peer, 42))
 
 
-def test_async_tool_answers(peer: Peer, report: dict[str, Any]) -> None:
+def test_async_tool_answers(peer: ContextBackend, report: dict[str, Any]) -> None:
     assert report["async"] == answer("HEY", None)
 
 
-def test_model_is_structured_content(peer: Peer, report: dict[str, Any]) -> None:
+def test_model_is_structured_content(peer: ContextBackend, report: dict[str, Any]) -> None:
     place = {"city": "Lisbon", "latitude": 38.7}
     structured = place if peer.revision >= "2025-06-18" else None
     assert report["structured"] == answer('{"city":"Lisbon","latitude":38.7}', structured)
 
 
-def test_list_is_structured_content(peer: Peer, report: dict[str, Any]) -> None:
+def test_list_is_structured_content(peer: ContextBackend, report: dict[str, Any]) -> None:
     places = [{"city": "Lisbon", "latitude": 38.7}, {"city": "Oslo", "latitude": 59.9}]
     assert report["wrapped"]["structured"] == as_structured(peer, places)
 
@@ -295,7 +303,7 @@ def test_template_is_read(report: dict[str, Any]) -> None:
     assert contents["text"] == "sell milk"
 
 
-def test_unknown_resource_is_a_protocol_error(peer: Peer, report: dict[str, Any]) -> None:
+def test_unknown_resource_is_a_protocol_error(peer: ContextBackend, report: dict[str, Any]) -> None:
     # TypeScript 2 shows the new code for the old one.
     new_code = peer.modern or peer.client == "typescript_2"
     assert report["unknown_resource"] == {"error": -32602 if new_code else -32002}
@@ -325,7 +333,7 @@ def test_literal_completes_by_itself(report: dict[str, Any]) -> None:
     assert report["complete_literal"] == ["Norway"]
 
 
-def test_completion_knows_the_other_arguments(peer: Peer, report: dict[str, Any]) -> None:
+def test_completion_knows_the_other_arguments(peer: ContextBackend, report: dict[str, Any]) -> None:
     known = peer.revision >= "2025-06-18"
     assert report["complete_context"] == (["Oslo", "Odda"] if known else ["Oslo", "Odda", "Lisbon"])
 
@@ -337,7 +345,9 @@ def test_template_variable_completes(report: dict[str, Any]) -> None:
 # --- asking the client ----------------------------------------------------------------------------
 
 
-def test_user_is_asked_one_thing_after_the_other(peer: Peer, report: dict[str, Any]) -> None:
+def test_user_is_asked_one_thing_after_the_other(
+    peer: ContextBackend, report: dict[str, Any]
+) -> None:
     if peer.revision >= "2025-06-18":
         assert report["decided"] == answer("red in Lisbon")
     else:
@@ -365,7 +375,7 @@ def test_call_whose_connection_was_closed_is_answered(report: dict[str, Any]) ->
     assert report["resumed"] == answer("still here")
 
 
-def test_progress_arrives(peer: Peer, report: dict[str, Any]) -> None:
+def test_progress_arrives(peer: ContextBackend, report: dict[str, Any]) -> None:
     first, second = ("number 1", "number 2") if peer.revision >= "2025-03-26" else (None, None)
     assert report["progress"] == [[1, 2, first], [2, 2, second]]
 

@@ -8,7 +8,7 @@ import httpx2
 from walk import NAME, Walk, walk_to_all
 
 from mcpkit import Client
-from mcpkit.oauth import MemoryTokenStore, OAuth
+from mcpkit.client.auth import MemoryTokenStore, OAuth
 
 
 async def walk_to(url: str, rotate: str) -> dict[str, Any]:

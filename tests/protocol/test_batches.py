@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit.errors import InternalError
-from mcpkit.protocol.connection import (
+from mcpkit._protocol.connection import (
     Answer,
     Cancelled,
     Connection,
@@ -19,6 +18,7 @@ from mcpkit.protocol.connection import (
     Refused,
     Request,
 )
+from mcpkit.errors import InternalError
 from tests.messages import (
     BATCHES,
     announced,

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.errors import InternalError, InvalidParams, ParseError, ProtocolError
-from mcpkit.protocol.connection import (
+from mcpkit._protocol.connection import (
     Answer,
     Cancelled,
-    ClientFacts,
+    ClientProfile,
     Connection,
     Dropped,
     Notification,
@@ -21,7 +20,8 @@ from mcpkit.protocol.connection import (
     Request,
     State,
 )
-from mcpkit.protocol.revisions import HANDSHAKE
+from mcpkit._protocol.revisions import HANDSHAKE
+from mcpkit.errors import InternalError, InvalidParams, ParseError, ProtocolError
 from tests.messages import (
     BATCHES,
     CLIENT,
@@ -269,7 +269,7 @@ def test_the_handshake_tells_who_the_client_is() -> None:
     capabilities = {"roots": {"listChanged": True}, "invented": {}}
     connection = Connection()
     hello = one(connection, initialize(NEWEST, 1, capabilities=capabilities), Request)
-    assert hello.client == connection.client == ClientFacts(capabilities, CLIENT)
+    assert hello.client == connection.client == ClientProfile(capabilities, CLIENT)
     assert started(connection, NEWEST, 2).client is connection.client
 
 
@@ -380,7 +380,7 @@ def test_a_malformed_initialize_may_be_tried_again(params: dict[str, Any]) -> No
 
 
 def test_a_session_can_be_taken_up_where_it_was_left() -> None:
-    client = ClientFacts({"roots": {}}, None)
+    client = ClientProfile({"roots": {}}, None)
     connection = Connection(HANDSHAKE[0], client)
     assert connection.state is State.OPEN
     taken = one(connection, request(1, "tools/list"), Request)

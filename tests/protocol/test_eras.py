@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from mcpkit.protocol.connection import (
+from mcpkit._protocol.connection import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
     LOG_LEVEL_KEY,
     VERSION_KEY,
     Cancelled,
-    ClientFacts,
+    ClientProfile,
     Connection,
     Dropped,
     Event,
@@ -90,8 +90,8 @@ def test_a_request_has_its_own_client_and_no_other(where: str) -> None:
     able = meta() | {CAPABILITIES_KEY: {"roots": {}}, CLIENT_INFO_KEY: {"name": "x"}}
     first = one(connection, request(1, "tools/list", {"_meta": able}), Request)
     second = one(connection, announced(2, "tools/list"), Request)
-    assert first.client == ClientFacts({"roots": {}}, {"name": "x"})
-    assert second.client == ClientFacts({}, None)
+    assert first.client == ClientProfile({"roots": {}}, {"name": "x"})
+    assert second.client == ClientProfile({}, None)
 
 
 def test_a_client_need_not_say_who_it_is(where: str) -> None:

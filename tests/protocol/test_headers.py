@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.errors import HeaderMismatch
-from mcpkit.protocol.headers import (
+from mcpkit._protocol.headers import (
     HeaderParameter,
     check_method,
     check_name,
@@ -22,7 +21,8 @@ from mcpkit.protocol.headers import (
     parameter_headers,
     require_version,
 )
-from mcpkit.web import by_name
+from mcpkit.errors import HeaderMismatch
+from mcpkit.http import by_name
 
 VERSION = "2026-07-28"
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpkit._protocol import messages
 from mcpkit.errors import InvalidParams, InvalidRequest, ParseError, ProtocolError
-from mcpkit.protocol import messages
 from mcpkit.types import UNSET
 from tests.messages import (
     notification,

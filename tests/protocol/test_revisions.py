@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit.protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISIONS
+from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISIONS
 from tests.messages import (
     VERSIONS,
 )

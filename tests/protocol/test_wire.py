@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.protocol import wire
-from mcpkit.protocol.revisions import REVISIONS
+from mcpkit._protocol import wire
+from mcpkit._protocol.revisions import REVISIONS
 from mcpkit.types import (
     Annotations,
     AudioContent,

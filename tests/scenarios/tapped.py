@@ -8,8 +8,8 @@ from typing import Any
 
 import anyio
 
-from mcpkit.client import Link
-from mcpkit.protocol.caller import Sent
+from mcpkit._protocol.client_connection import Sent
+from mcpkit.client.client import Link
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.schemas import check
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from mcpkit.client.results import PromptArgument
 from mcpkit.errors import InvalidParams, ProtocolError
-from mcpkit.results import PromptArgument
 from mcpkit.types import AudioContent, EmbeddedResource, ImageContent, TextContent
 from tests.scenarios.server import SECRET
 from tests.scenarios.tapped import TappedClient

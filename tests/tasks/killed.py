@@ -14,12 +14,12 @@ from contextlib import suppress
 
 import anyio
 
+from mcpkit._stores.postgres import PostgresStore
+from mcpkit._stores.redis import RedisStore
+from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.tasks import record
-from mcpkit.tasks.postgres import PostgresStore
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.redis import RedisStore
-from mcpkit.tasks.sqlite import SqliteStore
-from mcpkit.tasks.store import StoreAway, TaskStore
+from mcpkit.tasks.store import StoreUnavailable, TaskStore
 
 STEPS = ("one", "two", "three")
 
@@ -74,20 +74,20 @@ async def main(kind: str, where: str, apart: str, log: str, name: str, lease: fl
 
     async def run(task: Task) -> None:
         running.add((task.id, task.leg))
-        with suppress(StoreAway):  # the leg ends without a word, and another one begins
+        with suppress(StoreUnavailable):  # the leg ends without a word, and another one begins
             await work(store, task, say)
         running.discard((task.id, task.leg))
 
     async def keep() -> None:
         while True:
             await anyio.sleep(lease / 5)
-            with suppress(StoreAway):
+            with suppress(StoreUnavailable):
                 await store.keep([*running], lease)
 
     async with anyio.create_task_group() as group:
         group.start_soon(keep)
         while True:
-            with suppress(StoreAway):
+            with suppress(StoreUnavailable):
                 for task in await store.claim(4 - len(running), lease):
                     group.start_soon(run, task)
             await anyio.sleep(0.01)

@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpkit import AskRefused, AskTimeout, Context, MCPKit, ProtocolError
-from mcpkit.client_offers import OfferedTasks
+from mcpkit import Context, InputRequestRefused, InputRequestTimeout, MCPKit, ProtocolError
+from mcpkit.client.task_offers import ClientTasks
 from mcpkit.errors import InvalidParams
 from mcpkit.testing import AsyncTestClient
 from tests.asking.conftest import Asked, accept, speak
@@ -74,7 +74,7 @@ def make_app() -> MCPKit[Any]:
     async def ask(ctx: Context, timeout: float | None = None) -> str:
         try:
             return str((await ctx.elicit("Name?", str, timeout=timeout)).data)
-        except (AskRefused, AskTimeout) as error:
+        except (InputRequestRefused, InputRequestTimeout) as error:
             return type(error).__name__
 
     @app.tool
@@ -105,14 +105,14 @@ async def test_a_client_may_answer_at_once_all_the_same() -> None:
 async def test_what_fails_there_is_an_error_here() -> None:
     """TASKL-6."""
     async with Slow(make_app(), ProtocolError("no", code=-1)) as client:
-        assert (await client.call_tool("ask")).text == "AskRefused"
+        assert (await client.call_tool("ask")).text == "InputRequestRefused"
     assert [what for what, _ in client.asked] == ["elicitation", "result"]
 
 
 async def test_a_task_that_nobody_waits_for_is_cancelled() -> None:
     """CANC-8, TASKL-11."""
     async with Slow(make_app(), None) as client:
-        assert (await client.call_tool("ask", {"timeout": 0.05})).text == "AskTimeout"
+        assert (await client.call_tool("ask", {"timeout": 0.05})).text == "InputRequestTimeout"
         with anyio.fail_after(PATIENCE):
             await client.cancelled.wait()
     assert client.asked[-1] == ("cancel", {"taskId": "mine"})
@@ -184,7 +184,7 @@ async def test_what_our_client_offers_ends_as_tasks_end() -> None:
         async def answer(method: str, params: Mapping[str, Any]) -> Any:
             return await user(params)
 
-        offers = OfferedTasks(start, answer)
+        offers = ClientTasks(start, answer)
 
         async def take(method: str, **params: Any) -> Any:
             return await offers.take(method, params)

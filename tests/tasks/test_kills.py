@@ -19,7 +19,7 @@ import pytest
 
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import StoreAway, TaskStore
+from mcpkit.tasks.store import StoreUnavailable, TaskStore
 from tests import warm
 from tests.tasks.killed import STEPS, store_of
 from tests.tasks.servers import Servers
@@ -113,7 +113,7 @@ async def follow(
                     await store.change(
                         task.id, lambda found, now: record.answer(found, {"q": b"!"}, now)
                     )
-        except StoreAway:
+        except StoreUnavailable:
             continue
         if all(task.is_over for task in tasks):
             return tasks

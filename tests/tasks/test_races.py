@@ -17,16 +17,16 @@ import anyio
 import pytest
 
 from mcpkit import Context, MCPKit, SyncContext, TaskOptions
-from mcpkit.client import Link
-from mcpkit.engine import legs
-from mcpkit.engine.tasks import Tasks
+from mcpkit._server import task_runs as legs
+from mcpkit._stores import sqlite
+from mcpkit._stores.lock import is_held
+from mcpkit._stores.memory import MemoryStore, TaskTable
+from mcpkit._stores.sqlite import SqliteStore
+from mcpkit.client.client import Link
 from mcpkit.errors import InternalError, InvalidParams
-from mcpkit.tasks import sqlite
-from mcpkit.tasks.lock import is_held
-from mcpkit.tasks.memory import MemoryStore, Shelf
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.sqlite import SqliteStore
-from mcpkit.tasks.store import StoreAway, TaskStore
+from mcpkit.tasks.service import Tasks
+from mcpkit.tasks.store import StoreUnavailable, TaskStore
 from mcpkit.testing import AsyncTestClient
 from tests.asking.conftest import Asked, accept
 from tests.tasks.test_serving import (
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.anyio
 
 def tasks_of(app: MCPKit[Any]) -> Tasks:
     """What looks after the tasks of an app that is served once."""
-    (found,) = app.server.looked_after
+    (found,) = app.server.task_services
     return found
 
 
@@ -539,7 +539,7 @@ async def test_nothing_is_opened_once_the_server_ends() -> None:
         tasks = tasks_of(app)
         tasks._store = None
         await tasks.aclose()
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await tasks.store()
     assert len(opened) == 1
 
@@ -614,15 +614,15 @@ async def test_all_answers_and_questions_of_a_task_have_a_size() -> None:
 async def test_what_is_asked_of_a_closed_file_is_refused(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "tasks.db")
     with anyio.fail_after(PATIENCE):
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await store.get("x")
         await store.open("runner")
         async with anyio.create_task_group() as group:
             group.start_soon(store.aclose)
             for _ in range(20):
-                with suppress(StoreAway):
+                with suppress(StoreUnavailable):
                     await store.get("x")
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await store.get("x")
     assert not list(tmp_path.glob("*.lock"))
 
@@ -665,7 +665,7 @@ def test_a_lock_that_cannot_be_looked_at_is_held(
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as patched:
-        patched.setattr("mcpkit.tasks.lock.os.open", refuse)
+        patched.setattr("mcpkit._stores.lock.os.open", refuse)
         assert is_held(str(tmp_path / "x.lock"))
     assert not is_held(str(tmp_path / "x.lock"))
 
@@ -687,7 +687,7 @@ def test_a_transaction_that_cannot_be_rolled_back_ends_nothing() -> None:
 
 
 def test_event_loops_in_several_threads_share_a_shelf() -> None:
-    shelf = Shelf()
+    shelf = TaskTable()
     claimed: list[str] = []
 
     async def work(name: str) -> None:

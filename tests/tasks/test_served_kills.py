@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from mcpkit.asking.sealing import SECRET
-from mcpkit.protocol.connection import CAPABILITIES_KEY
-from mcpkit.tasks.settings import STORE
+from mcpkit._protocol.connection import CAPABILITIES_KEY
+from mcpkit._utils.sealing import SECRET
+from mcpkit.tasks.options import STORE
 from tests.asking.conftest import accept
 from tests.messages import announced
 from tests.transports.http import plain

@@ -14,11 +14,13 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from mcpkit.tasks import postgres, record, redis, remote
-from mcpkit.tasks.postgres import PostgresStore
+from mcpkit._stores import connections as remote
+from mcpkit._stores import postgres, redis
+from mcpkit._stores.postgres import PostgresStore
+from mcpkit._stores.redis import RedisStore
+from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.redis import RedisStore
-from mcpkit.tasks.store import StoreAway
+from mcpkit.tasks.store import StoreUnavailable
 from tests.tasks.servers import Redis, Server, Servers, program_of
 
 pytestmark = pytest.mark.anyio
@@ -180,7 +182,7 @@ async def test_a_server_may_be_away_for_a_while(
         (server.kill if how == "killed" else server.pause)()
         with anyio.fail_after(PATIENCE):
             for ask in (lambda: store.get("a"), lambda: store.claim(1, lease=1)):
-                with pytest.raises(StoreAway):
+                with pytest.raises(StoreUnavailable):
                     await ask()
         (server.start if how == "killed" else server.go_on)()
         with anyio.fail_after(PATIENCE):
@@ -192,7 +194,7 @@ async def until_there(store: Store, id: str) -> Task:
     while True:
         try:
             task = await store.get(id)
-        except StoreAway:
+        except StoreUnavailable:
             continue
         assert task is not None
         return task
@@ -241,14 +243,14 @@ async def test_what_cannot_be_used_is_said(kind: str, servers: Servers) -> None:
         "postgres": "postgresql://postgres:secret@/nowhere?host=/nowhere/at/all",
     }
     store = store_at(kind, wrong[kind])
-    with pytest.raises(StoreAway, match=r"(?i)no such file") as raised:
+    with pytest.raises(StoreUnavailable, match=r"(?i)no such file") as raised:
         await store.open("x")
     assert "secret" not in str(raised.value)
-    with pytest.raises(StoreAway, match="not in use"):
+    with pytest.raises(StoreUnavailable, match="not in use"):
         await store.get("a")
     if kind == "postgres":
         url = servers.url(kind).replace("/postgres?", "/nowhere?")
-        with pytest.raises(StoreAway, match="does not exist"):
+        with pytest.raises(StoreUnavailable, match="does not exist"):
             await store_at(kind, url).open("x")
 
 
@@ -260,7 +262,7 @@ async def test_what_a_newer_mcpkit_has_written_is_left_alone(kind: str, servers:
             ["SET", f"{{{name}}}:version", "9"],
             f"UPDATE {name}.version SET version = 9",
         )
-    with pytest.raises(StoreAway, match="written by a newer mcpkit"):
+    with pytest.raises(StoreUnavailable, match="written by a newer mcpkit"):
         await store_at(kind, servers.url(kind), name).open("x")
 
 
@@ -291,9 +293,9 @@ def test_whoever_lacks_the_library_is_told_how_to_get_it(
     monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
     for each in [each for each in sys.modules if each.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, each)
-    monkeypatch.delitem(sys.modules, f"mcpkit.tasks.{kind}")
+    monkeypatch.delitem(sys.modules, f"mcpkit._stores.{kind}")
     with pytest.raises(ImportError, match=rf'pip install "mcpkit\[{kind}\]"'):
-        importlib.import_module(f"mcpkit.tasks.{kind}")
+        importlib.import_module(f"mcpkit._stores.{kind}")
 
 
 def test_on_trio_it_is_said_what_is_missing(kind: str) -> None:

@@ -16,12 +16,12 @@ import anyio
 import pytest
 
 from mcpkit import Context, MCPKit, RegistrationError, TaskOptions
+from mcpkit._protocol.connection import CAPABILITIES_KEY, VERSION_KEY
+from mcpkit._stores import make_store, plain_name
+from mcpkit._stores.memory import MemoryStore
 from mcpkit.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
-from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
-from mcpkit.tasks.memory import MemoryStore
-from mcpkit.tasks.places import make_store, plain_name
-from mcpkit.tasks.settings import STORE, check_place
-from mcpkit.tasks.store import Heard, StoreAway
+from mcpkit.tasks.options import STORE, check_place
+from mcpkit.tasks.store import Heard, StoreUnavailable
 from mcpkit.testing import AsyncTestClient
 from tests.asking.conftest import accept
 from tests.tasks.wire.conftest import CORE, EXTENSION, EXTENSIONS
@@ -496,7 +496,7 @@ class Fickle(MemoryStore):
 
     def check(self) -> None:
         if self.away:
-            raise StoreAway("out to lunch")
+            raise StoreUnavailable("out to lunch")
 
     async def add(self, *args: Any, **options: Any) -> Any:
         self.check()
@@ -595,7 +595,7 @@ def test_a_text_names_a_store(place: str, kind: str) -> None:
 
 
 def test_what_is_not_installed_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpkit.tasks.settings.find_spec", lambda module: None)
+    monkeypatch.setattr("mcpkit.tasks.options.find_spec", lambda module: None)
     with pytest.raises(ValueError, match=re.escape('need: pip install "mcpkit[redis]"')):
         MCPKit("nowhere", tasks="valkey://localhost")
     MCPKit("here", tasks="tasks.db")

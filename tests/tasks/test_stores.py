@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpkit._stores.memory import MemoryStore
+from mcpkit._stores.postgres import PostgresStore
+from mcpkit._stores.redis import RedisStore
+from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.tasks import record
-from mcpkit.tasks.memory import MemoryStore
-from mcpkit.tasks.postgres import PostgresStore
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.redis import RedisStore
-from mcpkit.tasks.sqlite import SqliteStore
-from mcpkit.tasks.store import StoreAway, TaskStore, TooManyTasks
+from mcpkit.tasks.store import StoreUnavailable, TaskStore, TooManyTasks
 from tests.tasks.servers import SERVERS, Servers
 
 pytestmark = pytest.mark.anyio
@@ -434,14 +434,14 @@ async def test_the_file_is_for_its_owner(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_cannot_be_used_is_said(tmp_path: Path) -> None:
-    with pytest.raises(StoreAway, match="No such file or directory"):
+    with pytest.raises(StoreUnavailable, match="No such file or directory"):
         await SqliteStore(tmp_path / "nowhere" / "tasks.db").open("x")
     (tmp_path / "other").write_text("something else, of some length" * 100)
-    with pytest.raises(StoreAway, match="not a database"):
+    with pytest.raises(StoreUnavailable, match="not a database"):
         await SqliteStore(tmp_path / "other").open("x")
     connection = sqlite3.connect(tmp_path / "newer.db")
     connection.execute("PRAGMA user_version = 9")
     connection.close()
-    with pytest.raises(StoreAway, match="written by a newer mcpkit"):
+    with pytest.raises(StoreUnavailable, match="written by a newer mcpkit"):
         await SqliteStore(tmp_path / "newer.db").open("x")
     assert not list(tmp_path.glob("*.lock"))

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from mcpkit import Context, MCPKit, SyncContext
-from mcpkit.transports.stdio import serve
+from mcpkit.transports.stdio import server as serve
 
 settings = os.environ
 app = MCPKit("served", max_in_flight=int(settings.get("MAX_IN_FLIGHT", "1000")))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.transports.event_stream import Event, EventStream, EventTooLarge
+from mcpkit.client.event_stream import Event, EventStream, EventTooLarge
 
 
 def read(*chunks: bytes) -> list[Event]:

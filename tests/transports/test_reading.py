@@ -8,8 +8,8 @@ import sys
 import anyio
 import pytest
 
-from mcpkit.engine.loop import open_loop
-from mcpkit.transports.stdio.reading import ThreadReader, make_reader
+from mcpkit._concurrency.loop import open_loop
+from mcpkit.transports.stdio.reader import ThreadReader, make_reader
 
 pytestmark = [
     pytest.mark.anyio,

@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 from mcpkit import Context, MCPKit
-from mcpkit.engine.loop import open_loop
-from mcpkit.engine.session import Session
-from mcpkit.transports.stdio import writing
-from mcpkit.transports.stdio.writing import Output
+from mcpkit._concurrency.loop import open_loop
+from mcpkit._server.session import Session
+from mcpkit.transports.stdio import writer as writing
+from mcpkit.transports.stdio.writer import Output
 from tests.messages import announced
 
 pytestmark = pytest.mark.anyio

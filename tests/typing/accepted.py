@@ -31,8 +31,8 @@ from mcpkit import (
     ToolResult,
     UserMessage,
 )
+from mcpkit.client.results import CallResult, Completion, ListedTool, PromptMessages
 from mcpkit.context import Delivery
-from mcpkit.results import CallResult, Completion, ListedTool, PromptMessages
 from mcpkit.testing import AsyncTestClient, TestClient
 from mcpkit.types import Implementation, ResourceContents
 

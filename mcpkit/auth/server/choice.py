@@ -8,7 +8,15 @@ from html import escape
 from typing import Any
 from urllib.parse import urlencode
 
-from mcpkit.auth.server.login import Login, LoginRefused, Outcome, Page, UpstreamTokens, User, Visit
+from mcpkit.auth.server.login import (
+    Login,
+    LoginAttempt,
+    LoginRefused,
+    Outcome,
+    Page,
+    UpstreamTokens,
+    User,
+)
 from mcpkit.auth.server.pages import heading
 
 __all__ = ["Choice"]
@@ -26,7 +34,7 @@ class Choice(Login):
         self.keys = [each.key for each in logins if each.key]
         """What answers from elsewhere are told apart by, each at a place of its own."""
 
-    async def begin(self, visit: Visit) -> Outcome:
+    async def begin(self, visit: LoginAttempt) -> Outcome:
         """Show what there is."""
         visit.memory.clear()
         links: list[str] = []
@@ -35,7 +43,7 @@ class Choice(Login):
             links.append(f'<a class="button" href="{escape(url)}">{escape(each.label)}</a>')
         return Page(f"{heading(visit)}{''.join(links)}")
 
-    async def answer(self, visit: Visit) -> Outcome:
+    async def answer(self, visit: LoginAttempt) -> Outcome:
         """Begin with the login that was chosen, or hand it what the browser has sent."""
         number: int | None = visit.memory.get("login")
         wanted = None if visit.posted else visit.fields.get("chosen")
@@ -52,7 +60,7 @@ class Choice(Login):
         visit.memory.update(login=number, memory=inner.memory)
         return outcome
 
-    def _inner(self, number: int, visit: Visit, **changed: Any) -> Visit:
+    def _inner(self, number: int, visit: LoginAttempt, **changed: Any) -> LoginAttempt:
         """Return the visit of a login, whose answers come to a place of its own."""
         key = self._logins[number].key
         return replace(visit, action=f"{visit.action}/{key}" if key else visit.action, **changed)

@@ -14,11 +14,11 @@ from hmac import compare_digest
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from mcpkit.auth.fetch import Unreachable, fetch_document
+from mcpkit._utils.fetch import Unreachable, fetch_document
+from mcpkit._utils.rates import Rate
+from mcpkit._utils.targets import is_loopback_name
 from mcpkit.auth.server.errors import OAuthError
-from mcpkit.auth.server.rates import Rate
 from mcpkit.auth.server.store import AuthStore
-from mcpkit.support.target import is_loopback_name
 from mcpkit.types import is_array, is_object
 
 __all__ = ["Clients", "RegisteredClient", "is_allowed", "is_secret_of", "origin_of"]

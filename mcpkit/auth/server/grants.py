@@ -22,12 +22,12 @@ import anyio
 
 from mcpkit.auth.claims import principal_of
 from mcpkit.auth.server.errors import OAuthError
-from mcpkit.auth.server.login import LoginRefused, ProviderAway, UpstreamTokens, User
+from mcpkit.auth.server.keys import ALGORITHM, KeyStore
+from mcpkit.auth.server.login import LoginRefused, ProviderUnavailable, UpstreamTokens, User
 from mcpkit.auth.server.store import AuthStore
-from mcpkit.auth.server.vault import ALGORITHM, Vault
 from mcpkit.types import Principal
 
-__all__ = ["ON_ITS_WAY", "Code", "Grants", "Issued", "Upstream", "challenge_of", "tokens_of"]
+__all__ = ["ON_ITS_WAY", "Code", "Grants", "IssuedTokens", "Upstream", "challenge_of", "tokens_of"]
 
 _CODE_S: Final = 60.0
 """Seconds for which a code can be redeemed."""
@@ -101,7 +101,7 @@ class _Grant:
 
 
 @dataclass
-class Issued:
+class IssuedTokens:
     """Tokens, as a client is told of them (RFC 6749, 5.1)."""
 
     access_token: str = field(repr=False)
@@ -140,7 +140,7 @@ class Upstream:
 
         Raises:
             LoginRefused: The provider has ended the login; the user has to log in again.
-            ProviderAway: It does not answer.
+            ProviderUnavailable: It does not answer.
         """
         return (await self._grants.upstream_tokens(self._grant)).access_token
 
@@ -169,7 +169,7 @@ class Grants:
     def __init__(
         self,
         store: AuthStore,
-        vault: Vault,
+        vault: KeyStore,
         *,
         token_lifetime: float,
         refresh_lifetime: float,
@@ -233,7 +233,7 @@ class Grants:
 
     async def redeem(
         self, text: str, *, client_id: str, redirect_uri: str | None, verifier: str | None
-    ) -> Issued:
+    ) -> IssuedTokens:
         """Return tokens for a code.
 
         Raises:
@@ -270,7 +270,9 @@ class Grants:
 
     # --- tokens -----------------------------------------------------------------------------------
 
-    async def refresh(self, text: str, *, client_id: str, scopes: tuple[str, ...] | None) -> Issued:
+    async def refresh(
+        self, text: str, *, client_id: str, scopes: tuple[str, ...] | None
+    ) -> IssuedTokens:
         """Return new tokens for a refresh token, which does no more then.
 
         Args:
@@ -315,7 +317,7 @@ class Grants:
 
     async def for_machine(
         self, client_id: str, issuer: str, resource: str, scopes: tuple[str, ...]
-    ) -> Issued:
+    ) -> IssuedTokens:
         """Return a token for a client that acts for itself (RFC 6749, 4.4).
 
         Raises:
@@ -399,7 +401,7 @@ class Grants:
             return None
         return claims
 
-    async def _issued(self, id: str, grant: _Grant, scopes: tuple[str, ...]) -> Issued:
+    async def _issued(self, id: str, grant: _Grant, scopes: tuple[str, ...]) -> IssuedTokens:
         import jwt
 
         now = int(self._clock())
@@ -419,7 +421,7 @@ class Grants:
             claims, key.private, ALGORITHM, headers={"kid": key.kid, "typ": "at+jwt"}
         )
         refresh = await self._refresh_token(id, grant.number)
-        return Issued(token, int(self._token_lifetime), scopes, refresh)
+        return IssuedTokens(token, int(self._token_lifetime), scopes, refresh)
 
     async def _refresh_token(self, id: str, number: int) -> str:
         return f"r_{id}.{number}.{await self._vault.mac(f'refresh {id} {number}')}"
@@ -459,7 +461,7 @@ class Grants:
 
         Raises:
             LoginRefused: The provider has ended the login; the grant has ended with it.
-            ProviderAway: It does not answer, and the token has ended.
+            ProviderUnavailable: It does not answer, and the token has ended.
         """
         gone = LoginRefused("The login has ended; log in again")
         for _ in range(int(_RENEWING_S / _GLANCE_S) + 1):
@@ -478,7 +480,7 @@ class Grants:
                     return await self._renewed(grant)
                 finally:
                     await self._store.take("renewing", grant)
-        raise ProviderAway("The tokens of the provider are being renewed; try again")
+        raise ProviderUnavailable("The tokens of the provider are being renewed; try again")
 
     async def _renewed(self, grant: str) -> UpstreamTokens:
         kept, tokens = await self._kept_upstream(grant)

@@ -1,7 +1,8 @@
 """Logins: how an authorization server finds out who somebody is.
 
 The server knows clients, codes and tokens; a `Login` knows users. For each attempt the server makes
-a `Visit` and asks `Login.begin`. What comes back is a page, the address of another site, or the
+a `LoginAttempt`
+and asks `Login.begin`. What comes back is a page, the address of another site, or the
 user. The answers of the browser (a form, or the return from another site) go to `Login.answer`.
 """
 
@@ -16,14 +17,14 @@ from mcpkit.errors import MCPKitError
 
 __all__ = [
     "Login",
+    "LoginAttempt",
     "LoginRefused",
     "Outcome",
     "Page",
-    "ProviderAway",
+    "ProviderUnavailable",
     "Redirect",
     "UpstreamTokens",
     "User",
-    "Visit",
 ]
 
 
@@ -31,7 +32,7 @@ class LoginRefused(MCPKitError):
     """Somebody may not log in; the client is told ``access_denied`` (RFC 6749, 4.1.2.1)."""
 
 
-class ProviderAway(MCPKitError):
+class ProviderUnavailable(MCPKitError):
     """A provider does not answer, so its tokens cannot be renewed at the moment."""
 
 
@@ -96,7 +97,7 @@ class Redirect:
 
 
 @dataclass
-class Visit:
+class LoginAttempt:
     """One attempt of a browser to log in. It lasts ten minutes, and belongs to that browser.
 
     Args:
@@ -138,7 +139,7 @@ class Login(ABC):
     """What it is known by to the tokens of its provider, if it has one."""
 
     @abstractmethod
-    async def begin(self, visit: Visit) -> Outcome:
+    async def begin(self, visit: LoginAttempt) -> Outcome:
         """Show a page with a form, send the browser elsewhere, or say who it is at once.
 
         Raises:
@@ -146,7 +147,7 @@ class Login(ABC):
         """
 
     @abstractmethod
-    async def answer(self, visit: Visit) -> Outcome:
+    async def answer(self, visit: LoginAttempt) -> Outcome:
         """Take what the browser has sent; a page again if it does not do.
 
         There are 50 answers to a visit at most, but visits are cheap: whoever can guess an answer
@@ -169,6 +170,6 @@ class Login(ABC):
 
         Raises:
             LoginRefused: The provider has ended the login.
-            ProviderAway: It does not answer at the moment.
+            ProviderUnavailable: It does not answer at the moment.
         """
         raise LoginRefused("This login has no provider")

@@ -7,7 +7,7 @@ from hashlib import sha256
 from html import escape
 from typing import Final
 
-from mcpkit.auth.server.login import Visit
+from mcpkit.auth.server.login import LoginAttempt
 
 __all__ = ["consent", "error", "headers_of", "heading", "whole"]
 
@@ -76,7 +76,7 @@ def headers_of(form_targets: tuple[str, ...] = ()) -> dict[str, str]:
     }
 
 
-def heading(visit: Visit) -> str:
+def heading(visit: LoginAttempt) -> str:
     """Return the beginning of a page on which somebody logs in: to what, and for what."""
     server = f" to {escape(visit.server_name)}" if visit.server_name else ""
     client = escape(visit.client_name or "a program")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from mcpkit.auth.fetch import check_address
+from mcpkit._utils.fetch import check_address
 
 __all__ = ["OPENID", "PROVIDERS", "Provider"]
 

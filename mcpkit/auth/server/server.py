@@ -15,7 +15,12 @@ from hashlib import sha256
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import urlencode, urlsplit
 
-from mcpkit.auth.fetch import check_address
+from mcpkit._scopes import is_scope
+from mcpkit._utils.fetch import check_address
+from mcpkit._utils.logs import get_logger
+from mcpkit._utils.names import with_suggestions
+from mcpkit._utils.rates import Rate
+from mcpkit._utils.targets import is_loopback_name
 from mcpkit.auth.server import pages
 from mcpkit.auth.server.choice import Choice
 from mcpkit.auth.server.clients import (
@@ -27,33 +32,28 @@ from mcpkit.auth.server.clients import (
 )
 from mcpkit.auth.server.errors import OAuthError
 from mcpkit.auth.server.grants import ON_ITS_WAY, Grants, challenge_of
+from mcpkit.auth.server.keys import NEEDS, KeyStore
 from mcpkit.auth.server.login import (
     Login,
+    LoginAttempt,
     LoginRefused,
     Outcome,
     Page,
     Redirect,
     User,
-    Visit,
 )
-from mcpkit.auth.server.rates import Rate
+from mcpkit.auth.server.messages import VISIT_S, Request, read_body
 from mcpkit.auth.server.replies import ANY_ORIGIN, Reply, json_of, page, see
-from mcpkit.auth.server.requests import VISIT_S, Request, read_body
 from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
-from mcpkit.auth.server.vault import NEEDS, Vault
-from mcpkit.auth.server.visits import Visiting, Wish, scopes_given
-from mcpkit.auth.verifier import LOGINS, EmbeddedServer, Place
-from mcpkit.support.logs import get_logger
-from mcpkit.support.scopes import is_scope
-from mcpkit.support.target import is_loopback_name
-from mcpkit.support.wrong_names import watching
+from mcpkit.auth.server.visits import LoginState, Wish, scopes_given
+from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, Place
 from mcpkit.types import Principal, is_array
 
 __all__ = ["AuthorizationServer"]
 
 log = get_logger("mcpkit.auth")
 
-Ask: TypeAlias = Callable[[Visit], "Outcome | Awaitable[Outcome]"]
+Ask: TypeAlias = Callable[[LoginAttempt], "Outcome | Awaitable[Outcome]"]
 """A function that is all of a login: asked first without fields, then with what was sent."""
 
 AUTHORIZE: Final = "/authorize"
@@ -112,7 +112,7 @@ class AuthorizationServer(EmbeddedServer):
     paths = frozenset({AUTHORIZE, LOGIN, CONSENT, TOKEN, REGISTER, REVOKE, KEYS, METADATA, OPENID})
     needs_resource = False
 
-    @watching()
+    @with_suggestions()
     def __init__(
         self,
         login: Login | Ask | Sequence[Login],
@@ -148,7 +148,7 @@ class AuthorizationServer(EmbeddedServer):
                 raise ValueError(f"scopes: {each!r} is no scope")
         self._clock = clock
         self.cache_time = cache_time
-        self._vault = Vault(
+        self._vault = KeyStore(
             self._store,
             _secrets_of(secret, self._store),
             lifetime=key_lifetime,
@@ -373,7 +373,7 @@ class AuthorizationServer(EmbeddedServer):
         browser = request.browser() or secrets.token_urlsafe(32)
         state = secrets.token_urlsafe(32)
         until = self._clock() + VISIT_S
-        visit = Visiting(asdict(wish), sha256(browser.encode()).hexdigest(), until)
+        visit = LoginState(asdict(wish), sha256(browser.encode()).hexdigest(), until)
         kept = visit.written(self._vault)
         if not await self._store.add("visit", state, kept, until, _MOST_VISITS):
             raise OAuthError("temporarily_unavailable", "Too many logins at the moment")
@@ -400,16 +400,16 @@ class AuthorizationServer(EmbeddedServer):
 
     async def _ask(
         self,
-        ask: Callable[[Visit], Awaitable[Outcome]],
+        ask: Callable[[LoginAttempt], Awaitable[Outcome]],
         request: Request,
         state: str,
         kept: bytes,
-        visiting: Visiting,
+        visiting: LoginState,
         at: str = "",
     ) -> Reply:
         """Ask the login, and do what it says."""
         wish = visiting.wanted
-        visit = Visit(
+        visit = LoginAttempt(
             state,
             request.place.base + LOGIN,
             wish.client_name,
@@ -445,7 +445,9 @@ class AuthorizationServer(EmbeddedServer):
             return see(outcome.url)
         return page(pages.whole(outcome.title, outcome.body), outcome.status)
 
-    async def _visit(self, request: Request, *, take: bool = False) -> tuple[str, bytes, Visiting]:
+    async def _visit(
+        self, request: Request, *, take: bool = False
+    ) -> tuple[str, bytes, LoginState]:
         """Return the visit that a request belongs to, if its browser has begun it.
 
         Raises:
@@ -457,7 +459,7 @@ class AuthorizationServer(EmbeddedServer):
         browser = request.browser()
         if kept is None or browser is None or request.repeated:
             raise gone
-        visit = Visiting.read(self._vault, kept)
+        visit = LoginState.read(self._vault, kept)
         if not secrets.compare_digest(visit.browser, sha256(browser.encode()).hexdigest()):
             raise gone
         if take and await self._store.take("visit", state) is None:
@@ -621,11 +623,11 @@ class _Asked(Login):
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
-    async def begin(self, visit: Visit) -> Outcome:
+    async def begin(self, visit: LoginAttempt) -> Outcome:
         """Ask the function."""
         return await self.answer(visit)
 
-    async def answer(self, visit: Visit) -> Outcome:
+    async def answer(self, visit: LoginAttempt) -> Outcome:
         """Ask the function."""
         import inspect
 
@@ -653,7 +655,7 @@ def _login_of(given: Any) -> Login:
         return given
     if callable(given) and not isinstance(given, type):
         return _Asked(cast("Ask", given))
-    raise TypeError("login= takes a Login, several, or a function from a Visit to a User")
+    raise TypeError("login= takes a Login, several, or a function from a LoginAttempt to a User")
 
 
 def _keys_of(login: Login) -> list[str]:

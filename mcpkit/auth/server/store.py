@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 import anyio
 from anyio import to_thread
 
-from mcpkit.support.wrong_names import watching
+from mcpkit._utils.names import with_suggestions
 
 __all__ = ["AuthStore", "MemoryAuthStore", "SqliteAuthStore"]
 
@@ -146,7 +146,7 @@ class SqliteAuthStore:
         clock: Seconds since the epoch.
     """
 
-    @watching()
+    @with_suggestions()
     def __init__(
         self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time
     ) -> None:

@@ -20,25 +20,25 @@ from html import escape
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from mcpkit.auth.fetch import Answer, Unreachable, ask, check_address, fetch_json
+from mcpkit._scopes import is_scope, scopes_of
+from mcpkit._utils.fetch import Answer, Unreachable, ask, check_address, fetch_json
+from mcpkit._utils.logs import get_logger
+from mcpkit._utils.names import with_suggestions
 from mcpkit.auth.jwt import JWT
 from mcpkit.auth.server.login import (
     Login,
+    LoginAttempt,
     LoginRefused,
     Outcome,
     Page,
-    ProviderAway,
+    ProviderUnavailable,
     Redirect,
     UpstreamTokens,
     User,
-    Visit,
 )
 from mcpkit.auth.server.pages import heading
 from mcpkit.auth.server.providers import PROVIDERS, Provider
-from mcpkit.auth.verifier import VerifierAway
-from mcpkit.support.logs import get_logger
-from mcpkit.support.scopes import is_scope, scopes_of
-from mcpkit.support.wrong_names import watching
+from mcpkit.auth.verifiers import VerifierUnavailable
 from mcpkit.types import is_array
 
 __all__ = ["Allow", "Allowed", "UpstreamLogin"]
@@ -111,7 +111,7 @@ class UpstreamLogin(Login):
             ``allow``.
     """
 
-    @watching()
+    @with_suggestions()
     def __init__(
         self,
         provider: str | Provider,
@@ -159,7 +159,7 @@ class UpstreamLogin(Login):
 
     # --- the way there and back (OpenID Connect Core, 3.1) ----------------------------------------
 
-    async def begin(self, visit: Visit) -> Outcome:
+    async def begin(self, visit: LoginAttempt) -> Outcome:
         """Send the browser to the provider."""
         try:
             endpoints = await self._endpoints()
@@ -189,7 +189,7 @@ class UpstreamLogin(Login):
         query = urlencode([*parse_qsl(parts.query), *asked.items()])
         return Redirect(parts._replace(query=query).geturl())
 
-    async def answer(self, visit: Visit) -> Outcome:
+    async def answer(self, visit: LoginAttempt) -> Outcome:
         """Take what the browser brings back from the provider."""
         fields = visit.fields
         verifier, nonce = visit.memory.get("verifier"), visit.memory.get("nonce")
@@ -212,7 +212,7 @@ class UpstreamLogin(Login):
             if tokens is None:
                 return self._problem(visit, "has not confirmed the login", _error_of(told))
             claims = await self._claims(endpoints, told.document, tokens, nonce)
-        except (Unreachable, VerifierAway) as error:
+        except (Unreachable, VerifierUnavailable) as error:
             return self._problem(visit, "does not answer", str(error))
         if claims is None:
             return self._problem(visit, "has not confirmed the login", "its answer is not valid")
@@ -226,7 +226,7 @@ class UpstreamLogin(Login):
         if named is None or not compare_digest(named.encode(), self._issuer.encode()):
             raise LoginRefused(f"The answer is not from {self._provider.name}")
 
-    def _problem(self, visit: Visit, what: str, why: str) -> Page:
+    def _problem(self, visit: LoginAttempt, what: str, why: str) -> Page:
         log.warning("a login with %s has failed: %s", self._provider.name, why)
         visit.memory.clear()
         again = f"{visit.action}?{urlencode({'state': visit.state})}"
@@ -337,7 +337,7 @@ class UpstreamLogin(Login):
 
         Raises:
             LoginRefused: The provider has ended the login.
-            ProviderAway: It does not answer.
+            ProviderUnavailable: It does not answer.
         """
         ended = LoginRefused(f"{self._provider.name} has ended the login; log in again")
         if tokens.refresh_token is None:
@@ -346,9 +346,9 @@ class UpstreamLogin(Login):
         try:
             answer = await self._ask(await self._endpoints(), form)
         except Unreachable as error:
-            raise ProviderAway(f"{self._provider.name} does not answer: {error}") from None
+            raise ProviderUnavailable(f"{self._provider.name} does not answer: {error}") from None
         if answer.status >= 500 or answer.status == 429:
-            raise ProviderAway(f"{self._provider.name} answers {answer.status}")
+            raise ProviderUnavailable(f"{self._provider.name} answers {answer.status}")
         found = self._tokens(answer, tokens)
         if found is None:
             log.info("a login with %s has ended: %s", self._provider.name, _error_of(answer))

@@ -13,10 +13,10 @@ from typing import Final
 import anyio
 from anyio import to_thread
 
-from mcpkit.auth.fetch import PerLoop
-from mcpkit.auth.server.login import Login, Outcome, Page, User, Visit
+from mcpkit._utils.fetch import PerEventLoop
+from mcpkit._utils.names import with_suggestions
+from mcpkit.auth.server.login import Login, LoginAttempt, Outcome, Page, User
 from mcpkit.auth.server.pages import heading
-from mcpkit.support.wrong_names import watching
 
 __all__ = ["Users", "hash_password"]
 
@@ -73,7 +73,7 @@ class Users(Login):
 
     label = "Log in with a password"
 
-    @watching()
+    @with_suggestions()
     def __init__(
         self,
         users: Mapping[str, str | tuple[str, User]],
@@ -94,13 +94,13 @@ class Users(Login):
         self._clock = clock
         self._nobody = next(iter(self._users.values()))[0]
         self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        self._places = PerLoop(lambda: anyio.CapacityLimiter(_AT_ONCE))
+        self._places = PerEventLoop(lambda: anyio.CapacityLimiter(_AT_ONCE))
 
-    async def begin(self, visit: Visit) -> Outcome:
+    async def begin(self, visit: LoginAttempt) -> Outcome:
         """Show the form."""
         return _form(visit)
 
-    async def answer(self, visit: Visit) -> Outcome:
+    async def answer(self, visit: LoginAttempt) -> Outcome:
         """Check name and password.
 
         A name that nobody has takes as long as one that somebody has. After a few wrong passwords a
@@ -146,7 +146,7 @@ class Users(Login):
             self._wrong.pop(next(iter(self._wrong)) if victim is None else victim)
 
 
-def _form(visit: Visit, problem: str = "", name: str = "", status: int = 200) -> Page:
+def _form(visit: LoginAttempt, problem: str = "", name: str = "", status: int = 200) -> Page:
     said = f'<p class="problem" role="alert">{escape(problem)}</p>' if problem else ""
     body = (
         f"{heading(visit)}{said}"

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mcpkit.auth.server.grants import tokens_of
+from mcpkit.auth.server.keys import KeyStore
 from mcpkit.auth.server.login import User
-from mcpkit.auth.server.vault import Vault
 
-__all__ = ["Visiting", "Wish", "scopes_given"]
+__all__ = ["LoginState", "Wish", "scopes_given"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Wish:
 
 
 @dataclass
-class Visiting:
+class LoginState:
     """A visit, as it is kept: sealed, because a user may be in it with a provider's tokens."""
 
     wish: dict[str, Any]
@@ -44,12 +44,12 @@ class Visiting:
         found["scopes"] = tuple(found["scopes"])
         return Wish(**found)
 
-    def written(self, vault: Vault) -> bytes:
+    def written(self, vault: KeyStore) -> bytes:
         """Return it sealed."""
         return vault.seal(json.dumps(asdict(self), default=sorted).encode())
 
     @classmethod
-    def read(cls, vault: Vault, kept: bytes) -> Visiting:
+    def read(cls, vault: KeyStore, kept: bytes) -> LoginState:
         """Return a visit that was written."""
         found: dict[str, Any] = json.loads(vault.open(kept))
         user: dict[str, Any] | None = found["user"]
@@ -62,7 +62,7 @@ class Visiting:
         return cls(**found)
 
 
-def scopes_given(visit: Visiting) -> tuple[str, ...]:
+def scopes_given(visit: LoginState) -> tuple[str, ...]:
     """Return the scopes that a user can give of those that are asked for."""
     limits = visit.user.scopes if visit.user is not None else None
     return tuple(each for each in visit.wanted.scopes if limits is None or each in limits)

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
+from mcpkit.http import HttpOptions, HttpSettings
 from mcpkit.transports import Served
-from mcpkit.transports.http.application import (
+from mcpkit.transports.http.app import (
     Application,
     attach,
     make_metadata_route,
     make_route,
 )
-from mcpkit.transports.http.lifespans import Lifespans
-from mcpkit.web import HttpOptions, HttpSettings
+from mcpkit.transports.http.lifespan import Lifespans
 
 if TYPE_CHECKING:
-    from mcpkit.engine.server import Server
+    from mcpkit._server.server import Server
 
 __all__ = [
     "Application",
@@ -82,7 +82,7 @@ def run(
         OSError: The address is taken or not ours; the message says which.
         SystemExit: With 130 after SIGINT.
     """
-    from mcpkit.transports.http.serve import serve
+    from mcpkit.transports.http.server import serve
 
     serve(served, host, port, options)
 
@@ -100,6 +100,6 @@ async def serve_here(
         OSError: The address is taken or not ours; the message says which.
         RuntimeError: The app could not be begun; the log says why.
     """
-    from mcpkit.transports.http.serve import serve_here
+    from mcpkit.transports.http.server import serve_here
 
     await serve_here(served, host, port, options)

@@ -10,20 +10,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote, urlsplit
 
-from mcpkit.auth.fetch import check_address
-from mcpkit.auth.verifier import EmbeddedServer, Place, VerifierAway, resource_server
-from mcpkit.engine.server import log
+from mcpkit._protocol.messages import encode
+from mcpkit._scopes import is_scope
+from mcpkit._server.server import log
+from mcpkit._utils.fetch import check_address
+from mcpkit._utils.targets import is_loopback_name
+from mcpkit.auth.verifiers import EmbeddedServer, Place, VerifierUnavailable, resource_server
 from mcpkit.errors import Forbidden
-from mcpkit.protocol.messages import encode
-from mcpkit.support.scopes import is_scope
-from mcpkit.support.target import is_loopback_name
-from mcpkit.transports.http.accounts import owner_of
+from mcpkit.http import HttpRequest, HttpSettings, Scope
 from mcpkit.transports.http.http_error import HttpError, Pairs, retry_after, send_error
+from mcpkit.transports.http.quotas import owner_of
 from mcpkit.types import Principal
-from mcpkit.web import HttpRequest, HttpSettings, Scope
 
 if TYPE_CHECKING:
-    from mcpkit.engine.server import Server
+    from mcpkit._server.server import Server
 
 __all__ = ["WELL_KNOWN", "Authorization", "canonical_url", "forbidden_challenge"]
 
@@ -140,11 +140,11 @@ class Authorization:
         return self._verify(http, key, token.decode("ascii"))
 
     async def _verify(self, http: HttpRequest, key: bytes, token: str) -> Principal:
-        away: VerifierAway | None = None
+        away: VerifierUnavailable | None = None
         for each in self.resource_server.verifiers:
             try:
                 principal = await each.verify(token, self.resource)
-            except VerifierAway as error:
+            except VerifierUnavailable as error:
                 away = error
                 continue
             now = time.time()

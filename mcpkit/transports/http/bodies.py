@@ -11,16 +11,16 @@ from typing import Any, Final, TypeAlias, cast
 
 import anyio
 
+from mcpkit._protocol.messages import parse
+from mcpkit._utils.collector import pause
+from mcpkit._utils.json_text import excess_of_digits, has_more_values
+from mcpkit._utils.quota import Exhausted, Hold
 from mcpkit.errors import ParseError
-from mcpkit.protocol.messages import parse
-from mcpkit.support.budget import Exhausted, Hold
-from mcpkit.support.collector import pause
-from mcpkit.support.json_text import excess_of_digits, has_more_values
-from mcpkit.transports.http.accounts import Accounts, Occupant
+from mcpkit.http import HttpRequest, HttpSettings
+from mcpkit.transports.http.headers import TOO_LONG
 from mcpkit.transports.http.http_error import HttpError, retry_after
-from mcpkit.transports.http.post_headers import TOO_LONG
+from mcpkit.transports.http.quotas import Accounts, Occupant
 from mcpkit.transports.http.streams import Receive
-from mcpkit.web import HttpRequest, HttpSettings
 
 __all__ = ["LARGE_BODY", "Bodies", "parse_body"]
 

@@ -8,26 +8,26 @@ from typing import Any, Final
 
 from anyio.lowlevel import checkpoint
 
-from mcpkit.engine.server import log
-from mcpkit.support.budget import Hold
-from mcpkit.support.text import cut
-from mcpkit.transports.http.access import Guard, Later, RateLimit, identify, principal_of
-from mcpkit.transports.http.accounts import holder_of, owner_of
+from mcpkit._server.server import log
+from mcpkit._utils.quota import Hold
+from mcpkit._utils.text import cut
+from mcpkit.http import HttpRequest, HttpSettings, Scope
 from mcpkit.transports.http.authorization import Authorization
 from mcpkit.transports.http.bodies import LARGE_BODY, parse_body
 from mcpkit.transports.http.era import era_of
 from mcpkit.transports.http.exchange import Exchange
+from mcpkit.transports.http.headers import TOO_LONG, check_media, is_too_long
 from mcpkit.transports.http.http_error import HttpError, retry_after, send_error
-from mcpkit.transports.http.in_flight import InFlight
 from mcpkit.transports.http.legacy import LegacySessions
-from mcpkit.transports.http.lifespans import Lifespan, Lifespans
+from mcpkit.transports.http.lifespan import Lifespan, Lifespans
 from mcpkit.transports.http.modern import ModernRequests
-from mcpkit.transports.http.post_headers import TOO_LONG, check_media, is_too_long
+from mcpkit.transports.http.quotas import holder_of, owner_of
+from mcpkit.transports.http.requests import InFlight
+from mcpkit.transports.http.security import Guard, Later, RateLimit, identify, principal_of
 from mcpkit.transports.http.session_store import LocalStore
-from mcpkit.transports.http.streams import Receive, Send, Unread
-from mcpkit.transports.http.uvicorn_protocol import BEGUN, Answered
+from mcpkit.transports.http.streams import ClientNotReading, Receive, Send
+from mcpkit.transports.http.uvicorn import BEGUN, Answered
 from mcpkit.types import is_array
-from mcpkit.web import HttpRequest, HttpSettings, Scope
 
 __all__ = ["Endpoint", "EndpointState"]
 
@@ -108,7 +108,7 @@ class Endpoint:
                 )
         except HttpError as error:
             await send_error(send, error)
-        except Unread:
+        except ClientNotReading:
             log.debug("a client does not read its answer")
 
     def begin(

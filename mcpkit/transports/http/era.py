@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY, announces_itself
-from mcpkit.protocol.messages import readable_id
-from mcpkit.protocol.revisions import HANDSHAKE, PER_REQUEST
-from mcpkit.support.text import quoted
+from mcpkit._protocol.connection import CAPABILITIES_KEY, VERSION_KEY, announces_itself
+from mcpkit._protocol.messages import readable_id
+from mcpkit._protocol.revisions import HANDSHAKE, PER_REQUEST
+from mcpkit._utils.text import quoted
 from mcpkit.transports.http.http_error import HttpError
 
 __all__ = ["Era", "era_of", "has_session_version", "is_announced"]

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from mcpkit.engine.session import Channel, Session
+from mcpkit._protocol.connection import Dropped, Refused, Request, RequestSource
+from mcpkit._protocol.messages import error_text
+from mcpkit._server.session import Channel, Session
+from mcpkit._utils.quota import Exhausted, Hold, Holder
 from mcpkit.errors import Forbidden, InternalError, ProtocolError
-from mcpkit.protocol.connection import Dropped, Origin, Refused, Request
-from mcpkit.protocol.messages import error_text
-from mcpkit.support.budget import Exhausted, Hold, Holder
-from mcpkit.transports.http.accounts import Occupant, Watched
+from mcpkit.http import HttpRequest
 from mcpkit.transports.http.authorization import forbidden_challenge
 from mcpkit.transports.http.http_error import HttpError, retry_after
+from mcpkit.transports.http.quotas import Occupant, Watched
 from mcpkit.transports.http.streams import Receive, Send, Stream, StreamResponse, write
 from mcpkit.types import UNSET, Principal
-from mcpkit.web import HttpRequest
 
 if TYPE_CHECKING:
-    from mcpkit.transports.http.in_flight import InFlight
+    from mcpkit.transports.http.requests import InFlight
 
 __all__ = ["JSON", "Exchange", "ExchangeChannel", "error_status"]
 
@@ -78,11 +78,11 @@ class ExchangeChannel(Channel):
         exchange: Any = request.origin
         exchange.settle(text, error)
 
-    def turn_away(self, event: Refused | Dropped, origin: Origin | None = None) -> None:
+    def reject(self, event: Refused | Dropped, origin: RequestSource | None = None) -> None:
         """Take the error of a message that is not served."""
         exchange: Any = origin
         if exchange is not None:
-            exchange.turn_away(event)
+            exchange.reject(event)
 
     def let_go(self, request: Request, retry: float | None) -> None:
         """Close the connection that a request's messages go to."""
@@ -221,7 +221,7 @@ class Exchange(Occupant):
             status = error_status(error, modern=self._modern, served=True)
         self._finish(text, error, status)
 
-    def turn_away(self, event: Refused | Dropped) -> None:
+    def reject(self, event: Refused | Dropped) -> None:
         """Take the error of a message that is not served."""
         error = event.error
         if isinstance(event, Dropped):

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from mcpkit._protocol.messages import Id, error_text
 from mcpkit.errors import InternalError, InvalidRequest, ProtocolError
-from mcpkit.protocol.messages import Id, error_text
 from mcpkit.transports.http.streams import Send
 from mcpkit.types import UNSET, Unset
 

@@ -7,32 +7,32 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mcpkit.asking.sealing import SealBroken
-from mcpkit.engine.session import Session
-from mcpkit.engine.task_methods import take_answer
-from mcpkit.errors import InvalidRequest
-from mcpkit.protocol.connection import (
+from mcpkit._protocol.connection import (
     INITIALIZE_IN_BATCH,
     Connection,
     holds_initialize,
     wants_answer,
 )
-from mcpkit.protocol.messages import check_envelope, encode, readable_id
-from mcpkit.protocol.revisions import HANDSHAKE
-from mcpkit.transports.http.access import principal_id
-from mcpkit.transports.http.accounts import holder_of, owner_of
+from mcpkit._protocol.messages import check_envelope, encode, readable_id
+from mcpkit._protocol.revisions import HANDSHAKE
+from mcpkit._server.session import Session
+from mcpkit._server.task_handlers import take_answer
+from mcpkit._utils.sealing import SealBroken
+from mcpkit.errors import InvalidRequest
+from mcpkit.http import HttpRequest
 from mcpkit.transports.http.era import has_session_version, is_announced
 from mcpkit.transports.http.exchange import Exchange, ExchangeChannel
+from mcpkit.transports.http.headers import accepts, check_repeated, read_token
 from mcpkit.transports.http.http_error import HttpError, retry_after
-from mcpkit.transports.http.in_flight import InFlight
-from mcpkit.transports.http.modern import sessionless
-from mcpkit.transports.http.post_headers import accepts, check_repeated, read_token
+from mcpkit.transports.http.modern import stateless_session
+from mcpkit.transports.http.quotas import holder_of, owner_of
+from mcpkit.transports.http.requests import InFlight
+from mcpkit.transports.http.security import principal_id
 from mcpkit.transports.http.session_ids import SessionId, SessionIds
 from mcpkit.transports.http.session_store import SessionStore, TooManyEnds
 from mcpkit.transports.http.sessions import LiveSession, SessionTable, Unknown
 from mcpkit.transports.http.streams import Receive, Send
 from mcpkit.types import Unset, is_object
-from mcpkit.web import HttpRequest
 
 __all__ = ["LegacySessions"]
 
@@ -76,7 +76,7 @@ class LegacySessions:
         self._server = server
         self._ids = SessionIds(server.sealer("session"), settings.session_lifetime)
         self._workers = int(os.environ.get(_WORKERS) or 1)
-        self._nobody = sessionless(flight)
+        self._nobody = stateless_session(flight)
         """The session of messages that are accepted, and need nothing else."""
         self._unsubscribe = (
             server.changes.subscribe(store.publish),

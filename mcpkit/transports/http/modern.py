@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mcpkit.engine.session import Session
-from mcpkit.protocol.connection import Connection, Request
+from mcpkit._protocol.connection import Connection, Request
+from mcpkit._server.session import Session
+from mcpkit.http import HttpRequest
 from mcpkit.transports.http.exchange import Exchange, ExchangeChannel
+from mcpkit.transports.http.headers import check_repeated, check_request
 from mcpkit.transports.http.http_error import HttpError
-from mcpkit.transports.http.in_flight import InFlight
-from mcpkit.transports.http.post_headers import check_repeated, check_request
-from mcpkit.web import HttpRequest
+from mcpkit.transports.http.requests import InFlight
 
-__all__ = ["ModernRequests", "sessionless"]
+__all__ = ["ModernRequests", "stateless_session"]
 
 _CHANNEL: Final = ExchangeChannel()
 
 
-def sessionless(flight: InFlight) -> Session:
+def stateless_session(flight: InFlight) -> Session:
     """Return a session that knows no client, for requests that announce themselves."""
     return Session(
         flight.server,
@@ -52,7 +52,7 @@ class ModernRequests:
             raise HttpError(400, "A single message is expected, not a batch")  # HTTPM-1
         if "method" not in message and ("result" in message or "error" in message):
             raise HttpError(400, "There is no question that this could answer")
-        session, self._spare = self._spare or sessionless(self._flight), None
+        session, self._spare = self._spare or stateless_session(self._flight), None
         wants_answer = "id" in message
         exchange = Exchange(
             http,

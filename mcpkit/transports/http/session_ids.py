@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json
 
-from mcpkit.asking.sealing import SealBroken, Sealer
-from mcpkit.protocol.connection import ClientFacts
-from mcpkit.protocol.messages import encode
-from mcpkit.protocol.revision import Revision
-from mcpkit.protocol.revisions import BY_VERSION
+from mcpkit._protocol.connection import ClientProfile
+from mcpkit._protocol.messages import encode
+from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import BY_VERSION
+from mcpkit._utils.sealing import SealBroken, Sealer
 from mcpkit.types import is_array, is_object
 
 __all__ = ["SessionId", "SessionIds"]
@@ -46,7 +46,7 @@ class SessionId(NamedTuple):
 
     key: str
     revision: Revision
-    client: ClientFacts
+    client: ClientProfile
     principal: str | None
     expires: float
 
@@ -63,7 +63,7 @@ class SessionIds:
         self._sealer = sealer
         self._lifetime = lifetime
 
-    def mint(self, revision: Revision, client: ClientFacts, principal: str | None) -> str:
+    def mint(self, revision: Revision, client: ClientProfile, principal: str | None) -> str:
         """Return the id of a session that has just been negotiated: visible ASCII (HTTPL-14)."""
         capabilities, info = _shortened(client)
         expires = int(time.time() + self._lifetime)
@@ -87,10 +87,10 @@ class SessionIds:
         revision = BY_VERSION.get(version)
         if revision is None or expires < time.time():
             raise SealBroken
-        return SessionId(key, revision, ClientFacts(capabilities, info), principal, expires)
+        return SessionId(key, revision, ClientProfile(capabilities, info), principal, expires)
 
 
-def _shortened(client: ClientFacts) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+def _shortened(client: ClientProfile) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
     """Return the facts of a client without those that a header has no room for."""
     capabilities, info = client
     if len(encode([capabilities, info])) <= _FITS:

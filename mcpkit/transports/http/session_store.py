@@ -11,9 +11,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from mcpkit.engine.changes import Change
-from mcpkit.engine.session_state import NO_STATE, SessionState
-from mcpkit.web import HttpSettings
+from mcpkit._server.changes import Change
+from mcpkit._server.channel import NO_STATE, SessionState
+from mcpkit.http import HttpSettings
 
 __all__ = ["LocalStore", "SessionStore", "TooManyEnds"]
 

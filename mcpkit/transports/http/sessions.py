@@ -14,20 +14,20 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from mcpkit.engine.loop import Loop
-from mcpkit.engine.server import Server, log
-from mcpkit.engine.session import Session
-from mcpkit.engine.threads import Threads
-from mcpkit.protocol.connection import Connection, Request
-from mcpkit.protocol.messages import Id
-from mcpkit.support.budget import Holder
-from mcpkit.support.text import quoted
-from mcpkit.transports.http.accounts import Accounts, TooMuchWatched, Watched
+from mcpkit._concurrency.loop import Loop
+from mcpkit._concurrency.threads import Threads
+from mcpkit._protocol.connection import Connection, Request
+from mcpkit._protocol.messages import Id
+from mcpkit._server.server import Server, log
+from mcpkit._server.session import Session
+from mcpkit._utils.quota import Holder
+from mcpkit._utils.text import quoted
+from mcpkit.http import HttpSettings
 from mcpkit.transports.http.exchange import ExchangeChannel
+from mcpkit.transports.http.quotas import Accounts, TooMuchWatched, Watched
 from mcpkit.transports.http.session_ids import SessionId
 from mcpkit.transports.http.session_store import SessionStore
 from mcpkit.transports.http.streams import ReplayBuffer, Stream
-from mcpkit.web import HttpSettings
 
 __all__ = ["LiveSession", "SessionTable", "Unknown"]
 
@@ -305,7 +305,7 @@ class SessionTable:
             made.watched.grow(state.size)
         except TooMuchWatched:
             state = replace(state, watched=frozenset())
-        made.session.take_up(state)
+        made.session.restore(state)
         self._known[token] = made
         self._tokens[id.key] = token
         self._keep_at_hand(token)
@@ -317,7 +317,7 @@ class SessionTable:
         self._tokens.pop(found.id.key, None)
         self._spare.pop(token, None)
         if not found.is_needed:
-            found.session.forget_channel()  # the two would keep each other until they are found
+            found.session.drop_channel()  # the two would keep each other until they are found
         return found
 
     def _keep_at_hand(self, token: str) -> None:

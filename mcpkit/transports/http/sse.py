@@ -12,21 +12,21 @@ from urllib.parse import parse_qs, quote
 
 from typing_extensions import Unpack
 
-from mcpkit.engine.server import log
-from mcpkit.engine.session import Channel, Session
+from mcpkit._protocol.connection import Request
+from mcpkit._server.server import log
+from mcpkit._server.session import Channel, Session
 from mcpkit.errors import InternalError, ProtocolError
-from mcpkit.protocol.connection import Request
+from mcpkit.http import HttpOptions, HttpRequest, Scope
 from mcpkit.transports import Served
-from mcpkit.transports.http.access import principal_id
-from mcpkit.transports.http.accounts import Occupant, Watched, holder_of
 from mcpkit.transports.http.bodies import LARGE_BODY, parse_body
 from mcpkit.transports.http.endpoint import Endpoint
+from mcpkit.transports.http.headers import TOO_LONG, check_coding, is_too_long
 from mcpkit.transports.http.http_error import HttpError, send_error
-from mcpkit.transports.http.in_flight import InFlight
-from mcpkit.transports.http.post_headers import TOO_LONG, check_coding, is_too_long
-from mcpkit.transports.http.streams import Receive, Send, Stream, Unread
+from mcpkit.transports.http.quotas import Occupant, Watched, holder_of
+from mcpkit.transports.http.requests import InFlight
+from mcpkit.transports.http.security import principal_id
+from mcpkit.transports.http.streams import ClientNotReading, Receive, Send, Stream
 from mcpkit.types import Principal
-from mcpkit.web import HttpOptions, HttpRequest, Scope
 
 __all__ = ["SseEndpoints", "run"]
 
@@ -42,7 +42,7 @@ def run(
         served: The app.
         host, port, options: As for the transport ``http``.
     """
-    from mcpkit.transports.http.serve import serve
+    from mcpkit.transports.http.server import serve
 
     serve(served, host, port, {**options, "sse": True})
 
@@ -56,7 +56,7 @@ async def serve_here(
         served: The app.
         host, port, options: As for the transport ``http``.
     """
-    from mcpkit.transports.http.serve import serve_here
+    from mcpkit.transports.http.server import serve_here
 
     await serve_here(served, host, port, {**options, "sse": True})
 
@@ -188,7 +188,7 @@ class SseEndpoints:
             await self._hold(http, flight, receive, send)
         except HttpError as error:
             await send_error(send, error)
-        except Unread:
+        except ClientNotReading:
             log.debug("a client does not read its stream")
 
     async def _hold(

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import anyio
 
-from mcpkit.engine.loop import Loop
-from mcpkit.support.budget import ANYBODY, Budget, Hold, Holder
+from mcpkit._concurrency.loop import Loop
+from mcpkit._utils.quota import ANONYMOUS, Budget, Hold, Holder
 
-__all__ = ["HEADERS", "ReplayBuffer", "Stream", "StreamResponse", "Unread", "write"]
+__all__ = ["HEADERS", "ClientNotReading", "ReplayBuffer", "Stream", "StreamResponse", "write"]
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -45,7 +45,7 @@ _OVERHEAD: Final = 1024
 _COMMENT: Final = b": still here\n\n"
 
 
-class Unread(Exception):
+class ClientNotReading(Exception):
     """A client does not take what is written to it."""
 
 
@@ -58,13 +58,13 @@ async def write(send: Send, message: MutableMapping[str, Any], patience: float) 
         patience: Seconds that the client may take nothing.
 
     Raises:
-        Unread: The client has taken nothing for so long.
+        ClientNotReading: The client has taken nothing for so long.
     """
     try:
         with anyio.fail_after(patience):
             await send(message)
     except TimeoutError:
-        raise Unread from None
+        raise ClientNotReading from None
 
 
 class ReplayBuffer:
@@ -155,7 +155,7 @@ class Stream:
         buffer: ReplayBuffer | None = None,
         *,
         kind: str | None = None,
-        holder: Holder = ANYBODY,
+        holder: Holder = ANONYMOUS,
         unread: Budget | None = None,
     ) -> None:
         self.name = name
@@ -432,7 +432,7 @@ class StreamResponse:
                 self._check_given_up()
             if not self.lost:
                 await self._write(send, {"type": "http.response.body", "body": b""})
-        except (OSError, Unread):
+        except (OSError, ClientNotReading):
             self.lost = True
             raise
         finally:
@@ -473,7 +473,7 @@ class StreamResponse:
 
     def _check_given_up(self) -> None:
         if self._is_given_up:
-            raise Unread
+            raise ClientNotReading
 
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from mcpkit._utils.json_text import excess_of
 from mcpkit.errors import InvalidRequest
-from mcpkit.support.json_text import excess_of
 
 if TYPE_CHECKING:
-    from mcpkit.engine.session import Session
+    from mcpkit._server.session import Session
 
 __all__ = ["MAX_LINE", "MAX_VALUES", "LineSplitter", "Lines"]
 

@@ -11,7 +11,7 @@ import anyio
 import httpx2
 import pytest
 from mcpkit import Client
-from mcpkit.oauth import AuthorizationFailed, OAuth
+from mcpkit.client.auth import AuthorizationFailed, OAuth
 
 from __PACKAGE__.auth import READ, WRITE, http_options
 from __PACKAGE__.server import app

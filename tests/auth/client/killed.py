@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 
 from mcpkit import Client
-from mcpkit.oauth import Credentials, FileTokenStore, OAuth
+from mcpkit.client.auth import Credentials, FileTokenStore, OAuth
 
 SERVER = "https://notes.example.com/mcp"
 SIZES = (10, 100_000)

@@ -13,16 +13,16 @@ import httpx2
 import pytest
 
 from mcpkit import Client
-from mcpkit.errors import ConnectionClosed
-from mcpkit.oauth import (
+from mcpkit._utils import requests as requests_module
+from mcpkit._utils.requests import check_named
+from mcpkit.client.auth import (
     AuthorizationFailed,
     ClientCredentials,
     MemoryTokenStore,
     OAuth,
 )
-from mcpkit.oauth import requests as requests_module
-from mcpkit.oauth.browser import open_browser
-from mcpkit.oauth.requests import check_named
+from mcpkit.client.auth.browser import open_browser
+from mcpkit.errors import ConnectionClosed
 from tests.auth.client.attacks import ATTACKS, Attack
 from tests.auth.client.world import (
     READ,

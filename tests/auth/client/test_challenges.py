@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.oauth.discovery import Challenge, is_same_issuer, read_challenge
+from mcpkit.client.auth.discovery import Challenge, is_same_issuer, read_challenge
 
 BEARER = 'Bearer resource_metadata="https://h/m", scope="a b", error="invalid_token"'
 

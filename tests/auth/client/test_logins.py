@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Client
-from mcpkit.oauth import AuthorizationFailed, Credentials, MemoryTokenStore, OAuth
+from mcpkit.client.auth import AuthorizationFailed, Credentials, MemoryTokenStore, OAuth
 from tests.auth.client.world import (
     OPENID,
     READ,

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from mcpkit import Client
-from mcpkit.oauth import (
+from mcpkit.client.auth import (
     AuthorizationFailed,
     ClientCredentials,
     HttpAuth,

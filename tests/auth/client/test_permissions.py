@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from mcpkit import Client
+from mcpkit.client.auth import AuthorizationFailed, ClientCredentials, MemoryTokenStore, OAuth
+from mcpkit.client.auth import tokens as base_module
 from mcpkit.errors import ConnectionClosed
-from mcpkit.oauth import AuthorizationFailed, ClientCredentials, MemoryTokenStore, OAuth
-from mcpkit.oauth import base as base_module
 from tests.auth.client.world import READ, WRITE, Reply, User, World, call
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import jwt
 import pytest
 
 from mcpkit import Client
-from mcpkit.oauth import (
+from mcpkit.client.auth import (
     AuthorizationFailed,
     ClientCredentials,
     Credentials,

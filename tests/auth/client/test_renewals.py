@@ -12,8 +12,14 @@ import anyio
 import pytest
 
 from mcpkit import Client
-from mcpkit.oauth import AuthorizationFailed, Credentials, FileTokenStore, MemoryTokenStore, OAuth
-from mcpkit.oauth import requests as requests_module
+from mcpkit._utils import requests as requests_module
+from mcpkit.client.auth import (
+    AuthorizationFailed,
+    Credentials,
+    FileTokenStore,
+    MemoryTokenStore,
+    OAuth,
+)
 from tests.auth.client.world import PATIENCE, READ, SERVER, WRITE, Reply, Seen, User, World, call
 
 pytestmark = pytest.mark.anyio

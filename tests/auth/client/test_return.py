@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import anyio
 import pytest
 
-from mcpkit.oauth import AuthorizationFailed
-from mcpkit.oauth.browser import Return, waiting
+from mcpkit.client.auth import AuthorizationFailed
+from mcpkit.client.auth.browser import Return, waiting
 
 pytestmark = pytest.mark.anyio
 

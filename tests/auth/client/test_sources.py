@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mcpkit import Client
+from mcpkit.client.auth import AuthorizationFailed, BearerToken, HttpAuth, HttpRequest, OAuth
+from mcpkit.client.auth.base import http_auth, place_of
 from mcpkit.errors import ConnectionClosed
-from mcpkit.oauth import AuthorizationFailed, BearerToken, HttpAuth, HttpRequest, OAuth
-from mcpkit.oauth.source import http_auth, place_of
 from tests.auth.client.world import READ, RESOURCE, Reply, Seen, User, World, call
 
 pytestmark = pytest.mark.anyio

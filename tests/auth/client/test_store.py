@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpkit.oauth import (
+from mcpkit.client.auth import (
     AuthorizationFailed,
     Credentials,
     FileTokenStore,
@@ -27,8 +27,8 @@ from mcpkit.oauth import (
     OAuth,
     TokenStore,
 )
-from mcpkit.oauth import credentials as credentials_module
-from mcpkit.oauth.credentials import default_store
+from mcpkit.client.auth import storage as credentials_module
+from mcpkit.client.auth.storage import default_store
 from tests import warm
 from tests.auth.client.killed import SERVER, SIZES, credentials
 from tests.auth.client.world import PATIENCE, READ, User, World, call

@@ -22,7 +22,7 @@ import httpx2
 import jwt
 
 from mcpkit import Client
-from mcpkit.oauth import HttpAuth
+from mcpkit.client.auth import HttpAuth
 from tests.auth.browser import Browser, Page
 from tests.uvicorns import listen, running
 

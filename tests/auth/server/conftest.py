@@ -22,13 +22,13 @@ from mcpkit import Context, MCPKit
 from mcpkit.auth import (
     AuthorizationServer,
     Login,
+    LoginAttempt,
     LoginRefused,
     MemoryAuthStore,
-    ProviderAway,
+    ProviderUnavailable,
     RegisteredClient,
     SqliteAuthStore,
     User,
-    Visit,
     hash_key,
     hash_password,
 )
@@ -68,19 +68,19 @@ class Clock:
 class NameLogin(Login):
     """Whoever writes a name is it; nobody is called "nobody"."""
 
-    def page(self, visit: Visit, problem: str = "") -> LoginPage:
+    def page(self, visit: LoginAttempt, problem: str = "") -> LoginPage:
         return LoginPage(
             f'<form method="post" action="{escape(visit.action)}">{problem}'
             f'<input type="hidden" name="state" value="{escape(visit.state)}">'
             '<input name="name"><button>Log in</button></form>'
         )
 
-    async def begin(self, visit: Visit) -> LoginPage:
+    async def begin(self, visit: LoginAttempt) -> LoginPage:
         assert not visit.fields
         visit.memory["began"] = True
         return self.page(visit)
 
-    async def answer(self, visit: Visit) -> LoginPage | User:
+    async def answer(self, visit: LoginAttempt) -> LoginPage | User:
         assert visit.memory == {"began": True}
         name = visit.fields.get("name", "")
         if name == "nobody":
@@ -245,7 +245,7 @@ def make_app(server: AuthorizationServer) -> MCPKit[Any]:
         assert ctx.principal.upstream is not None
         try:
             return str(await ctx.principal.upstream.token())
-        except (LoginRefused, ProviderAway) as error:
+        except (LoginRefused, ProviderUnavailable) as error:
             return f"{type(error).__name__}: {error}"
 
     @app.tool(scopes=["notes:read"])

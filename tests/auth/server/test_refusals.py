@@ -13,22 +13,22 @@ import anyio
 import pytest
 
 from mcpkit import MCPKit
+from mcpkit._utils.rates import Rate
 from mcpkit.auth import (
     AuthorizationServer,
     Login,
+    LoginAttempt,
     LoginRefused,
     SqliteAuthStore,
     User,
     Users,
-    Visit,
 )
 from mcpkit.auth import Page as LoginPage
 from mcpkit.auth.server import clients as clients_module
-from mcpkit.auth.server import requests as requests_module
+from mcpkit.auth.server import messages as requests_module
 from mcpkit.auth.server import server as server_module
 from mcpkit.auth.server.errors import OAuthError
-from mcpkit.auth.server.rates import Rate
-from mcpkit.auth.server.vault import SigningKey
+from mcpkit.auth.server.keys import SigningKey
 from tests.auth.browser import Browser, fields_of
 from tests.auth.server.conftest import (
     BACK,
@@ -580,14 +580,14 @@ def test_answers_at_once_are_counted_each() -> None:
     tried: list[str] = []
 
     class Pin(Login):
-        async def begin(self, visit: Visit) -> LoginPage:
+        async def begin(self, visit: LoginAttempt) -> LoginPage:
             visit.memory["tries"] = 0
             return LoginPage(
                 f'<form method="post" action="{visit.action}">'
                 f'<input type="hidden" name="state" value="{visit.state}"><input name="pin">'
             )
 
-        async def answer(self, visit: Visit) -> LoginPage | User:
+        async def answer(self, visit: LoginAttempt) -> LoginPage | User:
             visit.memory["tries"] += 1
             if visit.memory["tries"] > 3:
                 raise LoginRefused("Too many tries")

@@ -26,7 +26,7 @@ from mcpkit.auth import (
     Users,
 )
 from mcpkit.auth.server.grants import Grants
-from mcpkit.auth.server.vault import Vault
+from mcpkit.auth.server.keys import KeyStore
 from tests.auth.browser import Browser, Page, fields_of
 from tests.auth.issuer import Key, issuing
 from tests.auth.server.conftest import BACK, SECRET, Asked, Clock, Site, cheap_hash, serving
@@ -489,7 +489,7 @@ def test_a_provider_that_is_away_ends_nothing(provider: IdentityProvider, status
         token = site.tokens()["access_token"]
         site.clock.now += 590
         provider.refuses = status
-        assert site.said(token, "upstream").startswith("ProviderAway: ")
+        assert site.said(token, "upstream").startswith("ProviderUnavailable: ")
         provider.refuses = 0
         assert site.said(token, "upstream") == "upstream-access-2"
 
@@ -541,7 +541,7 @@ class OwnGrants(Grants):
 
 def grants_of(found: UpstreamLogin, path: Path, clock: Clock) -> OwnGrants:
     store = SqliteAuthStore(path, clock=clock)
-    vault = Vault(store, [SECRET], lifetime=1e6, overlap=1e4, clock=clock)
+    vault = KeyStore(store, [SECRET], lifetime=1e6, overlap=1e4, clock=clock)
     made = OwnGrants(
         store,
         vault,

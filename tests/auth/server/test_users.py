@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from mcpkit.auth import User, Users, Visit, hash_password
+from mcpkit.auth import LoginAttempt, User, Users, hash_password
 from tests.auth.browser import Browser
 from tests.auth.server.conftest import Clock, Site, cheap_hash, serving
 
@@ -72,7 +72,7 @@ async def test_guesses_take_longer_each_time_and_never_for_ever() -> None:
 
     async def tried(name: str, password: str) -> object:
         fields = {"name": name, "password": password}
-        return await users.answer(Visit("s", "/login", "", (), fields, True))
+        return await users.answer(LoginAttempt("s", "/login", "", (), fields, True))
 
     for name in ("ada", "nobody"):
         for _ in range(5):
@@ -95,7 +95,7 @@ async def test_many_guesses_at_once_are_counted_each() -> None:
 
     async def guess() -> None:
         fields = {"name": "ada", "password": "wrong password"}
-        page = await users.answer(Visit("s", "/login", "", (), fields, True))
+        page = await users.answer(LoginAttempt("s", "/login", "", (), fields, True))
         found.append(getattr(page, "status", 0))
 
     async with anyio.create_task_group() as group:

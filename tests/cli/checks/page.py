@@ -9,8 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from mcpkit.cli.checks.findings import Rule
-from mcpkit.cli.checks.table import RULES, THEMES
+from mcpkit.cli._check.rules import Rule
+from mcpkit.cli._check.table import RULES, THEMES
 
 __all__ = ["PAGE", "START", "written"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mcpkit.cli.checks.served import Entry, Kind, Served
-from mcpkit.protocol.revisions import HANDSHAKE, PER_REQUEST
+from mcpkit._protocol.revisions import HANDSHAKE, PER_REQUEST
+from mcpkit.cli._check.listing import Entry, Kind, Served
 
 __all__ = ["argument", "prompt", "resource", "server", "template", "tool"]
 

@@ -12,7 +12,8 @@ from typing import Any, Final
 import pytest
 
 from mcpkit import Context, MCPKit, SyncContext
-from mcpkit.cli.checks.facts import (
+from mcpkit.cli._check.listing import Entry
+from mcpkit.cli._check.source import (
     _body,
     _hidden_errors,
     _slow,
@@ -20,7 +21,6 @@ from mcpkit.cli.checks.facts import (
     _unknown_parameters,
     with_facts,
 )
-from mcpkit.cli.checks.served import Entry
 from mcpkit.errors import ToolError
 from tests.cli.checks.served import server
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from mcpkit.cli.checks.descriptions import same_description, similar_names
-from mcpkit.cli.checks.schemas import is_recursive, walk
-from mcpkit.cli.checks.served import Entry, Served
-from mcpkit.cli.checks.table import check
+from mcpkit.cli._check.descriptions import same_description, similar_names
+from mcpkit.cli._check.listing import Entry, Served
+from mcpkit.cli._check.schema_walk import is_recursive, walk
+from mcpkit.cli._check.table import check
 from tests.cli.checks.served import server, tool
 
 pytestmark = pytest.mark.timeout(20)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcpkit.cli.checks.findings import Rule
-from mcpkit.cli.checks.table import RULES
+from mcpkit.cli._check.rules import Rule
+from mcpkit.cli._check.table import RULES
 from tests.cli.checks.page import PAGE, START, written
 
 

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from mcpkit.cli.checks.findings import SEVERITIES
-from mcpkit.cli.checks.served import IGNORE, Served
-from mcpkit.cli.checks.table import RULES, THEMES, check, chosen, unknown
+from mcpkit.cli._check.listing import IGNORE, Served
+from mcpkit.cli._check.rules import SEVERITIES
+from mcpkit.cli._check.table import RULES, THEMES, check, chosen, unknown
 from tests.cli.checks.served import argument, prompt, resource, server, template, tool
 
 URI: Final = {"type": "string", "format": "uri"}

@@ -14,8 +14,8 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from mcpkit.protocol.connection import CAPABILITIES_KEY
-from mcpkit.tasks.settings import STORE
+from mcpkit._protocol.connection import CAPABILITIES_KEY
+from mcpkit.tasks.options import STORE
 from tests.asking.conftest import Asked
 from tests.combinations import Place, Served, anyio_backend, client, revision, shared, stderr
 from tests.combinations import place as found_place

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import anyio
 
 from mcpkit import Context, Depends, Elicit, MCPKit, ProtocolError, Sample, SyncContext, ToolError
-from mcpkit.tasks.settings import Store, TaskOptions
+from mcpkit.tasks.options import Store, TaskOptions
 
 
 def make_app(store: Store | None = None) -> MCPKit[Any]:

@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
+from mcpkit._protocol.connection import CAPABILITIES_KEY
 from mcpkit.errors import InvalidParams, MethodNotFound, MissingClientCapability, ProtocolError
-from mcpkit.protocol.connection import CAPABILITIES_KEY
 from tests.asking.conftest import accept, speak
 from tests.scenarios.tapped import HANDSHAKE
 from tests.tasks.wire.conftest import (

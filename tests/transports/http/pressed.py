@@ -18,11 +18,11 @@ from typing import Any, Final
 import anyio
 
 from mcpkit import Context, MCPKit, SyncContext, ToolError
-from mcpkit.engine.session import Session
-from mcpkit.protocol.connection import Request
-from mcpkit.support.budget import Budget
+from mcpkit._protocol.connection import Request
+from mcpkit._server.session import Session
+from mcpkit._utils.quota import Budget
 from mcpkit.transports.http.exchange import Exchange
-from mcpkit.transports.http.in_flight import InFlight
+from mcpkit.transports.http.requests import InFlight
 from mcpkit.transports.http.session_store import LocalStore
 from mcpkit.transports.http.sessions import LiveSession, SessionTable
 from mcpkit.transports.http.sse import SseEndpoints

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from mcpkit import Context, Elicit, Header, MCPKit, MissingClientCapability, Sample, SyncContext
-from mcpkit.asking.elicitation import Elicitation
+from mcpkit.elicitation import Elicitation
 from tests.transports.http.wire import Stage
 
 

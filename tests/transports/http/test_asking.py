@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit.protocol.connection import CAPABILITIES_KEY
+from mcpkit._protocol.connection import CAPABILITIES_KEY
 from tests.messages import LEGACY, called
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import Exchange, Site, Talk

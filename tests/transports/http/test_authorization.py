@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, MCPKit, Principal
-from mcpkit.auth import JWT, Keys, ResourceServer, VerifierAway, hash_key
-from mcpkit.auth.verifier import Verifier
+from mcpkit.auth import JWT, Keys, ResourceServer, VerifierUnavailable, hash_key
+from mcpkit.auth.verifiers import Verifier
 from tests.auth.issuer import RESOURCE, Issuer, issuing
 from tests.messages import LEGACY, MODERN, announced, called, initialize, notification, request
 from tests.transports.http.conftest import Serve
@@ -38,7 +38,7 @@ class Known(Verifier):
     async def verify(self, token: str, resource: str | None) -> Principal | None:
         self.asked += 1
         if token == "away":
-            raise VerifierAway("Nobody can tell")
+            raise VerifierUnavailable("Nobody can tell")
         return self.tokens.get(token)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpkit.protocol.connection import LOG_LEVEL_KEY
+from mcpkit._protocol.connection import LOG_LEVEL_KEY
 from tests.messages import LEGACY
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, Site, eventually

@@ -18,8 +18,9 @@ import pytest
 import uvicorn
 
 from mcpkit import MCPKit
-from mcpkit.transports.http import Lifespans, make_application, serve
-from mcpkit.transports.http.uvicorn_protocol import bounded
+from mcpkit.transports.http import Lifespans, make_application
+from mcpkit.transports.http import server as serve
+from mcpkit.transports.http.uvicorn import bounded
 from tests.messages import (
     MODERN,
     Message,
@@ -48,7 +49,7 @@ import os, sys, time
 from pathlib import Path
 import anyio, anyio.to_thread
 from mcpkit import Context, MCPKit
-from mcpkit.transports.http import serve
+from mcpkit.transports.http import server as serve
 
 serve._CLOSING = float(os.environ.get("CLOSING", serve._CLOSING))
 app = MCPKit("ending", http={"grace": float(os.environ["GRACE"])})

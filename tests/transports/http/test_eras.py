@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit.protocol.connection import CAPABILITIES_KEY, VERSION_KEY
+from mcpkit._protocol.connection import CAPABILITIES_KEY, VERSION_KEY
 from tests.messages import (
     LEGACY,
     MODERN,

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from mcpkit import Context, MCPKit
-from mcpkit.transports.http.uvicorn_protocol import bounded
+from mcpkit.transports.http.uvicorn import bounded
 from tests.messages import announced
 from tests.transports.http.attack import Raw, connect, post_head
 from tests.uvicorns import listen, running

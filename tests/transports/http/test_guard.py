@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit.transports.http import access, run
-from mcpkit.transports.http.access import Guard, principal_of
+from mcpkit.http import HttpRequest, HttpSettings
+from mcpkit.transports.http import run
+from mcpkit.transports.http import security as access
 from mcpkit.transports.http.http_error import HttpError
-from mcpkit.web import HttpRequest, HttpSettings
+from mcpkit.transports.http.security import Guard, principal_of
 from tests.messages import MODERN, announced, initialize
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import Site

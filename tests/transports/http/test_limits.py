@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, MCPKit
-from mcpkit.engine.session_state import SessionState
+from mcpkit._server.channel import SessionState
+from mcpkit.http import HttpRequest, HttpSettings
 from mcpkit.transports.http import sessions
-from mcpkit.transports.http.access import RateLimit
+from mcpkit.transports.http.security import RateLimit
 from mcpkit.transports.http.session_store import LocalStore
-from mcpkit.web import HttpRequest, HttpSettings
 from tests.messages import (
     BATCHES,
     LEGACY,
@@ -433,7 +433,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr("mcpkit.transports.http.access.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("mcpkit.transports.http.security.time.monotonic", lambda: self.now)
 
 
 def test_whoever_waits_as_long_as_told_is_served(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from mcpkit import CallNext, Context
-from mcpkit.protocol.connection import CAPABILITIES_KEY, LOG_LEVEL_KEY, SUBSCRIPTION_KEY
+from mcpkit._protocol.connection import CAPABILITIES_KEY, LOG_LEVEL_KEY, SUBSCRIPTION_KEY
 from tests.messages import LEGACY, MODERN, announced, called, notification, request
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, JSON, Site

@@ -12,7 +12,7 @@ import pytest
 import mcpkit
 from mcpkit import Claim, Context, Depends, MCPKit, Principal, RegistrationError
 from mcpkit.auth import ResourceServer
-from mcpkit.auth.verifier import Verifier
+from mcpkit.auth.verifiers import Verifier
 from mcpkit.errors import AccessDenied, Forbidden
 from mcpkit.testing import TestClient
 from tests.messages import LEGACY, MODERN, called, request

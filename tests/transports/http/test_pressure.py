@@ -27,7 +27,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcpkit import MCPKit
-from mcpkit.transports.http.uvicorn_protocol import bounded
+from mcpkit.transports.http.uvicorn import bounded
 from tests.messages import (
     MODERN,
     NEWEST,

@@ -9,12 +9,12 @@ from typing import Any, Final
 import pytest
 
 from mcpkit import Principal
-from mcpkit.engine.changes import Change
-from mcpkit.engine.session_state import NO_STATE, SessionState
+from mcpkit._server.changes import Change
+from mcpkit._server.channel import NO_STATE, SessionState
+from mcpkit.http import HttpRequest, HttpSettings
 from mcpkit.transports.http import endpoint, sessions
-from mcpkit.transports.http.accounts import owner_of
+from mcpkit.transports.http.quotas import owner_of
 from mcpkit.transports.http.session_store import LocalStore, TooManyEnds
-from mcpkit.web import HttpRequest, HttpSettings
 from tests.messages import request
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import JSON, Site, Talk

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit.web import HttpRequest
+from mcpkit.http import HttpRequest
 from tests.messages import BATCHES, CLIENT, LEGACY, initialize, notification, request
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, Host, Site, Talk

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, MCPKit, SyncContext
-from mcpkit.support.budget import Budget
+from mcpkit._utils.quota import Budget
+from mcpkit.http import HttpRequest
 from mcpkit.transports.http import streams
-from mcpkit.transports.http.in_flight import InFlight
-from mcpkit.web import HttpRequest
+from mcpkit.transports.http.requests import InFlight
 from tests.messages import BATCHES, announced, called, initialize, request
 from tests.transports.http.attack import connect, eventually, post_head
 from tests.transports.http.conftest import Serve
@@ -314,7 +314,7 @@ def uri_of(number: int) -> str:
 def test_uris_that_one_client_watches_leave_room_for_those_of_another(
     watched: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpkit.transports.http.accounts.MOST_WATCHED", FEW * 61_000)
+    monkeypatch.setattr("mcpkit.transports.http.quotas.MOST_WATCHED", FEW * 61_000)
 
     def watches(talk: Talk, who: Headers, number: int) -> bool:
         uri = uri_of(number)
@@ -337,7 +337,7 @@ def test_uris_that_one_client_watches_leave_room_for_those_of_another(
 def test_streams_of_changes_count_what_they_watch_until_they_end(
     watched: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpkit.transports.http.accounts.MOST_WATCHED", FEW * 61_000)
+    monkeypatch.setattr("mcpkit.transports.http.quotas.MOST_WATCHED", FEW * 61_000)
 
     def listening(who: Headers, number: int) -> Exchange:
         wanted = {"resourceSubscriptions": [uri_of(number)]}

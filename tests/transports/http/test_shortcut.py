@@ -17,8 +17,8 @@ import httpx2
 import pytest
 
 from mcpkit import Context, Depends, MCPKit
+from mcpkit.http import Scope
 from mcpkit.transports.http.exchange import Exchange
-from mcpkit.web import Scope
 from tests.messages import (
     LEGACY,
     MODERN,

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from mcpkit.web import HttpRequest
+from mcpkit.http import HttpRequest
 from tests.messages import BATCHES, LEGACY, NEWEST, called, initialize, notification, request
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, JSON, Exchange, Site

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit.support.budget import Budget, Holder
+from mcpkit._utils.quota import Budget, Holder
 from mcpkit.transports.http.streams import ReplayBuffer, Stream
 from tests.messages import LEGACY, NEWEST, called
 from tests.transports.http.conftest import Serve

@@ -17,8 +17,8 @@ import uvicorn
 from uvicorn.protocols.http import h11_impl, httptools_impl
 
 from mcpkit import MCPKit
+from mcpkit.transports.http.uvicorn import bounded
 from mcpkit.transports.http.uvicorn_internals import Internals, Needs
-from mcpkit.transports.http.uvicorn_protocol import bounded
 from tests.messages import LEGACY, MODERN, announced, called
 from tests.transports.http.attack import connect, post_head
 from tests.transports.http.wire import Host, Site, hosting

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import anyio
 
 from mcpkit import MCPKit
-from mcpkit.transports.http.uvicorn_protocol import Shortcut, bounded
+from mcpkit.transports.http.uvicorn import Shortcut, bounded
 from tests.messages import (
     BATCHES,
     MODERN,

@@ -2,7 +2,7 @@
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
-from mcpkit.auth import Verifier, VerifierAway
+from mcpkit.auth import Verifier, VerifierUnavailable
 
 from . import __version__
 from .api import router
@@ -20,7 +20,7 @@ def create_api(verifier: Verifier | None = None) -> FastAPI:
     api = FastAPI(title="__PROJECT__", version=__version__)
     api.state.verifier = verifier or verifier_from_environment()
     api.add_exception_handler(UnknownTicketError, not_found)
-    api.add_exception_handler(VerifierAway, not_known)
+    api.add_exception_handler(VerifierUnavailable, not_known)
     api.add_api_route("/health", health, include_in_schema=False)
     api.include_router(router)
     app.attach(api, "/mcp", auth=api.state.verifier)

@@ -1,0 +1,1 @@
+"""Where work runs: event loops and threads."""

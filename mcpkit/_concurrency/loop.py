@@ -1,0 +1,287 @@
+"""Where a session's work runs: tasks of the event loop it was started on.
+
+On asyncio a task is made directly, which is several times cheaper than a task group's; on trio it
+goes into a nursery. Both may be told to do something from another thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import anyio
+
+if sys.version_info < (3, 12):
+    from mcpkit._concurrency.eager_start import SpareTask, Steps
+
+if TYPE_CHECKING:
+    import trio
+    from anyio.abc import TaskGroup
+
+__all__ = ["AsyncioLoop", "Future", "Loop", "TrioLoop", "open_loop"]
+
+_STUBBORN: Final = 2.0
+"""Seconds to wait for work that has been cancelled."""
+
+
+class Future(Protocol):
+    """Something that one task waits for. On the loop only."""
+
+    def done(self) -> bool:
+        """Return True if it has happened, or the task does not wait for it any more."""
+        ...
+
+    def set_result(self, result: None, /) -> None:
+        """Let the task go on."""
+        ...
+
+    def __await__(self) -> Generator[Any, Any, None]: ...
+
+
+class Loop(Protocol):
+    """The event loop, as a session needs it."""
+
+    is_ending: bool
+    """True once everything that runs is cancelled; it may still clean up."""
+
+    keeps_threads: bool
+    """True if anyio ends a thread that has been idle only when it is asked for another."""
+
+    def start(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
+        """Run a coroutine, which must not raise; the result cancels it."""
+        ...
+
+    def soon(self, function: Callable[[], object]) -> bool:
+        """Call a function on the loop in its next turn. From any thread.
+
+        Returns:
+            False if the loop has ended, so that nobody is left to be told.
+        """
+        ...
+
+    def before_waiting(self, function: Callable[[], object]) -> None:
+        """Call a function before the loop waits for anything again. On the loop only."""
+        ...
+
+    def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
+        """Call a function after some seconds; the result takes that back. On the loop only."""
+        ...
+
+    def future(self) -> Future:
+        """Make something to wait for. On the loop only."""
+        ...
+
+    def on_loop(self) -> bool:
+        """Whether this is the loop's own thread."""
+        ...
+
+
+class AsyncioLoop:
+    """An asyncio loop, and the tasks on it."""
+
+    __slots__ = ("_kept", "_loop", "_spare", "_thread", "is_ending", "keeps_threads")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.is_ending = False
+        self.keeps_threads = True
+        self._loop = loop
+        self._thread = threading.get_ident()
+        self._kept: set[asyncio.Task[None]] = set()
+        self._spare: SpareTask | None = None
+
+    def start(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
+        """Run a coroutine; what it does before it first waits is done on return (Python 3.11+).
+
+        Most handlers never wait, or once: this saves them a task, or a turn of the event loop.
+        """
+        if sys.version_info >= (3, 12):
+            task = asyncio.Task(work, loop=self._loop, eager_start=True)
+            if task.done():
+                return _nothing_to_cancel
+        elif sys.version_info >= (3, 11):
+            spare, self._spare = self._spare, None
+            if spare is None:
+                spare = SpareTask(self._loop)
+            elif not spare.fits():
+                # It was made for others than those who come now, and would be in their way.
+                spare.leave()
+                spare = SpareTask(self._loop)
+            if not spare.take_first_step(work):
+                task = spare.task
+            elif self._spare is None:
+                self._spare = spare
+                return _nothing_to_cancel
+            else:  # the work itself has started work
+                self._keep(spare.task)()
+                return _nothing_to_cancel
+        else:
+            task = self._loop.create_task(Steps(work))
+        return self._keep(task)
+
+    def _keep(self, task: asyncio.Task[None]) -> Callable[[], object]:
+        # The loop itself holds tasks only weakly.
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
+        return task.cancel
+
+    def soon(self, function: Callable[[], object]) -> bool:
+        """Call a function on the loop in its next turn. From any thread."""
+        if self.on_loop():
+            self._loop.call_soon(function)
+            return True
+        try:
+            self._loop.call_soon_threadsafe(function)
+        except RuntimeError:  # the loop is closed
+            return False
+        return True
+
+    def before_waiting(self, function: Callable[[], object]) -> None:
+        """Call a function before the loop waits for anything again. On the loop only."""
+        self._loop.call_soon(function)
+
+    def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
+        """Call a function after some seconds; the result takes that back. On the loop only."""
+        return self._loop.call_later(delay, function).cancel
+
+    def future(self) -> Future:
+        """Make something to wait for. On the loop only."""
+        return self._loop.create_future()
+
+    def on_loop(self) -> bool:
+        """Whether this is the loop's own thread."""
+        return threading.get_ident() == self._thread
+
+    async def aclose(self) -> None:
+        """Cancel what still runs, and wait until it has ended."""
+        self.is_ending = True
+        current = asyncio.current_task()
+        waiting = [task for task in self._kept if task is not current]
+        spare, self._spare = self._spare, None  # whoever starts something later finds it ended
+        if spare is not None:
+            waiting.append(spare.task)
+        for task in waiting:
+            task.cancel()
+        if waiting:
+            # One may wait for a thread, which nothing can cancel.
+            await asyncio.wait(waiting, timeout=_STUBBORN)
+
+
+def _nothing_to_cancel() -> None:
+    """Cancel what has already ended."""
+
+
+class _TrioFuture:
+    """A future on trio."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self, event: trio.Event) -> None:
+        self._event = event
+
+    def done(self) -> bool:
+        """Return True if it has happened."""
+        return self._event.is_set()
+
+    def set_result(self, result: None, /) -> None:
+        """Let the task go on."""
+        self._event.set()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._event.wait().__await__()
+
+
+class TrioLoop:
+    """A trio run, and the tasks in a nursery on it."""
+
+    __slots__ = ("_event", "_group", "_thread", "_token", "is_ending", "keeps_threads")
+
+    def __init__(self, group: TaskGroup, token: trio.lowlevel.TrioToken) -> None:
+        import trio
+
+        self.is_ending = False
+        self.keeps_threads = False
+        self._event = trio.Event
+        self._group = group
+        self._token = token
+        self._thread = threading.get_ident()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
+        """Run a coroutine, from the next turn of the loop on."""
+        scope = anyio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await work
+
+        try:
+            self._group.start_soon(run)
+        except RuntimeError:  # the end has come: a thread has outlived it
+            import trio
+
+            trio.lowlevel.spawn_system_task(run)
+        return scope.cancel
+
+    def soon(self, function: Callable[[], object]) -> bool:
+        """Call a function on the loop in its next turn. From any thread."""
+        import trio
+
+        try:
+            self._token.run_sync_soon(function)
+        except trio.RunFinishedError:
+            return False
+        return True
+
+    def before_waiting(self, function: Callable[[], object]) -> None:
+        """Call a function before the loop waits for anything again. On the loop only."""
+        # Now, since trio wakes itself up for what is to be called soon.
+        function()
+
+    def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
+        """Call a function after some seconds; the result takes that back. On the loop only."""
+
+        async def wait() -> None:
+            await anyio.sleep(delay)
+            function()
+
+        return self.start(wait())
+
+    def future(self) -> Future:
+        """Make something to wait for. On the loop only."""
+        return _TrioFuture(self._event())
+
+    def on_loop(self) -> bool:
+        """Whether this is the loop's own thread."""
+        return threading.get_ident() == self._thread
+
+
+def _on_trio() -> bool:
+    """Whether the running event loop is trio's; without importing trio to find out."""
+    trio = sys.modules.get("trio")
+    return trio is not None and bool(trio.lowlevel.in_trio_run())
+
+
+@asynccontextmanager
+async def open_loop() -> AsyncGenerator[Loop, None]:
+    """Open the running event loop for work; whatever still runs at the end is cancelled.
+
+    On asyncio there is no task group and so no cancel scope, which means that a fixture may enter
+    in one task and leave in another.
+    """
+    if _on_trio():
+        import trio
+
+        async with anyio.create_task_group() as group:
+            on_trio = TrioLoop(group, trio.lowlevel.current_trio_token())
+            yield on_trio
+            on_trio.is_ending = True
+            group.cancel_scope.cancel()
+        return
+    opened = AsyncioLoop(asyncio.get_running_loop())
+    try:
+        yield opened
+    finally:
+        await opened.aclose()

@@ -1,0 +1,249 @@
+"""One conversation as the client sees it: requests out, answers and the server's wishes in.
+
+The counterpart of `mcpkit._protocol.connection`, equally without input or output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from mcpkit._protocol import messages
+from mcpkit._protocol.connection import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSION_KEY
+from mcpkit._protocol.messages import Id
+from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import PER_REQUEST
+from mcpkit._utils.json_text import has_more_values
+from mcpkit.errors import InvalidRequest, ProtocolError
+from mcpkit.types import is_array, is_object
+
+__all__ = ["Answered", "Asked", "Caller", "InvalidMessage", "Sent", "Told", "parse", "read"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The server answered a request: a result, or the error it gave instead."""
+
+    id: Id
+    result: Mapping[str, Any] | None
+    error: ProtocolError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The server asks something (handshake revisions)."""
+
+    id: Id
+    method: str
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The server tells something."""
+
+    method: str
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidMessage:
+    """Bytes that are no message, or none that is allowed, or an error without an id."""
+
+    error: ProtocolError
+
+
+MAX_BATCH: Final = 100
+"""Messages that a batch may have."""
+
+MAX_VALUES: Final = 2_000_000
+"""JSON values that a message of a server may have: each may take a hundred bytes of memory."""
+
+Event: TypeAlias = Answered | Asked | Told | InvalidMessage
+
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Sent(NamedTuple):
+    """A message on its way to the server, and the facts that a transport may say beside it.
+
+    Args:
+        text: The message.
+        id: Of a request; None for anything else, which nobody answers.
+        method: None for an answer.
+        version: The protocol version that the message itself names; None if a handshake has agreed
+            on one, or is about to.
+        name: What the request is about: of a tool or prompt its name, of a resource its URI.
+        arguments: What a tool is called with.
+    """
+
+    text: bytes
+    id: Id | None = None
+    method: str | None = None
+    version: str | None = None
+    name: str | None = None
+    arguments: Mapping[str, Any] = _NONE
+
+
+def parse(text: bytes) -> Any:
+    """The JSON value in a text of a server.
+
+    Raises:
+        ProtocolError: It is not JSON, or has more values than it may.
+    """
+    if has_more_values(text, MAX_VALUES):
+        raise InvalidRequest(f"A message may have {MAX_VALUES} values")
+    return messages.parse(text)
+
+
+def read(text: bytes) -> Sent:
+    """The facts about a message that somebody else has written, right or wrong."""
+    try:
+        message = messages.parse(text)
+    except ProtocolError:
+        return Sent(text)
+    if not is_object(message):
+        return Sent(text)
+    id, method = message.get("id"), message.get("method")
+    params = message.get("params")
+    params = params if is_object(params) else {}
+    meta = params.get("_meta")
+    version = meta.get(VERSION_KEY) if is_object(meta) else None
+    return _facts(
+        text,
+        id if messages.is_id(id) and method is not None else None,
+        method if isinstance(method, str) else None,
+        version if isinstance(version, str) else None,
+        params,
+    )
+
+
+def _facts(
+    text: bytes, id: Id | None, method: str | None, version: str | None, params: Mapping[str, Any]
+) -> Sent:
+    if version is None or method is None:
+        return Sent(text, id, method, version)
+    name = params.get(_named_by(method))
+    arguments = params.get("arguments")
+    return Sent(
+        text,
+        id,
+        method,
+        version,
+        name if isinstance(name, str) else None,
+        arguments if method == "tools/call" and is_object(arguments) else _NONE,
+    )
+
+
+def _named_by(method: str) -> str:
+    """The member of the params that says what a request is about (HTTPM-2)."""
+    for revision in PER_REQUEST:
+        known = revision.methods.get(method)
+        if known is not None and known.mirrored is not None:
+            return known.mirrored
+    return "taskId" if method.startswith("tasks/") else ""
+
+
+class Caller:
+    """The client's side of a conversation.
+
+    Args:
+        info: ``clientInfo`` as it is sent.
+        capabilities: ``clientCapabilities`` as they are sent.
+    """
+
+    def __init__(self, info: Mapping[str, Any], capabilities: Mapping[str, Any]) -> None:
+        self.info = info
+        self.capabilities = capabilities
+        self.revision: Revision | None = None
+        self._next_id = 0
+
+    @property
+    def next_id(self) -> Id:
+        """The id that the next request will have; it can serve as its progress token."""
+        return self._next_id + 1
+
+    def receive(self, text: bytes) -> Sequence[Event]:
+        """Return the events of one message from the server; an array is a batch of 2025-03-26.
+
+        A batch that is too long is one event, and so is an array where there are no batches.
+        """
+        try:
+            message = parse(text)
+        except ProtocolError as error:
+            return (InvalidMessage(error),)
+        if not is_array(message):
+            return (self._one(message),)
+        if self.revision is None or not self.revision.batching:
+            return (InvalidMessage(InvalidRequest("An array, but this revision has no batches")),)
+        if len(message) > MAX_BATCH:
+            said = f"A batch of {len(message)} messages; it may have {MAX_BATCH}"
+            return (InvalidMessage(InvalidRequest(said)),)
+        return [self._one(part) for part in message]
+
+    def _one(self, message: Any) -> Event:
+        if not is_object(message):
+            return InvalidMessage(ProtocolError("Not a message"))
+        error = message.get("error")
+        if error is not None and message.get("id") is None:
+            return InvalidMessage(ProtocolError.from_wire(error))
+        try:
+            messages.check_envelope(message)
+        except ProtocolError as wrong:
+            return InvalidMessage(wrong)
+        params: Mapping[str, Any] = message.get("params") or {}
+        if "method" in message:
+            if "id" in message:
+                return Asked(message["id"], message["method"], params)
+            return Told(message["method"], params)
+        if error is not None:
+            return Answered(message["id"], None, ProtocolError.from_wire(error))
+        return Answered(message["id"], message["result"], None)
+
+    def send_request(
+        self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
+    ) -> Sent:
+        """A request.
+
+        Args:
+            method: As on the wire.
+            params: Without ``_meta``.
+            meta: Put into ``_meta``, beside what a revision without handshake wants there.
+        """
+        self._next_id += 1
+        merged = dict(meta or {})
+        version = self._version
+        if version is not None:
+            merged[VERSION_KEY] = version
+            merged.setdefault(CAPABILITIES_KEY, self.capabilities)
+            merged[CLIENT_INFO_KEY] = self.info
+        sent = {**params, "_meta": merged} if merged else dict(params)
+        text = messages.request_text(self._next_id, method, sent or None)
+        return _facts(text, self._next_id, method, version, params)
+
+    @property
+    def by_handshake(self) -> bool:
+        """True if a handshake has agreed on the revision, or is about to."""
+        return self.revision is None or self.revision.handshake
+
+    @property
+    def _version(self) -> str | None:
+        """The version that each message names; None if there was a handshake."""
+        revision = self.revision
+        return None if revision is None or revision.handshake else revision.version
+
+    def send_notification(self, method: str, params: Mapping[str, Any] | None = None) -> Sent:
+        """A notification."""
+        text = messages.notification_text(method, params)
+        return Sent(text, method=method, version=self._version)
+
+    def send_result(self, id: Id, result: Mapping[str, Any]) -> Sent:
+        """Return the message that answers a request of the server."""
+        return Sent(messages.result_text(id, messages.members(result)), version=self._version)
+
+    def send_error(self, id: Id, error: ProtocolError) -> Sent:
+        """Return the message that refuses a request of the server."""
+        return Sent(messages.error_text(id, error), version=self._version)

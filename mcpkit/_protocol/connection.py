@@ -1,0 +1,611 @@
+"""One conversation as the server sees it: `receive()` gives events, `send_…()` gives text.
+
+It knows who may say what and when: the handshake, the two eras and how a request tells them apart,
+batches, ids in flight, and what may no longer be answered. It does not run anything.
+
+    NEW ──initialize──▶ OPENING ──notifications/initialized──▶ OPEN ──initialize──▶ OPENING …
+
+Requests that announce themselves (2026-07-28) are served in every state, beside the handshake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, cast
+
+from mcpkit._protocol import messages
+from mcpkit._protocol.messages import Id
+from mcpkit._protocol.revision import Method, Notice, Revision
+from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISIONS
+from mcpkit._utils.quota import Holder
+from mcpkit._utils.text import cut, quoted
+from mcpkit.errors import (
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    ProtocolError,
+    UnsupportedProtocolVersion,
+)
+from mcpkit.types import LOG_RANK, UNSET, Principal, Unset, is_array, is_object
+
+if TYPE_CHECKING:
+    from mcpkit.http import HttpRequest
+
+__all__ = [
+    "INITIALIZE_IN_BATCH",
+    "Answer",
+    "Cancelled",
+    "ClientProfile",
+    "Connection",
+    "Dropped",
+    "Event",
+    "Notification",
+    "Refused",
+    "Request",
+    "RequestSource",
+    "State",
+    "announces_itself",
+    "holds_initialize",
+    "wants_answer",
+]
+
+VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_INFO_KEY: Final = "io.modelcontextprotocol/clientInfo"
+LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
+SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+
+# Era selection on a shared channel, in the order of the specification's table: these methods exist
+# only where requests announce themselves, so without `_meta` they are malformed, not early.
+_MODERN_ONLY: Final = frozenset(
+    method
+    for method in PER_REQUEST[-1].methods
+    if not any(method in each.methods for each in HANDSHAKE)
+)
+
+
+_CALL: Final = "tools/call"
+
+
+class State(Enum):
+    """The progress of the handshake."""
+
+    NEW = "new"
+    OPENING = "opening"
+    OPEN = "open"
+
+
+class ClientProfile(NamedTuple):
+    """The facts that a client states of itself, in the handshake or in one request.
+
+    Args:
+        capabilities: The object as it was sent.
+        info: ``clientInfo`` as it was sent; None if it was not.
+    """
+
+    capabilities: Mapping[str, Any]
+    info: Mapping[str, Any] | None
+
+
+UNKNOWN_CLIENT: Final = ClientProfile({}, None)
+
+
+class RequestSource(Protocol):
+    """The way a message arrived, on a transport that has more than one."""
+
+    @property
+    def http(self) -> HttpRequest:
+        """The HTTP request."""
+        ...
+
+    @property
+    def principal(self) -> Principal | None:
+        """Whoever sent it; None if that is not known."""
+        ...
+
+    @property
+    def holder(self) -> Holder:
+        """Whoever answers for what it makes the server keep."""
+        ...
+
+
+class Batch:
+    """The answers of one batch, sent together when the last is known (MSG-12)."""
+
+    __slots__ = ("answers", "open")
+
+    def __init__(self, size: int) -> None:
+        self.open = size
+        self.answers: list[bytes] = []
+
+    def settle(self, answer: bytes | None) -> bytes | None:
+        """Record one answer (None: it was cancelled); the whole text once nothing is missing."""
+        if answer is not None:
+            self.answers.append(answer)
+        self.open -= 1
+        if self.open or not self.answers:
+            return None
+        return b"[" + b",".join(self.answers) + b"]"
+
+
+class Request:
+    """The client asks something.
+
+    Args:
+        id: To be answered under.
+        method: As on the wire.
+        known: What the request's revision says of the method.
+        params: The members of ``params``; empty if there were none.
+        meta: ``params._meta``; empty if there was none.
+        revision: The revision that this request is served by.
+        client: Who asks; None if the ``_meta`` says that.
+        log_level: From which level on log messages are wanted with this request; None where the
+            session decides (handshake) or nothing was asked for.
+        origin: What it arrived in; None where everything goes the same way.
+    """
+
+    __slots__ = (
+        "_client",
+        "batch",
+        "id",
+        "known",
+        "log_level",
+        "meta",
+        "method",
+        "origin",
+        "params",
+        "revision",
+    )
+
+    def __init__(
+        self,
+        id: Id,
+        method: str,
+        known: Method,
+        params: dict[str, Any],
+        meta: dict[str, Any],
+        revision: Revision,
+        client: ClientProfile | None,
+        log_level: str | None = None,
+        batch: Batch | None = None,
+        origin: RequestSource | None = None,
+    ) -> None:
+        self.id = id
+        self.method = method
+        self.known = known
+        self.params = params
+        self.meta = meta
+        self.revision = revision
+        self._client = client
+        self.log_level = log_level
+        self.batch = batch
+        self.origin = origin
+
+    def __repr__(self) -> str:
+        return f"<Request {self.id!r} {self.method} {self.revision.version}>"
+
+    @property
+    def client(self) -> ClientProfile:
+        """The facts that the client has stated of itself."""
+        if self._client is None:  # few handlers want to know
+            meta = self.meta
+            self._client = ClientProfile(meta[CAPABILITIES_KEY], meta.get(CLIENT_INFO_KEY))
+        return self._client
+
+    @property
+    def principal(self) -> Principal | None:
+        """Whoever sent it; None if that is not known, as on stdio."""
+        return None if self.origin is None else self.origin.principal
+
+
+class Notification(NamedTuple):
+    """The client tells something."""
+
+    notice: Notice
+    params: Mapping[str, Any]
+
+
+class Cancelled(NamedTuple):
+    """The client gave up on a request: its work should stop, nothing is sent for it (CANC-4)."""
+
+    request: Request
+    reason: str | None
+
+
+class Answer(NamedTuple):
+    """The client answered a request of ours: a result, or the error it gave instead."""
+
+    id: Id
+    result: Mapping[str, Any] | None
+    error: ProtocolError | None
+
+
+class Refused(NamedTuple):
+    """A message that cannot be served; `text` is the answer, None while a batch is incomplete."""
+
+    error: ProtocolError
+    id: Id | Unset
+    text: bytes | None
+
+
+class Dropped(NamedTuple):
+    """A message that can neither be served nor answered; for the server's log.
+
+    `answers` is the id of our request that it was meant to answer, None if it was no answer;
+    `error` says what is wrong with it, None if it is only of no use; `refused` tells whether it
+    would have been answered with that, if its revision had a shape for it.
+    """
+
+    reason: str
+    answers: Id | None = None
+    error: ProtocolError | None = None
+    refused: bool = False
+
+
+Event: TypeAlias = Request | Notification | Cancelled | Answer | Refused | Dropped
+
+
+class Connection:
+    """One conversation with a client.
+
+    Args:
+        revision: Take up a session that was negotiated earlier, at this revision.
+        client: Who that session belongs to.
+        announced: Whether every request has to announce itself: there is no handshake.
+        ids: For the requests to the client; 1, 2, 3 … by default.
+    """
+
+    __slots__ = (
+        "_announced_only",
+        "_ids",
+        "_in_flight",
+        "_taken_up",
+        "client",
+        "revision",
+        "state",
+    )
+
+    def __init__(
+        self,
+        revision: Revision | None = None,
+        client: ClientProfile = UNKNOWN_CLIENT,
+        *,
+        announced: bool = False,
+        ids: Iterator[Id] | None = None,
+    ) -> None:
+        self.revision = revision
+        self.client = client
+        self.state = State.NEW if revision is None else State.OPEN
+        self._in_flight: dict[Id, Request] = {}
+        self._announced_only = announced
+        self._taken_up = revision is not None
+        self._ids = ids
+
+    # --- what arrives -----------------------------------------------------------------------------
+
+    def receive(self, text: bytes | bytearray) -> Sequence[Event]:
+        """Return the events of one message. Never raises: a fault in a message is an event as well.
+
+        Args:
+            text: One JSON value in UTF-8.
+        """
+        try:
+            message = messages.parse(text)
+        except ProtocolError as error:
+            return (self._refuse(error, UNSET, None),)
+        return self.take(message)
+
+    def take(self, message: Any, origin: RequestSource | None = None) -> Sequence[Event]:
+        """Return the events of one message that was parsed already; see `receive`.
+
+        Args:
+            message: A JSON value.
+            origin: What it arrived in.
+        """
+        if type(message) is dict:
+            return (self.take_one(cast("dict[str, Any]", message), origin),)
+        if is_array(message) and self.revision is not None and self.revision.batching:
+            return self._batch(message, origin)
+        wrong = "Batches do not exist in this revision" if is_array(message) else "Not a message"
+        return (self._refuse(InvalidRequest(wrong), UNSET, None),)
+
+    def _batch(self, parts: list[Any], origin: RequestSource | None) -> Sequence[Event]:
+        if not parts:
+            return (self._refuse(InvalidRequest("A batch cannot be empty"), UNSET, None),)
+        if holds_initialize(parts):
+            # MSG-10. Each request is refused by itself: without its id there is no shape (MSG-8).
+            error = InvalidRequest(INITIALIZE_IN_BATCH)
+            parts = [part for part in parts if wants_answer(part)]
+            batch = Batch(len(parts))
+            return [self._refuse(error, messages.readable_id(part), batch) for part in parts]
+        batch = Batch(sum(map(wants_answer, parts)))
+        return [
+            self.take_one(part, origin, batch)
+            if is_object(part)
+            else self._refuse(InvalidRequest("Not a message"), UNSET, batch)
+            for part in parts
+        ]
+
+    def take_one(
+        self,
+        message: dict[str, Any],
+        origin: RequestSource | None = None,
+        batch: Batch | None = None,
+    ) -> Event:
+        """Return the meaning of one message that is no batch; see `take`.
+
+        Args:
+            message: A JSON object.
+            origin: That it arrived in.
+            batch: That it is part of.
+        """
+        try:
+            messages.check_envelope(message)
+        except InvalidRequest as error:
+            if messages.is_answer(message):
+                # Its id is one of ours: under it the client would look for a request of its own.
+                about = messages.readable_id(message)
+                answers = about if messages.is_id(about) else None
+                return Dropped(f"A malformed answer: {error}", answers, error)
+            return self._refuse(error, messages.readable_id(message), batch)
+        method = message.get("method")
+        if method is None:
+            return self._answer(message)
+        params: Any = message.get("params")
+        id: Id | None = message.get("id")
+        if id is None:
+            return self._notification(method, params)
+        try:
+            if params is None:
+                params = {}
+            elif params.__class__ is not dict:
+                raise InvalidParams('The member "params" must be an object')
+            if id in self._in_flight:
+                raise InvalidRequest(
+                    f"The id {quoted(id)} belongs to a request that is still running"
+                )
+            request = self._request(id, method, params)
+        except ProtocolError as error:
+            return self._refuse(error, id, batch)
+        request.batch = batch
+        request.origin = origin
+        self._in_flight[id] = request
+        return request
+
+    def _request(self, id: Id, method: str, params: dict[str, Any]) -> Request:
+        meta: dict[str, Any] | None = params.get("_meta")
+        if meta is None:
+            meta = {}
+        elif type(meta) is not dict:
+            raise InvalidParams('The member "_meta" must be an object')
+        elif not (meta.get("progressToken") is None or messages.is_id(meta["progressToken"])):
+            raise InvalidParams('"progressToken" must be a string or an integer, and short')
+        if (
+            self._announced_only
+            or VERSION_KEY in meta
+            or CAPABILITIES_KEY in meta
+            or method in _MODERN_ONLY
+        ):
+            return self._announced(id, method, params, meta)
+        if method == "initialize":
+            return self._initialize(id, params, meta)
+        revision = self.revision
+        if revision is None:
+            if method == "ping":
+                # PING-1: at any time, also before the handshake.
+                return Request(
+                    id,
+                    method,
+                    HANDSHAKE[-1].methods[method],
+                    params,
+                    meta,
+                    HANDSHAKE[-1],
+                    UNKNOWN_CLIENT,
+                )
+            raise InvalidRequest("The first request must be initialize (or carry its own _meta)")
+        known = revision.methods.get(method)
+        if known is None:
+            raise MethodNotFound(f"Method not found: {cut(method)}")
+        return Request(id, method, known, params, meta, revision, self.client)
+
+    def _initialize(self, id: Id, params: dict[str, Any], meta: dict[str, Any]) -> Request:
+        if self._taken_up:
+            # LIFE-11: its id says what was negotiated, so only another session can begin.
+            raise InvalidRequest("This session is already initialized")
+        # A channel without an id begins anew: bridges put one client after the other behind the
+        # streams of one server. What those before have asked for goes on.
+        wanted = params.get("protocolVersion")
+        capabilities = params.get("capabilities")
+        info = params.get("clientInfo")
+        if not isinstance(wanted, str):
+            raise InvalidParams('initialize needs "protocolVersion", a string')
+        if not is_object(capabilities):
+            raise InvalidParams('initialize needs "capabilities", an object')
+        if not is_object(info):
+            raise InvalidParams('initialize needs "clientInfo", an object')
+        # LIFE-2: "If the server supports the requested protocol version, it MUST respond with the
+        # same version." LIFE-3 and LIFE-4: otherwise the newest that has a handshake.
+        found = BY_VERSION.get(wanted)
+        self.revision = found if found is not None and found.handshake else HANDSHAKE[-1]
+        self.client = ClientProfile(capabilities, info)
+        self.state = State.OPENING
+        known = self.revision.methods["initialize"]
+        return Request(id, "initialize", known, params, meta, self.revision, self.client)
+
+    @staticmethod
+    def _announced(id: Id, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Request:
+        """A request that carries version and capabilities itself (META-1, VER-1)."""
+        version: Any = meta.get(VERSION_KEY)
+        capabilities: Any = meta.get(CAPABILITIES_KEY)
+        info: Any = meta.get(CLIENT_INFO_KEY)
+        if type(version) is not str:
+            raise InvalidParams(f'"_meta" needs "{VERSION_KEY}", a string')
+        if type(capabilities) is not dict:
+            raise InvalidParams(f'"_meta" needs "{CAPABILITIES_KEY}", an object')
+        if info is not None and type(info) is not dict:
+            raise InvalidParams(f'"{CLIENT_INFO_KEY}" must be an object')
+        revision = BY_VERSION.get(version)
+        if revision is None:
+            raise UnsupportedProtocolVersion(version, [each.version for each in REVISIONS])
+        if revision.handshake:
+            # ERA-2: -32022 would list this very version as supported and loop the client.
+            raise InvalidParams(f"Version {version} starts with initialize, not with _meta")
+        known = revision.methods.get(method)
+        if known is None:
+            raise MethodNotFound(f"Method not found: {cut(method)}")
+        level = meta.get(LOG_LEVEL_KEY)
+        if level is not None and not (isinstance(level, str) and level in LOG_RANK):
+            raise InvalidParams(f"Unknown log level: {quoted(level)}; known: {', '.join(LOG_RANK)}")
+        return Request(id, method, known, params, meta, revision, None, level)
+
+    def _notification(self, method: str, params: Any) -> Event:
+        if params is None:
+            params = {}
+        elif type(params) is not dict:
+            return Dropped(f"{cut(method)}: params must be an object")
+        params = cast("dict[str, Any]", params)
+        revision = self.revision or PER_REQUEST[-1]
+        notice = revision.notices.get(method)
+        if notice is None:
+            return Dropped(f"Unknown notification: {cut(method)}")
+        if notice == "cancelled":
+            return self._cancelled(params)
+        if notice == "initialized":
+            self.state = State.OPEN
+        return Notification(notice, params)
+
+    def _cancelled(self, params: Mapping[str, Any]) -> Event:
+        # ERA-3: a cancellation has no mark of its era, so it is looked up among all requests.
+        id = params.get("requestId")
+        request = self._in_flight.get(id) if messages.is_id(id) else None
+        if request is None:
+            return Dropped(f"Nothing to cancel under id {quoted(id)}")
+        if request.method == "initialize":
+            return Dropped("initialize cannot be cancelled")  # LIFE-9
+        del self._in_flight[request.id]
+        reason = params.get("reason")
+        return Cancelled(request, reason if isinstance(reason, str) else None)
+
+    def _answer(self, message: dict[str, Any]) -> Event:
+        id = message.get("id")
+        if id is None:
+            return _useless("An answer without an id")
+        if "error" in message:
+            error = message["error"]
+            if not is_object(error):
+                return _useless(f"A malformed error under id {quoted(id)}", id)
+            return Answer(id, None, ProtocolError.from_wire(error))
+        result = message["result"]
+        if not is_object(result):
+            return _useless(f"A malformed result under id {quoted(id)}", id)
+        return Answer(id, result, None)
+
+    def _refuse(self, error: ProtocolError, id: Id | Unset, batch: Batch | None) -> Event:
+        revision = self.revision
+        if id is UNSET and revision is not None and not revision.errors_without_id:
+            # MSG-8: this revision has no shape for an error without an id.
+            completed = None if batch is None else batch.settle(None)
+            if completed is None:
+                return Dropped(str(error), error=error, refused=True)
+            return Refused(error, id, completed)
+        text: bytes | None = messages.error_text(id, error)
+        if batch is not None:
+            text = batch.settle(text)
+        return Refused(error, id, text)
+
+    # --- what is sent -----------------------------------------------------------------------------
+
+    def is_in_flight(self, request: Request) -> bool:
+        """Return True if the request may still be answered."""
+        return self._in_flight.get(request.id) is request
+
+    def requests(self) -> list[Request]:
+        """The requests that may still be answered, in the order in which they arrived."""
+        return list(self._in_flight.values())
+
+    def send_result(self, request: Request, members: bytes) -> bytes | None:
+        """The text that answers a request.
+
+        Args:
+            request: As it was received.
+            members: The encoded members of the result object, without braces.
+
+        Returns:
+            The text; None if nothing is to be sent, because the request was cancelled or because
+            other answers of its batch are still missing.
+        """
+        if self._in_flight.get(request.id) is not request:
+            return self._settled_late(request)
+        del self._in_flight[request.id]
+        text = messages.result_text(request.id, members)
+        return text if request.batch is None else request.batch.settle(text)
+
+    def send_error(self, request: Request, error: ProtocolError) -> bytes | None:
+        """The text that answers a request with an error; None as in `send_result`."""
+        if self._in_flight.get(request.id) is not request:
+            return self._settled_late(request)
+        del self._in_flight[request.id]
+        text = messages.error_text(request.id, error)
+        return text if request.batch is None else request.batch.settle(text)
+
+    def forget(self, request: Request) -> bytes | None:
+        """Give up a request unanswered; the text of its batch if that completes it."""
+        if self.is_in_flight(request):
+            del self._in_flight[request.id]
+        return self._settled_late(request)
+
+    def _settled_late(self, request: Request) -> bytes | None:
+        batch, request.batch = request.batch, None
+        return None if batch is None else batch.settle(None)
+
+    def send_refusal(self, error: ProtocolError) -> bytes | None:
+        """The text that refuses a message that could not be read; None if there is no shape."""
+        event = self._refuse(error, UNSET, None)
+        return event.text if isinstance(event, Refused) else None
+
+    def send_notification(self, method: str, params: Mapping[str, Any] | None = None) -> bytes:
+        """The text of a notification to the client."""
+        return messages.notification_text(method, params)
+
+    def send_request(
+        self, method: str, params: Mapping[str, Any] | None = None, id: Id | None = None
+    ) -> tuple[Id, bytes]:
+        """A request to the client: its id, in a space of its own, and its text (handshake only)."""
+        if id is None:
+            if self._ids is None:
+                self._ids = count(1)
+            id = next(self._ids)
+        return id, messages.request_text(id, method, params)
+
+
+def announces_itself(method: object, meta: Mapping[str, Any]) -> bool:
+    """Return True if a request by itself belongs to a revision without handshake."""
+    return VERSION_KEY in meta or CAPABILITIES_KEY in meta or method in _MODERN_ONLY
+
+
+def holds_initialize(message: object) -> bool:
+    """Return True if a message is a batch with ``initialize`` in it."""
+    return is_array(message) and any(
+        is_object(part) and part.get("method") == "initialize" for part in message
+    )
+
+
+INITIALIZE_IN_BATCH: Final = "initialize cannot be in a batch"
+
+
+def _useless(reason: str, answers: Id | None = None) -> Dropped:
+    return Dropped(reason, answers, InvalidRequest(reason))
+
+
+def wants_answer(part: Any) -> bool:
+    """Return True if a part of a batch is answered: a request, or a part to be refused."""
+    if not is_object(part):
+        return True
+    try:
+        messages.check_envelope(part)
+    except InvalidRequest:
+        return not messages.is_answer(part)
+    return "method" in part and "id" in part

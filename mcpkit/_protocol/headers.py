@@ -1,0 +1,413 @@
+"""The headers in which a modern HTTP request repeats what its body says (§8.4, 2026-07-28).
+
+Whoever routes a request on its headers must be able to rely on them, so a server refuses a request
+whose headers and body disagree (SEC-14). The headers of a request are a mapping by lower-case name,
+both as the bytes that arrived: what `mcpkit.http.by_name` makes of the pairs of an ASGI scope.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from pydantic_core import to_json
+
+from mcpkit._protocol.revisions import PER_REQUEST, REVISIONS
+from mcpkit._utils.json import Step, walk
+from mcpkit._utils.text import quoted
+from mcpkit.errors import HeaderMismatch
+from mcpkit.types import is_array, is_object
+
+__all__ = [
+    "HeaderParameter",
+    "Headers",
+    "check_method",
+    "check_name",
+    "check_parameters",
+    "check_version",
+    "declared_in",
+    "encode_value",
+    "parameter_headers",
+    "require_version",
+]
+
+Headers: TypeAlias = Mapping[bytes, bytes]
+"""Values by lower-case name."""
+
+_VERSION: Final = b"mcp-protocol-version"
+_METHOD: Final = b"mcp-method"
+_NAME: Final = b"mcp-name"
+_BLANKS: Final = b" \t"
+
+# A value that is written as nearly everybody writes it is compared without being decoded.
+_VERSIONS: Final = {each.version.encode(): each.version for each in REVISIONS}
+_METHODS: Final = {name.encode(): name for each in PER_REQUEST for name in each.methods}
+
+
+# --- what every request repeats -------------------------------------------------------------------
+
+
+def require_version(headers: Headers) -> str:
+    """The protocol version that the header ``MCP-Protocol-Version`` names (HTTPM-2).
+
+    Raises:
+        HeaderMismatch: It is missing, empty or unreadable.
+    """
+    version = _text(headers.get(_VERSION), "MCP-Protocol-Version")
+    if not version:
+        raise HeaderMismatch("MCP-Protocol-Version: expected a protocol version, got nothing")
+    return version
+
+
+def check_version(headers: Headers, version: str | None) -> None:
+    """Compare the header ``MCP-Protocol-Version`` with the version in ``_meta`` (HTTPM-6).
+
+    Args:
+        headers: Of the request.
+        version: As the body has it; None if it has none, which is for others to refuse.
+
+    Raises:
+        HeaderMismatch: The header is missing, or differs.
+    """
+    if version is not None and _VERSIONS.get(headers.get(_VERSION, b"")) == version:
+        return
+    found = require_version(headers)
+    if version is not None and found != version:
+        raise _differs("MCP-Protocol-Version", version, found)
+
+
+def check_method(headers: Headers, method: str) -> None:
+    """Compare the header ``Mcp-Method`` with the method of the body (HTTPM-2, HTTPM-3).
+
+    Raises:
+        HeaderMismatch: The header is missing, or differs.
+    """
+    if _METHODS.get(headers.get(_METHOD, b"")) == method:
+        return
+    found = _text(headers.get(_METHOD), "Mcp-Method")
+    if found != method:
+        raise _differs("Mcp-Method", method, found)
+
+
+def check_name(headers: Headers, name: str) -> None:
+    """Compare the header ``Mcp-Name`` with what the body names (HTTPM-2, HTTPM-4).
+
+    Args:
+        headers: Of the request.
+        name: The member of the params that the header repeats, such as ``params.name``.
+
+    Raises:
+        HeaderMismatch: The header is missing, encoded in a wrong way, or differs.
+    """
+    if _is_plain(name) and headers.get(_NAME) == name.encode():
+        return
+    found = _decoded(headers.get(_NAME), "Mcp-Name")
+    if found != name:
+        raise _differs("Mcp-Name", name, found)
+
+
+def _is_plain(text: str) -> bool:
+    """True if the bytes of a text are a value that says this text and no other."""
+    return text.isascii() and text == text.strip(" \t") and not text.startswith("=?")
+
+
+def _text(value: bytes | None, header: str) -> str:
+    if value is None:
+        raise HeaderMismatch(f"{header}: expected as in the body, but the header is missing")
+    try:
+        return value.strip(_BLANKS).decode()
+    except UnicodeDecodeError:
+        raise HeaderMismatch(f"{header}: expected text, got bytes that are not UTF-8") from None
+
+
+def _differs(header: str, expected: str, found: str) -> HeaderMismatch:
+    # Quoted: what was decoded may have line breaks, which must not reach a log.
+    return HeaderMismatch(
+        f"{header}: expected {quoted(expected)} as in the body, got {quoted(found)}"
+    )
+
+
+# --- values that no header can carry as they are --------------------------------------------------
+
+_PREFIX: Final = "=?base64?"
+_SUFFIX: Final = "?="
+_SAFE: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?|")
+"""Printable ASCII without blanks at its ends, or nothing."""
+
+
+def encode_value(text: str) -> str:
+    """A text as the value of ``Mcp-Name`` or ``Mcp-Param-…``: as it is, or in base64 (HDR-6).
+
+    Raises:
+        UnicodeEncodeError: The text has surrogates, which UTF-8 cannot express.
+    """
+    looks_encoded = text.startswith(_PREFIX) and text.endswith(_SUFFIX)
+    if _SAFE.fullmatch(text) and not looks_encoded:
+        return text
+    return f"{_PREFIX}{b64encode(text.encode()).decode('ascii')}{_SUFFIX}"
+
+
+def _decoded(value: bytes | None, header: str) -> str:
+    text = _text(value, header)
+    if not text.startswith(_PREFIX):
+        return text
+    # In "=?base64?=" the two markers would share a character: it has only the first of them.
+    if not text.endswith(_SUFFIX) or len(text) < len(_PREFIX) + len(_SUFFIX):
+        return text
+    wrapped = text[len(_PREFIX) : -len(_SUFFIX)]
+    try:
+        raw = b64decode(wrapped, validate=True)
+        # What Python decodes is still more than what an encoder may have written: it overlooks
+        # padding beyond the necessary, and bits that nothing needs.
+        if b64encode(raw) == wrapped.encode():
+            return raw.decode()
+    except ValueError:
+        pass
+    raise HeaderMismatch(f"{header}: expected base64 of UTF-8 between {_PREFIX} and {_SUFFIX}")
+
+
+# --- parameters of a tool -------------------------------------------------------------------------
+
+ScalarType: TypeAlias = Literal["string", "integer", "boolean"]
+
+
+class HeaderParameter(NamedTuple):
+    """A parameter of a tool that a header repeats.
+
+    Args:
+        header: The header's name in lower case, for look-ups: ``b"mcp-param-region"``.
+        name: The header's name as it is written: ``Mcp-Param-Region``.
+        path: The names of the properties that lead to the value, from the arguments downwards.
+        type: What the schema says it is.
+    """
+
+    header: bytes
+    name: str
+    path: tuple[str, ...]
+    type: ScalarType
+
+    def value(self, arguments: Mapping[str, Any]) -> Any:
+        """Return the value that the arguments have at the path; None if there is none."""
+        first, *rest = self.path
+        found = arguments.get(first)
+        for each in rest:
+            if not is_object(found):
+                return None
+            found = found.get(each)
+        return found
+
+
+_KEYWORD: Final = "x-mcp-header"
+_TYPES: Final = ("string", "integer", "boolean")
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+"""RFC 9110, section 5.6.2."""
+
+_DEPTH: Final = 100
+"""The most schemas that may be inside each other; nobody writes as many."""
+
+
+def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
+    """The parameters that a tool's input schema wants repeated in headers, by ``x-mcp-header``.
+
+    A property that may also be null is refused (HDR-2): its type is not one of the three. One that
+    is merely not required serves the same purpose.
+
+    Args:
+        schema: A JSON Schema. Only what `properties` lead to is read; the keyword anywhere else is
+            a mistake.
+
+    Raises:
+        ValueError: The keyword is used against the rules (HDR-1, HDR-2); the message is a sentence
+            with the place and the fix. A client leaves such a tool out (HDR-3).
+    """
+    found: dict[bytes, HeaderParameter] = {}
+    if not _may_have_headers(schema):
+        return ()
+    for way, part in walk(schema, unknown=True, deepest=_DEPTH + 1):
+        if len(way) > _DEPTH:
+            top = "/".join(_members(way)[:5])
+            raise ValueError(f"schemas are nested more than {_DEPTH} deep at {top}/…")
+        if _KEYWORD not in part:
+            continue
+        path = _members(way)
+        outside = next((step.keyword for step in way if not _is_member(step)), None)
+        place = "/".join(path) or "the schema itself"
+        if outside is not None or not path:
+            beyond = f" below {outside}" if outside is not None else ""
+            raise ValueError(
+                f'"{_KEYWORD}" at {place}{beyond} cannot be reached through properties alone; '
+                f"declare it on a property of the arguments, or of an object inside them"
+            )
+        name = part[_KEYWORD]
+        if not isinstance(name, str) or _TOKEN.fullmatch(name) is None:
+            raise ValueError(
+                f'"{_KEYWORD}" at {place} is {quoted(str(name))}, which cannot be part of a '
+                f"header's name; use letters, digits and hyphens"
+            )
+        kind = part.get("type")
+        if kind not in _TYPES:
+            raise ValueError(
+                f'"{_KEYWORD}" at {place} needs the type string, integer or boolean right beside '
+                f"it, {_other_type(part)}"
+            )
+        made = HeaderParameter(
+            f"mcp-param-{name.lower()}".encode("ascii"),
+            f"Mcp-Param-{name}",
+            path,
+            kind,
+        )
+        before = found.setdefault(made.header, made)
+        if before is not made:
+            raise ValueError(
+                f'"{_KEYWORD}" at {place} has the name {name}, which is taken by '
+                f"{'/'.join(before.path)}, and case does not count; choose another"
+            )
+    return tuple(found.values())
+
+
+def _may_have_headers(schema: Mapping[str, Any]) -> bool:
+    # Few tools have headers, and a text is searched in no time beside a walk that knows its ways.
+    try:
+        text = to_json(schema)
+    except ValueError:  # it is no JSON, or endless
+        return True
+    return _KEYWORD.encode() in text or (text.count(b"{") > _DEPTH and _is_deep(schema))
+
+
+def _is_deep(schema: Mapping[str, Any], depth: int = 0) -> bool:
+    if depth > _DEPTH:
+        return True
+    below: Any
+    for below in schema.values():
+        each: Any
+        for each in below if is_array(below) else (below,):
+            if is_object(each) and _is_deep(each, depth + 1):
+                return True
+    return False
+
+
+def _members(way: tuple[Step, ...]) -> tuple[str, ...]:
+    """Return the names of the properties on the way to a schema."""
+    return tuple(str(step.key) for step in way if _is_member(step))
+
+
+def _is_member(step: Step) -> bool:
+    return step.keyword == "properties" and isinstance(step.key, str)
+
+
+def _other_type(schema: Mapping[str, Any]) -> str:
+    """Return, for a message, the type instead of the three that may be there, and the fix."""
+    kind = schema.get("type")
+    options: Any = kind if is_array(kind) else schema.get("anyOf")
+    if is_array(options) and ("null" in options or {"type": "null"} in options):
+        return "and not null; make it an optional property without null: = None in Python"
+    if kind is None:
+        combined = (each for each in ("$ref", "anyOf", "oneOf", "allOf") if each in schema)
+        kind = next(combined, "nothing")
+    return f"not {quoted(str(kind))}; change the type, or remove the header"
+
+
+def check_parameters(
+    headers: Headers, declared: Sequence[HeaderParameter], arguments: Mapping[str, Any]
+) -> None:
+    """Compare the headers ``Mcp-Param-…`` with the arguments (HDR-4, HDR-5).
+
+    Headers that nothing declares are passed over (HDR-7).
+
+    Args:
+        headers: Of the request.
+        declared: As `declared_in` found them.
+        arguments: As they were sent, not yet validated.
+
+    Raises:
+        HeaderMismatch: A header is missing, there without a value, encoded in a wrong way, or
+            differs; or an object with such an argument was sent as text. The message does not
+            repeat the value.
+    """
+    for each in declared:
+        value = each.value(arguments)
+        found = headers.get(each.header)
+        if value is None:
+            if found is not None:
+                raise HeaderMismatch(
+                    f"{each.name}: expected no such header, as the argument "
+                    f"{'.'.join(each.path)} has no value"
+                )
+            if len(each.path) > 1 and _is_text_before(each.path, arguments):
+                raise HeaderMismatch(
+                    f"{each.name}: expected objects around the argument {'.'.join(each.path)}, "
+                    f"got text"
+                )
+        elif found is None:
+            raise HeaderMismatch(
+                f"{each.name}: expected the value of the argument {'.'.join(each.path)}, but the "
+                f"header is missing"
+            )
+        elif not _equals(_decoded(found, each.name), value):
+            raise HeaderMismatch(
+                f"{each.name}: expected the value of the argument {'.'.join(each.path)}, got "
+                f"another"
+            )
+
+
+def _is_text_before(path: tuple[str, ...], arguments: Mapping[str, Any]) -> bool:
+    # Validation reads JSON out of text where an object belongs; a value that comes to light only
+    # there would pass by everybody who relies on its header.
+    found: Any = arguments
+    for each in path:
+        if not is_object(found):
+            return isinstance(found, str)
+        found = found.get(each)
+    return False
+
+
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
+_LARGEST: Final = 2**53 - 1
+"""The largest integer that every implementation of JSON can tell from its neighbours."""
+
+
+def _equals(text: str, value: Any) -> bool:
+    # By the value and not by what the schema wants: whether the value fits there is for validation
+    # to say, in words that help a model more than a mismatch would.
+    written = _written(value)
+    if text == written:
+        return True
+    if written is None or isinstance(value, (str, bool)) or _NUMBER.fullmatch(text) is None:
+        return False
+    from decimal import Decimal  # only for numbers that are written in two ways
+
+    return bool(Decimal(text) == value)
+
+
+def _written(value: Any) -> str | None:
+    """A value as text; None if it is one that no header can carry."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)) and -_LARGEST <= value <= _LARGEST:
+        whole = int(value)
+        return str(whole if value == whole else value)
+    return None
+
+
+def parameter_headers(
+    declared: Sequence[HeaderParameter], arguments: Mapping[str, Any]
+) -> dict[str, str]:
+    """The headers ``Mcp-Param-…`` that a client sends along with arguments (HDR-4 to HDR-6).
+
+    Args:
+        declared: As `declared_in` found them.
+        arguments: As they will be sent.
+
+    Returns:
+        Values by name. A value that no header can carry (an array, an object, an integer beyond
+        ±(2^53−1)) has none; a server will refuse the call and say why.
+
+    Raises:
+        UnicodeEncodeError: A text has surrogates, which UTF-8 cannot express.
+    """
+    written = ((each.name, _written(each.value(arguments))) for each in declared)
+    return {name: encode_value(text) for name, text in written if text is not None}

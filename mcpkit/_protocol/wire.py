@@ -1,0 +1,363 @@
+"""The values of `mcpkit.types` ⇄ the members of messages.
+
+Python names are snake_case, the wire is camelCase: the two meet here and nowhere else. Members and
+block types that a revision lacks are left out or replaced (CONT-1, CONT-2).
+"""
+
+from __future__ import annotations
+
+import sys
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeGuard
+
+from mcpkit._protocol.revision import Revision
+from mcpkit._utils.text import named, quoted
+from mcpkit.types import (
+    Annotations,
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    Icon,
+    ImageContent,
+    Implementation,
+    Message,
+    ResourceContents,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    ToolAnnotations,
+    is_array,
+    is_object,
+)
+
+__all__ = [
+    "block_from_wire",
+    "block_to_wire",
+    "contents_from_wire",
+    "contents_to_wire",
+    "implementation_from_wire",
+    "implementation_to_wire",
+    "log_from_wire",
+    "optional_text",
+    "progress_from_wire",
+    "text_in",
+]
+
+Wire = dict[str, Any]
+
+
+def some(**members: Any) -> Wire:
+    """The members that are not None."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+# --- parts of descriptions ------------------------------------------------------------------------
+
+
+def annotations_to_wire(value: Annotations | None, revision: Revision) -> Wire | None:
+    """The ``annotations`` of a block or resource; None when nothing is left of them."""
+    if value is None:
+        return None
+    members = some(
+        audience=None if value.audience is None else list(value.audience),
+        priority=value.priority,
+        lastModified=value.last_modified,
+    )
+    return revision.keep(revision.annotation_members, members) or None
+
+
+def annotations_from_wire(value: Mapping[str, Any] | None) -> Annotations | None:
+    """The ``annotations`` of a received block or resource."""
+    if value is None:
+        return None
+    return Annotations(
+        audience=value.get("audience"),
+        priority=value.get("priority"),
+        last_modified=value.get("lastModified"),
+    )
+
+
+def hints_to_wire(value: ToolAnnotations) -> Wire:
+    """The ``annotations`` of a tool."""
+    return some(
+        title=value.title,
+        readOnlyHint=value.read_only,
+        destructiveHint=value.destructive,
+        idempotentHint=value.idempotent,
+        openWorldHint=value.open_world,
+    )
+
+
+def hints_from_wire(value: Mapping[str, Any]) -> ToolAnnotations:
+    """The ``annotations`` of a received tool."""
+    return ToolAnnotations(
+        title=value.get("title"),
+        read_only=value.get("readOnlyHint"),
+        destructive=value.get("destructiveHint"),
+        idempotent=value.get("idempotentHint"),
+        open_world=value.get("openWorldHint"),
+    )
+
+
+def icons_to_wire(icons: Sequence[Icon] | None) -> list[Wire] | None:
+    """The ``icons`` of a description; None when there are none."""
+    if not icons:
+        return None
+    return [
+        some(
+            src=icon.src,
+            mimeType=icon.mime_type,
+            sizes=None if icon.sizes is None else list(icon.sizes),
+            theme=icon.theme,
+        )
+        for icon in icons
+    ]
+
+
+def icons_from_wire(value: object) -> list[Icon] | None:
+    """The ``icons`` of a received description; what is not an icon is left out."""
+    if not is_array(value):
+        return None
+    return [
+        Icon(
+            str(icon.get("src", "")),
+            mime_type=icon.get("mimeType"),
+            sizes=icon.get("sizes"),
+            theme=icon.get("theme"),
+        )
+        for icon in filter(is_object, value)
+    ]
+
+
+def implementation_to_wire(value: Implementation, revision: Revision) -> Wire:
+    """``serverInfo`` or ``clientInfo``."""
+    members = some(
+        name=value.name,
+        version=value.version,
+        title=value.title,
+        description=value.description,
+        websiteUrl=value.website_url,
+        icons=icons_to_wire(value.icons),
+    )
+    return revision.keep(revision.implementation_members, members)
+
+
+def implementation_from_wire(value: Mapping[str, Any]) -> Implementation:
+    """A received ``serverInfo`` or ``clientInfo``; tolerant: nothing depends on it (META-4)."""
+    return Implementation(
+        str(value.get("name", "")),
+        str(value.get("version", "")),
+        title=value.get("title"),
+        description=value.get("description"),
+        website_url=value.get("websiteUrl"),
+        icons=icons_from_wire(value.get("icons")),
+    )
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def text_in(value: Mapping[str, Any], name: str) -> str:
+    """A member that must be a string.
+
+    Raises:
+        KeyError: It is missing.
+        TypeError: It is no string.
+    """
+    found = value[name]
+    if not isinstance(found, str):
+        raise TypeError(f'"{name}" must be a string')
+    return found
+
+
+def optional_text(value: Mapping[str, Any], name: str) -> str | None:
+    """A member on which nothing depends; None unless it is a string."""
+    found = value.get(name)
+    return found if isinstance(found, str) else None
+
+
+# --- notifications --------------------------------------------------------------------------------
+
+
+def progress_from_wire(params: Mapping[str, Any]) -> tuple[float, float | None, str | None]:
+    """The progress, total and message of ``notifications/progress``.
+
+    Raises:
+        ValueError: One of them is malformed; the message says which.
+    """
+    progress, total = params.get("progress", 0), params.get("total")
+    message = params.get("message")
+    if not _is_amount(progress):
+        raise ValueError('"progress" must be a number')
+    if total is not None and not _is_amount(total):
+        raise ValueError('"total" must be a number')
+    if message is not None and not isinstance(message, str):
+        raise ValueError('"message" must be a string')
+    return progress, total, message
+
+
+def _is_amount(value: object) -> TypeGuard[float]:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    return abs(value) <= sys.float_info.max  # larger ones cannot be divided
+
+
+def log_from_wire(params: Mapping[str, Any]) -> tuple[str, Any, str | None]:
+    """The level, data and logger of ``notifications/message``.
+
+    Raises:
+        ValueError: One of them is malformed; the message says which.
+    """
+    level, logger = params.get("level", "info"), params.get("logger")
+    if not isinstance(level, str):
+        raise ValueError('"level" must be a string')
+    if logger is not None and not isinstance(logger, str):
+        raise ValueError('"logger" must be a string')
+    return level, params.get("data"), logger
+
+
+# --- resource contents ----------------------------------------------------------------------------
+
+
+def contents_to_wire(value: ResourceContents, revision: Revision) -> Wire:
+    """One item of ``contents``, or the ``resource`` of an embedded resource."""
+    members: Wire = {"uri": value.uri}
+    if value.mime_type is not None:
+        members["mimeType"] = value.mime_type
+    if isinstance(value, TextResourceContents):
+        members["text"] = value.text
+    else:
+        members["blob"] = b64encode(value.blob).decode("ascii")
+    if value.meta is not None and revision.block_meta:
+        members["_meta"] = value.meta
+    return members
+
+
+def contents_from_wire(value: Mapping[str, Any]) -> ResourceContents:
+    """Received resource contents.
+
+    Raises:
+        ValueError: Neither ``text`` nor ``blob`` is there, or the blob is not base64.
+        TypeError: One of them is no string.
+    """
+    uri, mime_type = str(value.get("uri", "")), optional_text(value, "mimeType")
+    meta = value.get("_meta")
+    if "text" in value:
+        return TextResourceContents(uri, text_in(value, "text"), mime_type=mime_type, meta=meta)
+    if "blob" in value:
+        blob = b64decode(value["blob"], validate=True)
+        return BlobResourceContents(uri, blob, mime_type=mime_type, meta=meta)
+    raise ValueError("Resource contents need a text or a blob")
+
+
+# --- content blocks -------------------------------------------------------------------------------
+
+
+def block_to_wire(block: ContentBlock, revision: Revision) -> Wire:
+    """A content block as this revision can carry it (CONT-1)."""
+    if type(block) is TextContent and block.annotations is None and block.meta is None:
+        return {"type": "text", "text": block.text}
+    return _BLOCKS[type(block)](block, revision)
+
+
+def _finish(members: Wire, block: ContentBlock, revision: Revision) -> Wire:
+    annotations = annotations_to_wire(block.annotations, revision)
+    if annotations is not None:
+        members["annotations"] = annotations
+    if block.meta is not None and revision.block_meta:
+        members["_meta"] = block.meta
+    return members
+
+
+def _text(block: TextContent, revision: Revision) -> Wire:
+    return _finish({"type": "text", "text": block.text}, block, revision)
+
+
+def _image(block: ImageContent, revision: Revision) -> Wire:
+    data = b64encode(block.data).decode("ascii")
+    return _finish({"type": "image", "data": data, "mimeType": block.mime_type}, block, revision)
+
+
+def _audio(block: AudioContent, revision: Revision) -> Wire:
+    data = b64encode(block.data).decode("ascii")
+    if "audio" not in revision.content_types:
+        blob = {"uri": "data:,", "mimeType": block.mime_type, "blob": data}
+        return _finish({"type": "resource", "resource": blob}, block, revision)
+    return _finish({"type": "audio", "data": data, "mimeType": block.mime_type}, block, revision)
+
+
+def _embedded(block: EmbeddedResource, revision: Revision) -> Wire:
+    resource = contents_to_wire(block.resource, revision)
+    return _finish({"type": "resource", "resource": resource}, block, revision)
+
+
+def _link(block: ResourceLink, revision: Revision) -> Wire:
+    if "resource_link" not in revision.content_types:
+        label = block.title or block.name
+        lines = [f"{label}: {block.uri}"] + ([block.description] if block.description else [])
+        return _finish({"type": "text", "text": "\n".join(lines)}, block, revision)
+    members = some(
+        uri=block.uri,
+        name=block.name,
+        title=block.title,
+        description=block.description,
+        mimeType=block.mime_type,
+        size=block.size,
+        icons=icons_to_wire(block.icons),
+    )
+    kept = revision.keep(revision.resource_members, members)
+    return _finish({"type": "resource_link", **kept}, block, revision)
+
+
+_BLOCKS: Final[dict[type, Callable[[Any, Revision], Wire]]] = {
+    TextContent: _text,
+    ImageContent: _image,
+    AudioContent: _audio,
+    EmbeddedResource: _embedded,
+    ResourceLink: _link,
+}
+
+
+def block_from_wire(value: Mapping[str, Any]) -> ContentBlock:
+    """A received content block.
+
+    Raises:
+        ValueError: Its type is unknown or a required member is missing or malformed.
+    """
+    kind = value.get("type")
+    meta = value.get("_meta")
+    try:
+        annotations = annotations_from_wire(value.get("annotations"))
+        if kind == "text":
+            return TextContent(text_in(value, "text"), annotations=annotations, meta=meta)
+        if kind == "image" or kind == "audio":
+            data = b64decode(value["data"], validate=True)
+            made = ImageContent if kind == "image" else AudioContent
+            return made(data, text_in(value, "mimeType"), annotations=annotations, meta=meta)
+        if kind == "resource":
+            contents = contents_from_wire(value["resource"])
+            return EmbeddedResource(contents, annotations=annotations, meta=meta)
+        if kind == "resource_link":
+            return ResourceLink(
+                text_in(value, "uri"),
+                text_in(value, "name"),
+                title=optional_text(value, "title"),
+                description=optional_text(value, "description"),
+                mime_type=optional_text(value, "mimeType"),
+                size=value.get("size"),
+                icons=icons_from_wire(value.get("icons")),
+                annotations=annotations,
+                meta=meta,
+            )
+    except KeyError as missing:
+        raise ValueError(f"A {named(kind)} block lacks the member {missing}") from None
+    except (AttributeError, TypeError):
+        raise ValueError(f"A {named(kind)} block has a member of the wrong type") from None
+    raise ValueError(f"Unknown content block type: {quoted(kind)}")
+
+
+def message_to_wire(message: Message, block: ContentBlock, revision: Revision) -> Wire:
+    """One message of a prompt, its content already made a block (PROMPT-4)."""
+    return {"role": message.role, "content": block_to_wire(block, revision)}

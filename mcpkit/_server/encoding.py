@@ -1,0 +1,221 @@
+"""Values that operations return → the members of a result, as the request's revision has them.
+
+An operation returns a value and knows no wire; the value is encoded here, once, at the very end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from pydantic_core import to_json
+
+from mcpkit._protocol import wire
+from mcpkit._protocol.connection import Request
+from mcpkit._protocol.messages import encode, members
+from mcpkit._protocol.revision import Revision
+from mcpkit._server.registry import Page
+from mcpkit._server.server import Server
+from mcpkit._signature.output import Rendered, block_of
+from mcpkit.types import CacheScope, Message, PromptResult, ResourceResult
+
+__all__ = ["Completion", "Encoded", "InputRequired", "Tagged", "encode_result"]
+
+
+@dataclass(slots=True)
+class Completion:
+    """Suggestions for an argument.
+
+    Args:
+        values: At most 100 (COMP-2).
+        total: How many there are; None if these are all.
+    """
+
+    values: Sequence[str]
+    total: int | None = None
+
+
+@dataclass(slots=True)
+class InputRequired:
+    """A result that asks the client before the request can be answered (MRTR-2).
+
+    Args:
+        asked: The members ``inputRequests`` and ``requestState``.
+    """
+
+    asked: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Tagged:
+    """An empty result with a ``_meta``."""
+
+    meta: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Encoded:
+    """A result whose members are encoded already.
+
+    Args:
+        members: Without braces, and without a ``_meta``.
+        meta: The ``_meta``.
+        kind: The ``resultType``.
+    """
+
+    members: bytes
+    meta: Mapping[str, Any] | None = None
+    kind: bytes = b"complete"
+
+
+_Encoded: TypeAlias = tuple[
+    bytes, "Mapping[str, Any] | None", "float | None", "CacheScope | None", bytes
+]
+"""A result before its revision has stamped it.
+
+The encoded members without braces; the ``_meta`` without what the stamp adds; for how many seconds
+it may be kept, and who may keep it, or None for the server's settings; the ``resultType``.
+"""
+
+_COMPLETE: Final = b"complete"
+_QUOTE: Final = ord('"')
+
+
+def encode_result(
+    server: Server, request: Request, value: object, *, private: bool = False
+) -> bytes:
+    """Encode the members of a result, with those that its revision adds to every one.
+
+    Args:
+        server: Answers.
+        request: Is answered.
+        value: What the operation returned: a mapping of members, or a value of a class that has a
+            row in the table below.
+        private: True if nobody may keep the result, whatever the settings say (CACHE-5).
+
+    Raises:
+        Exception: A ``_meta`` holds what JSON cannot carry.
+    """
+    revision = request.revision
+    encode_value = _ENCODERS.get(type(value)) or _encoder_of(value)
+    text, own_meta, ttl, scope, name = encode_value(value, revision)
+    if not revision.stamped:
+        if own_meta is None:
+            return text
+        return (text + b"," if text else b"") + members({"_meta": own_meta})
+    hints = b""
+    if request.known.cacheable and name == b"complete":  # CACHE-2
+        settings = server.settings
+        ttl = settings.ttl if ttl is None else ttl
+        scope = scope or settings.cache_scope
+        if private:
+            ttl, scope = 0, "private"
+        hints = b',"ttlMs":%d,"cacheScope":%b' % (round(ttl * 1000), encode(scope))
+    meta = server.info_texts.get(revision.version) or server.info_meta(revision)
+    if own_meta:
+        meta = members(own_meta) + b"," + meta
+    if text:
+        text += b","
+    return b'%b"resultType":"%b"%b,"_meta":{%b}' % (text, name, hints, meta)
+
+
+def _tool(value: Rendered, revision: Revision) -> _Encoded:
+    content = value.content
+    structured = value.structured
+    if content is None and structured is not None:
+        if b'"' not in structured:  # numbers, literals and lists of them need no escapes
+            text = b'"content":[{"type":"text","text":"%b"}]' % structured
+        else:  # a text that is a JSON string stands for itself
+            is_text = structured[0] == _QUOTE
+            quoted = structured if is_text else to_json(structured.decode())
+            text = b'"content":[{"type":"text","text":%b}]' % quoted
+    elif isinstance(content, str):
+        text = b'"content":[{"type":"text","text":%b}]' % to_json(content)
+    else:
+        text = b'"content":' + encode(
+            [wire.block_to_wire(each, revision) for each in content or ()]
+        )
+    known = revision.structured_output
+    if structured is not None and known != "none":
+        if value.is_object or (value.is_raw and known != "object"):
+            text += b',"structuredContent":' + structured
+        else:
+            text += b',"structuredContent":{"result":%b}' % structured  # TOOL-11
+    if value.is_error:
+        text += b',"isError":true'
+    return text, value.meta, None, None, _COMPLETE
+
+
+def _page(value: Page, revision: Revision) -> _Encoded:
+    scope: CacheScope | None = "private" if value.is_private else None
+    return value.members(revision), None, None, scope, _COMPLETE
+
+
+def _resource(value: ResourceResult, revision: Revision) -> _Encoded:
+    contents = [wire.contents_to_wire(each, revision) for each in value.contents]
+    text = members({"contents": contents})
+    return text, value.meta, value.ttl, value.cache_scope, _COMPLETE
+
+
+def _prompt(value: PromptResult, revision: Revision) -> _Encoded:
+    found: dict[str, Any] = {"messages": [_message(each, revision) for each in value.messages]}
+    if value.description is not None:
+        found = {"description": value.description, **found}
+    return members(found), value.meta, None, None, _COMPLETE
+
+
+def _message(value: Any, revision: Revision) -> dict[str, Any]:
+    message = value if isinstance(value, Message) else Message(value)
+    return wire.message_to_wire(message, block_of(message.content), revision)
+
+
+def _completion(value: Completion, revision: Revision) -> _Encoded:
+    del revision
+    completion: dict[str, Any] = {"values": list(value.values)}
+    if value.total is not None:
+        completion["total"] = value.total
+        completion["hasMore"] = True
+    return members({"completion": completion}), None, None, None, _COMPLETE
+
+
+def _input_required(value: InputRequired, revision: Revision) -> _Encoded:
+    del revision
+    return members(value.asked), None, None, None, b"input_required"
+
+
+def _tagged(value: Tagged, revision: Revision) -> _Encoded:
+    del revision
+    return b"", value.meta, None, None, _COMPLETE
+
+
+def _encoded(value: Encoded, revision: Revision) -> _Encoded:
+    del revision
+    return value.members, value.meta, None, None, value.kind
+
+
+def _members(value: Mapping[str, Any], revision: Revision) -> _Encoded:
+    del revision
+    return members(value), None, None, None, _COMPLETE
+
+
+_Encoder: TypeAlias = Callable[[Any, Revision], _Encoded]
+
+_ENCODERS: Final[Mapping[type[Any], _Encoder]] = {
+    Rendered: _tool,
+    Page: _page,
+    ResourceResult: _resource,
+    PromptResult: _prompt,
+    Completion: _completion,
+    InputRequired: _input_required,
+    Tagged: _tagged,
+    Encoded: _encoded,
+}
+"""A row for each class of value; a mapping of members has none."""
+
+
+def _encoder_of(value: Any) -> _Encoder:
+    for kind, encoder in _ENCODERS.items():
+        if isinstance(value, kind):
+            return encoder
+    return _members

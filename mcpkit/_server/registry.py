@@ -1,0 +1,659 @@
+"""A server's entries, in the order in which they were registered, and the pages of their lists.
+
+Pages are encoded once per revision and state of the registry, and sent as they are.
+"""
+
+from __future__ import annotations
+
+import binascii
+import threading
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from mcpkit._entries import (
+    Entry,
+    Listing,
+    Prompt,
+    Provider,
+    Readable,
+    Resource,
+    ResourceTemplate,
+    Tool,
+    prefixed_uri,
+)
+from mcpkit._protocol import wire
+from mcpkit._protocol.messages import encode
+from mcpkit._protocol.revision import Capability, Revision
+from mcpkit._protocol.revisions import PER_REQUEST
+from mcpkit.context import Context, ListKind
+from mcpkit.errors import InvalidParams, RegistrationError
+
+__all__ = ["Catalog", "Page", "Registry", "View"]
+
+
+EntryT = TypeVar("EntryT", bound=Entry)
+
+
+class Page:
+    """A page of a list.
+
+    Args:
+        listing: Which list.
+        entries: On this page.
+        next_cursor: Where the next page begins; None on the last.
+        is_private: True if others may see other entries.
+    """
+
+    __slots__ = ("_encoded", "entries", "is_private", "listing", "next_cursor")
+
+    def __init__(
+        self,
+        listing: Listing,
+        entries: Sequence[Entry],
+        next_cursor: str | None = None,
+        *,
+        is_private: bool = False,
+    ) -> None:
+        self.listing = listing
+        self.entries = entries
+        self.next_cursor = next_cursor
+        self.is_private = is_private
+        self._encoded: dict[str, bytes] = {}
+
+    def members(self, revision: Revision) -> bytes:
+        """Return the encoded members of the result, without braces."""
+        found = self._encoded.get(revision.version)
+        if found is None:
+            members = wire.some(
+                **{self.listing: [each.to_wire(revision) for each in self.entries]},
+                nextCursor=self.next_cursor,
+            )
+            found = self._encoded[revision.version] = encode(members)[1:-1]
+        return found
+
+
+class Catalog(Protocol):
+    """The entries that one request may see: a registry, or a view of one."""
+
+    @property
+    def advertised(self) -> frozenset[Capability]:
+        """The capabilities that the entries give the server."""
+        ...
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The registered tools by name."""
+        ...
+
+    @property
+    def prompts(self) -> Mapping[str, Prompt]:
+        """The registered prompts by name."""
+        ...
+
+    @property
+    def templates(self) -> Mapping[str, ResourceTemplate]:
+        """The registered resource templates by their text."""
+        ...
+
+    def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
+        """Return the registered resource at a URI, or the first template that fits it.
+
+        The second part is the values that the URI gives the template's variables.
+        """
+        ...
+
+    def provided(self, listing: Listing, key: str, context: Context[Any]) -> Awaitable[Any] | None:
+        """Return the look-up of an entry among those of providers; None if there are none."""
+        ...
+
+    def page(
+        self, listing: Listing, cursor: str | None, size: int | None, context: Context[Any]
+    ) -> Page | Awaitable[Page]:
+        """Return a page of a list.
+
+        Args:
+            listing: Which list.
+            cursor: From the page before; None for the first.
+            size: How many entries a page has at most; None: all on one.
+            context: Of the request that is served.
+
+        Raises:
+            InvalidParams: The cursor is not one of ours (PAGE-3).
+        """
+        ...
+
+
+_LISTINGS: Final[tuple[Listing, ...]] = ("tools", "resources", "resourceTemplates", "prompts")
+_TABLES: Final[dict[Listing, str]] = {
+    "tools": "tools",
+    "resources": "resources",
+    "resourceTemplates": "templates",
+    "prompts": "prompts",
+}
+_KINDS: Final[dict[Listing, ListKind]] = {
+    "tools": "tools",
+    "resources": "resources",
+    "resourceTemplates": "resources",
+    "prompts": "prompts",
+}
+_NOUNS: Final[dict[Listing, str]] = {
+    "tools": "tool",
+    "resources": "resource",
+    "resourceTemplates": "resource template",
+    "prompts": "prompt",
+}
+_COMPLETED: Final[frozenset[Listing]] = frozenset({"resourceTemplates", "prompts"})
+"""The lists whose entries may suggest values for their arguments."""
+
+_LONGEST_CURSOR: Final = 128 * 1024
+"""Characters of a cursor, which may hold the URI of an entry."""
+
+_MOST_PAGES: Final = 1024
+"""Pages that are kept prepared."""
+
+
+class _Inclusion(NamedTuple):
+    """Where the entries of a registry are offered too.
+
+    Args:
+        into: The other registry.
+        prefix: Put in front of their names, and in their URIs.
+        scopes: That each of them needs, beside its own.
+    """
+
+    into: Registry
+    prefix: str | None
+    scopes: tuple[str, ...] = ()
+
+    def add(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
+        """Offer an entry there; it has a place of its own in the order."""
+        made = item.prefixed(self.prefix) if self.prefix else copy(item)
+        made.scopes = tuple(dict.fromkeys((*self.scopes, *made.scopes)))
+        self.into.add(made)
+
+    def remove(self, kind: ListKind, key: str) -> None:
+        """Offer an entry there no more, unless somebody has removed it already."""
+        if self.prefix:
+            key = prefixed_uri(self.prefix, key) if kind == "resources" else f"{self.prefix}_{key}"
+        with suppress(KeyError):
+            self.into.remove(kind, key)
+
+    def leads_to(self, registry: Registry) -> bool:
+        """Return True if the entries are offered by a registry, at once or by way of others."""
+        return self.into is registry or self.into.is_included_in(registry)
+
+
+class Registry:
+    """All entries of a server.
+
+    Its tables are replaced and never changed, since what is offered may change in one thread while
+    others look it up.
+    """
+
+    def __init__(self) -> None:
+        self.tools: Mapping[str, Tool] = {}
+        self.resources: Mapping[str, Resource] = {}
+        self.templates: Mapping[str, ResourceTemplate] = {}
+        self.prompts: Mapping[str, Prompt] = {}
+        self.providers: tuple[Provider, ...] = ()
+        self.on_change: Callable[[ListKind], None] = lambda kind: None
+        self._inclusions: list[_Inclusion] = []
+        self._version = 0
+        """Counts the changes: what was prepared before one is of no use after it."""
+        self._pages: dict[tuple[int, Listing, int, int | None], Page] = {}
+        self.advertised: frozenset[Capability] = frozenset()
+        """The capabilities that the entries give the server."""
+        self.restricted = False
+        """True if some entries need scopes."""
+        self._changing = threading.RLock()
+
+    # --- changing ---------------------------------------------------------------------------------
+
+    def add(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
+        """Offer an entry, here and wherever this registry is included.
+
+        Raises:
+            RegistrationError: Its name or URI is taken, here or there; it is offered nowhere.
+        """
+        listing = item.listing
+        with self._changing:
+            table = self.table(listing)
+            if item.key in table:
+                raise RegistrationError(
+                    f"a {_NOUNS[listing]} {item.key!r} is registered already; remove it first, or "
+                    f"choose another"
+                )
+            self._add_to_others(item)
+            item.number = self._version
+            setattr(self, _TABLES[listing], {**table, item.key: item})
+            self.advertised |= _advertised_by([item])
+            self.restricted = self.restricted or bool(item.scopes)
+            self._forget()
+        self.on_change(_KINDS[listing])
+
+    def _add_to_others(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
+        added: list[_Inclusion] = []
+        try:
+            for inclusion in self._inclusions:
+                inclusion.add(item)
+                added.append(inclusion)
+        except RegistrationError:
+            for inclusion in added:
+                inclusion.remove(_KINDS[item.listing], item.key)
+            raise
+
+    def include(
+        self, other: Registry, prefix: str | None = None, scopes: tuple[str, ...] = ()
+    ) -> None:
+        """Offer the entries of another registry too: those it has, and those it will have.
+
+        Args:
+            other: The registry.
+            prefix: Put in front of names, ``prefix_name``, and of URIs, ``scheme://prefix/rest``.
+            scopes: That each of them needs here, beside its own.
+
+        Raises:
+            RegistrationError: A name or URI is taken, or this one is included in the other one.
+        """
+        other._include_in(_Inclusion(self, prefix, scopes))
+
+    def _include_in(self, inclusion: _Inclusion) -> None:
+        if inclusion.leads_to(self):
+            raise RegistrationError("an app cannot include itself")
+        with self._changing:
+            found = [each for listing in _LISTINGS for each in self.table(listing).values()]
+            for item in sorted(found, key=lambda each: each.number):
+                inclusion.add(item)
+            for provider in self.providers:
+                inclusion.into.add_provider(provider)
+            self._inclusions.append(inclusion)
+
+    def is_included_in(self, other: Registry) -> bool:
+        """Return True if another registry offers the entries of this one."""
+        return any(each.leads_to(other) for each in self._inclusions)
+
+    def add_provider(self, provider: Provider) -> None:
+        """Offer the entries of a provider."""
+        with self._changing:
+            self.providers = (*self.providers, provider)
+            self.advertised |= _kinds_of(provider)
+            self._forget()
+        provider.on_change(self._provider_changed)
+        for kind in _kinds_of(provider):
+            self.on_change(kind)
+        for inclusion in self._inclusions:
+            inclusion.into.add_provider(provider)
+
+    def _provider_changed(self, kind: ListKind) -> None:
+        self.on_change(kind)
+
+    def remove(self, kind: ListKind, key: str) -> None:
+        """Stop offering the tool or prompt of this name, or the resource or template of this URI.
+
+        Raises:
+            KeyError: There is none.
+        """
+        listings: list[Listing] = [listing for listing in _LISTINGS if _KINDS[listing] == kind]
+        with self._changing:
+            for listing in listings:
+                table = self.table(listing)
+                if key in table:
+                    rest = {each: table[each] for each in table if each != key}
+                    setattr(self, _TABLES[listing], rest)
+                    entries = [each for one in _LISTINGS for each in self.table(one).values()]
+                    self.advertised = _advertised_by(entries, self.providers)
+                    self.restricted = any(each.scopes for each in entries)
+                    self._forget()
+                    break
+            else:
+                raise KeyError(f"nothing is registered as {key!r} among the {kind}")
+        self.on_change(kind)
+        for inclusion in self._inclusions:
+            inclusion.remove(kind, key)
+
+    def take_over(self, other: Registry) -> None:
+        """Have the entries of another registry, and announce the lists that differ."""
+        with self._changing:
+            before = {listing: self._described(listing) for listing in _LISTINGS}
+            for listing in _LISTINGS:
+                setattr(self, _TABLES[listing], other.table(listing))
+            self.providers, self.advertised = other.providers, other.advertised
+            self.restricted = other.restricted
+            self._forget()
+            changed = [_KINDS[each] for each in _LISTINGS if before[each] != self._described(each)]
+        for kind in dict.fromkeys(changed):
+            self.on_change(kind)
+
+    def _described(self, listing: Listing) -> list[Any]:
+        return [each.to_wire(PER_REQUEST[-1]) for each in self.table(listing).values()]
+
+    def _forget(self) -> None:
+        """Count a change, and drop what was prepared before it."""
+        self._version += 1
+        self._pages.clear()
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """A number that is another one after each change."""
+        return self._version
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes that the registered entries need, each once."""
+        every = [each for one in _LISTINGS for each in self.table(one).values()]
+        return tuple(dict.fromkeys(scope for each in every for scope in each.scopes))
+
+    @property
+    def environment(self) -> tuple[str, ...]:
+        """The variables of the environment that the registered entries need, each once."""
+        every = [each for one in _LISTINGS for each in self.table(one).values()]
+        return tuple(dict.fromkeys(name for each in every for name in each.environment))
+
+    def table(self, listing: Listing) -> Mapping[str, Any]:
+        """Return the registered entries of a list by their keys."""
+        found: Mapping[str, Any] = getattr(self, _TABLES[listing])
+        return found
+
+    def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
+        """Return the registered resource at a URI, or the first template that fits it."""
+        return _find(self.resources, self.templates.values(), uri)
+
+    def provided(self, listing: Listing, key: str, context: Context[Any]) -> Awaitable[Any] | None:
+        """Return the look-up of an entry among those of providers; None if there are none."""
+        if not any(listing in each.listings for each in self.providers):
+            return None
+        return self._provided(listing, key, context)
+
+    async def _provided(self, listing: Listing, key: str, context: Context[Any]) -> Any:
+        for provider in self.providers:
+            if listing in provider.listings:
+                found = await provider.find(listing, key, context)
+                if found is not None:
+                    return found
+        return None
+
+    # --- lists ------------------------------------------------------------------------------------
+
+    def page(
+        self, listing: Listing, cursor: str | None, size: int | None, context: Context[Any]
+    ) -> Page | Awaitable[Page]:
+        """Return a page of a list; see `Catalog.page`."""
+        if self.providers and any(listing in each.listings for each in self.providers):
+            return self._provided_page(listing, cursor, size, context, _shows_all)
+        # A page that was prepared while something changed is kept for nobody. It is kept by where
+        # it begins, and not by the cursor: clients may write as many of those as they like.
+        version, entries = self._version, self.table(listing).values()
+        start = 0 if cursor is None else _start_of(listing, entries, cursor)
+        key = (version, listing, start, size)
+        found = self._pages.get(key)
+        if found is None:
+            found = _page_of(listing, entries, start, size)
+            if len(self._pages) < _MOST_PAGES:
+                self._pages[key] = found
+        return found
+
+    async def _provided_page(
+        self,
+        listing: Listing,
+        cursor: str | None,
+        size: int | None,
+        context: Context[Any],
+        shows: Callable[[Entry], bool],
+    ) -> Page:
+        """Return a page of the registered entries, and then of those of providers."""
+        table = self.table(listing)
+        number, after = (-1, "") if cursor is None else _read_cursor(listing, cursor)
+        found: list[Entry] = []
+        if number < _PROVIDED:
+            found = [each for each in table.values() if each.number > number and shows(each)]
+        if size is not None and len(found) > size:
+            return Page(listing, found[:size], _write_cursor(listing, (found[size - 1].number, "")))
+        room = None if size is None else size - len(found)
+        more: list[Entry] = []
+        for provider in self.providers:
+            if listing in provider.listings:
+                # One more than there is room for tells that there is another page.
+                limit = None if room is None else room + 1
+                more += await provider.entries(listing, after, limit, context)
+        more.sort(key=_key)
+        if room is None or len(more) <= room:
+            last = None
+        else:
+            more = more[:room]
+            last = (_PROVIDED, more[-1].key) if more else (_PROVIDED, after)
+        taken: set[str] = set(table)
+        for each in more:
+            if each.key not in taken and shows(each):
+                taken.add(each.key)
+                found.append(each)
+        return Page(listing, found, None if last is None else _write_cursor(listing, last))
+
+
+Refusal: TypeAlias = Callable[[Entry], "Exception | None"]
+"""Returns the error for whoever asks for an entry that they may not use; None if they may."""
+
+
+def _may_use_all(entry: Entry) -> Exception | None:
+    del entry
+    return None
+
+
+class _Visible(Mapping[str, EntryT]):
+    """The visible entries of a table."""
+
+    def __init__(
+        self, table: Mapping[str, EntryT], shows: Callable[[Entry], bool], refusal: Refusal
+    ) -> None:
+        self._table = table
+        self._shows = shows
+        self._refusal = refusal
+
+    def __getitem__(self, key: str) -> EntryT:
+        entry = self._table[key]
+        if not self._shows(entry):
+            raise KeyError(key)
+        error = self._refusal(entry)
+        if error is not None:
+            raise error
+        return entry
+
+    def __iter__(self) -> Iterator[str]:
+        return (
+            key
+            for key, entry in self._table.items()
+            if self._shows(entry) and self._refusal(entry) is None
+        )
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class View:
+    """The entries of a registry that one request may see.
+
+    An entry that is not shown does not exist for the request. One that may not be used is not
+    listed either, but whoever asks for it is told what they lack.
+
+    Args:
+        registry: Has them all.
+        shows: True for an entry that the request may see.
+        refusal: For entries that it may not use; None: it may use all that it sees.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        shows: Callable[[Entry], bool] | None = None,
+        refusal: Refusal | None = None,
+    ) -> None:
+        self._registry = registry
+        self._shows_all = shows is None
+        self._exists = shows = shows or _shows_all
+        self._is_private = refusal is not None
+        self._refusal = refusal = refusal or _may_use_all
+        self._pages: dict[tuple[Listing, int, int | None], Page] = {}
+        self.tools: Mapping[str, Tool] = _Visible(registry.tools, shows, refusal)
+        self.prompts: Mapping[str, Prompt] = _Visible(registry.prompts, shows, refusal)
+        self.templates: Mapping[str, ResourceTemplate] = _Visible(
+            registry.templates, shows, refusal
+        )
+
+    def _shows(self, entry: Entry) -> bool:
+        return self._exists(entry) and self._refusal(entry) is None
+
+    def _usable(self, entry: Entry) -> bool:
+        """Return False if an entry does not exist for the request.
+
+        Raises:
+            Exception: It does, but may not be used.
+        """
+        if not self._exists(entry):
+            return False
+        error = self._refusal(entry)
+        if error is not None:
+            raise error
+        return True
+
+    @property
+    def advertised(self) -> frozenset[Capability]:
+        """The capabilities that the visible entries give the server.
+
+        Those of entries that may not be used are among them: who is told what they lack may get it.
+        """
+        if self._shows_all:
+            return self._registry.advertised
+        entries = [each for listing in _LISTINGS for each in self._visible(listing)]
+        return _advertised_by(entries, self._registry.providers)
+
+    def _visible(self, listing: Listing) -> list[Any]:
+        return [each for each in self._registry.table(listing).values() if self._shows(each)]
+
+    def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
+        """Return the resource at a URI, or the first template that fits it, if it is visible."""
+        registry = self._registry
+        resource = registry.resources.get(uri)
+        if resource is not None:
+            return (resource, {}) if self._usable(resource) else None
+        # The first that fits says who may read, not the first that somebody may.
+        found = _find({}, filter(self._exists, registry.templates.values()), uri)
+        return found if found is not None and self._usable(found[0]) else None
+
+    def provided(self, listing: Listing, key: str, context: Context[Any]) -> Awaitable[Any] | None:
+        """Return the look-up of an entry among those of providers; None if there are none."""
+        if key in self._registry.table(listing):
+            return None  # a hidden entry hides a provided one
+        found = self._registry.provided(listing, key, context)
+        return None if found is None else self._seen_later(found)
+
+    async def _seen_later(self, found: Awaitable[Any]) -> Any:
+        entry = await found
+        return entry if entry is not None and self._usable(entry) else None
+
+    def page(
+        self, listing: Listing, cursor: str | None, size: int | None, context: Context[Any]
+    ) -> Page | Awaitable[Page]:
+        """Return a page of the visible entries; see `Catalog.page`."""
+        registry = self._registry
+        if any(listing in each.listings for each in registry.providers):
+            provided = registry._provided_page(listing, cursor, size, context, self._shows)
+            return _private(provided) if self._is_private else provided
+        visible: list[Entry] = self._visible(listing)
+        start = 0 if cursor is None else _start_of(listing, visible, cursor)
+        key = (listing, start, size)
+        found = self._pages.get(key)
+        if found is None:
+            found = _page_of(listing, visible, start, size)
+            found.is_private = self._is_private
+            if len(self._pages) < _MOST_PAGES:
+                self._pages[key] = found
+        return found
+
+
+async def _private(page: Awaitable[Page]) -> Page:
+    found = await page
+    found.is_private = True
+    return found
+
+
+def _kinds_of(provider: Provider) -> set[ListKind]:
+    return {_KINDS[each] for each in provider.listings}
+
+
+def _shows_all(entry: Entry) -> bool:
+    del entry
+    return True
+
+
+def _key(entry: Entry) -> str:
+    return entry.key
+
+
+def _advertised_by(
+    entries: Iterable[Any], providers: Iterable[Provider] = ()
+) -> frozenset[Capability]:
+    found: set[Capability] = {kind for each in providers for kind in _kinds_of(each)}
+    for each in entries:
+        listing: Listing = each.listing
+        found.add(_KINDS[listing])
+        if listing in _COMPLETED and each.has_completions:
+            found.add("completions")
+        if each.uses_context:
+            found.add("logging")
+        if listing == "tools" and each.task != "forbidden":
+            found.add("tasks")
+    return frozenset(found)
+
+
+def _find(
+    resources: Mapping[str, Resource], templates: Iterable[ResourceTemplate], uri: str
+) -> tuple[Readable, Mapping[str, Any]] | None:
+    resource = resources.get(uri)
+    if resource is not None:
+        return resource, {}
+    for template in templates:
+        variables = template.template.match(uri)
+        if variables is not None:
+            return template, variables
+    return None
+
+
+def _start_of(listing: Listing, entries: Iterable[Entry], cursor: str) -> int:
+    """Return the index of the entry that follows a cursor."""
+    number, _ = _read_cursor(listing, cursor)
+    # Removal keeps a dict in the order of registration, so the numbers ascend.
+    return bisect_right([each.number for each in entries], number)
+
+
+def _page_of(listing: Listing, entries: Iterable[Entry], start: int, size: int | None) -> Page:
+    items = list(entries)
+    end = len(items) if size is None else min(start + size, len(items))
+    more = _write_cursor(listing, (items[end - 1].number, "")) if end < len(items) else None
+    return Page(listing, items[start:end], more)
+
+
+_PROVIDED: Final = 2**53
+"""The number that stands for every entry of a provider in a cursor."""
+
+
+def _write_cursor(listing: Listing, place: tuple[int, str]) -> str:
+    """A cursor that holds all that is needed to go on: stable while the list changes (PAGE-4)."""
+    return urlsafe_b64encode(f"{listing}:{place[0]}:{place[1]}".encode()).decode("ascii")
+
+
+def _read_cursor(listing: Listing, cursor: str) -> tuple[int, str]:
+    if len(cursor) > _LONGEST_CURSOR:
+        raise InvalidParams("The cursor is malformed")
+    try:
+        kind, number, key = urlsafe_b64decode(cursor.encode("ascii")).decode().split(":", 2)
+        place = int(number), key
+    except (ValueError, binascii.Error):
+        raise InvalidParams("The cursor is malformed") from None
+    if kind != listing or _write_cursor(listing, place) != cursor:
+        raise InvalidParams("The cursor belongs to another list")
+    return place

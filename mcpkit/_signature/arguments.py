@@ -1,0 +1,512 @@
+"""The arguments of a function: parameters → JSON Schema, JSON → values, and what was wrong.
+
+Made once for a function, at registration.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import pydantic
+from pydantic_core import ValidationError, from_json, to_json
+
+from mcpkit._signature.habits import is_host_argument
+from mcpkit._signature.schema import (
+    PydanticForm,
+    first_line,
+    form_of,
+    optional_instead_of_null,
+    schema_generator,
+    settle_references,
+)
+from mcpkit._signature.signature import Parameter, Signature
+from mcpkit._signature.validation import (
+    LONGEST_JSON,
+    MOST_VALUES,
+    first_problems,
+    is_checked_in_haste,
+    too_deep,
+)
+from mcpkit._utils.json import JsonSchema, copy_schema, every_schema
+from mcpkit._utils.json_text import count_values, excess_of_digits
+from mcpkit._utils.text import cut, shorten
+from mcpkit.errors import InvalidArguments, RegistrationError
+from mcpkit.types import UNSET, is_array, is_object
+
+__all__ = ["Arguments", "Field", "explain"]
+
+
+class Field:
+    """One argument: its name on the wire, its type, and what happens when it is absent."""
+
+    __slots__ = (
+        "default",
+        "described",
+        "factory",
+        "form",
+        "name",
+        "parameter",
+        "required",
+        "wire_name",
+    )
+
+    def __init__(self, parameter: Parameter, signature: Signature) -> None:
+        self.parameter = parameter
+        self.name = self.wire_name = parameter.name
+        self.described = False
+        self.default = parameter.default
+        self.factory: Callable[[], Any] | None = None
+        annotation = parameter.annotation
+        if type(annotation) is not type or type(self.default) not in _ORDINARY:
+            annotation = self._read_fields(annotation)
+        self.required = self.default is UNSET and self.factory is None
+        try:
+            self.form = form_of(annotation)
+            self.form.schema("validation")
+        except Exception as error:
+            raise RegistrationError(
+                f"{signature.place}: the parameter {parameter.name} has a type that cannot come "
+                f"from JSON ({first_line(error)}); use a model, a dataclass or a built-in type, or "
+                f"let the server provide it: Annotated[..., Depends(...)]"
+            ) from error
+
+    def _read_fields(self, annotation: Any) -> Any:
+        """Take over what ``Field(...)`` says, and return the annotation without its names."""
+        module = sys.modules.get("pydantic.fields")
+        if module is None:
+            return annotation  # so nobody has called it
+        field_info: type[Any] = module.FieldInfo
+        if isinstance(self.default, field_info):
+            field, self.default = self.default, UNSET
+            annotation = Annotated[annotation, field]
+            self._take_default(field)
+        if type(annotation) is not _ANNOTATED:
+            return annotation
+        has_names = False
+        for each in annotation.__metadata__:
+            if not isinstance(each, field_info):
+                continue
+            self._take_default(each)
+            alias = each.validation_alias if each.alias is None else each.alias
+            self.wire_name = alias if isinstance(alias, str) else self.wire_name
+            self.described = self.described or each.description is not None
+            has_names = has_names or bool(each.validation_alias)
+        return _without_names(annotation, field_info) if has_names else annotation
+
+    def _take_default(self, field: Any) -> None:
+        if self.default is UNSET and self.factory is None and not field.is_required():
+            self.factory = field.default_factory
+            self.default = UNSET if self.factory else field.default
+            if self.factory is None and type(self.default) not in _ORDINARY:
+                self.factory = _copies_of(self.default)
+
+    def show_default(self, schema: JsonSchema) -> None:
+        """Add the default to a schema, unless JSON cannot show it."""
+        if self.default is UNSET:
+            return
+        try:
+            schema["default"] = self.form.shown(self.default)
+        except ValueError:
+            pass  # it is still the default
+
+
+class _Texts:
+    """The strings of one call that may be JSON.
+
+    Models often send an array or object as text. Only what does not fit is read so, and a string
+    that is wanted as a string stays one. The arguments of prompts and the variables of templates
+    are always text, also those of ``Literal[1, 2]``.
+    """
+
+    def __init__(self) -> None:
+        self._values = MOST_VALUES
+
+    def check(self, check: Callable[[Any], Any], raw: Any) -> Any:
+        """Return the value of an argument that is JSON inside of a string.
+
+        Args:
+            check: Checks a value of the argument.
+            raw: The argument as it was sent.
+
+        Raises:
+            ValueError: It is not, or does not fit.
+            RecursionError: It is nested too deeply.
+        """
+        if not isinstance(raw, str) or not self._is_worth_reading(raw):
+            raise ValueError("no JSON")
+        return check(from_json(raw, allow_inf_nan=False))
+
+    def _is_worth_reading(self, text: str) -> bool:
+        """Return True if a text begins like an array, an object or a number, and may be read."""
+        first = text[:_MOST_BLANKS].lstrip()[:1]
+        if first not in _CONTAINER_STARTS:
+            return first in _NUMBER_STARTS and len(text) <= _LONGEST_NUMBER
+        if self._values <= 0 or len(text) > LONGEST_JSON:
+            return False
+        written = text.encode()
+        self._values -= count_values(written, self._values)
+        return self._values >= 0 and not excess_of_digits(written)
+
+
+_CONTAINER_STARTS: Final = frozenset("[{")
+_NUMBER_STARTS: Final = frozenset("-0123456789")
+_LONGEST_NUMBER: Final = 5000
+_MOST_BLANKS: Final = 100
+"""The first characters of a text, among which one that is no blank must be."""
+
+
+_ANNOTATED: Final[Any] = type(Annotated[int, 0])
+_ORDINARY: Final = frozenset({bool, float, int, str, type(None), type(UNSET)})
+"""The classes of defaults that say nothing but themselves."""
+
+
+def _copies_of(default: Any) -> Callable[[], Any] | None:
+    """Return a maker of copies; None if there are none to be had.
+
+    As in a model, a handler that changes the default of a ``Field(...)`` changes a copy, and not
+    the value that the next call gets.
+    """
+    try:
+        copy.deepcopy(default)
+    except Exception:
+        return None
+    return functools.partial(copy.deepcopy, default)
+
+
+def _without_names(annotation: Any, field_info: type) -> Any:
+    """Return an annotation without the names that only a field of a model can have."""
+    made = annotation.__origin__
+    for each in annotation.__metadata__:
+        kept: Any = each
+        if isinstance(each, field_info):
+            kept = copy.copy(each)
+            kept.alias = kept.validation_alias = kept.serialization_alias = None
+        made = Annotated[made, kept]
+    return made
+
+
+class Arguments:
+    """The arguments that a function takes from the client.
+
+    Args:
+        signature: Its injected parameters are passed over.
+
+    Raises:
+        RegistrationError: A type cannot come from JSON, or has no JSON Schema.
+    """
+
+    __slots__ = ("_checks", "_signature", "fields")
+
+    def __init__(self, signature: Signature) -> None:
+        self._signature = signature
+        self._checks: list[tuple[str, str, Callable[[Any], Any], Field]] = []
+        """The name of each field on the wire and in Python, its check, and itself."""
+        self.fields = [Field(each, signature) for each in signature.arguments]
+
+    def validate(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keyword arguments for the function; those left out keep their Python defaults.
+
+        Raises:
+            InvalidArguments: With the first problems, not just one.
+        """
+        values: dict[str, Any] = {}
+        problems: Problems | None = None
+        texts: _Texts | None = None
+        known = 0
+        for wire_name, name, check, field in self._checks or self._prepare():
+            if wire_name in raw:
+                known += 1
+                try:
+                    values[name] = check(raw[wire_name])
+                except (ValidationError, RecursionError) as error:
+                    texts = texts or _Texts()
+                    try:
+                        values[name] = texts.check(check, raw[wire_name])
+                    except (ValueError, RecursionError):
+                        if isinstance(error, RecursionError):
+                            error = too_deep(raw[wire_name], "nested too deeply")
+                        problems = problems or Problems()
+                        problems.explain(error, raw[wire_name], wire_name)
+            elif field.required:
+                problems = problems or Problems()
+                problems.add(wire_name, "required, but missing")
+            elif field.factory is not None:
+                values[name] = field.factory()
+            elif field.default is not field.parameter.default:
+                values[name] = field.default
+        if known != len(raw):
+            names = frozenset([field.wire_name for field in self.fields])
+            unknown = [name for name in raw if name not in names]
+            added = is_host_argument(unknown)
+            if len(added) < len(unknown):
+                problems = problems or Problems()
+                problems.add_unknown(
+                    [name for name in unknown if name not in added],
+                    [field.wire_name for field in self.fields],
+                )
+        if problems is not None:
+            raise InvalidArguments(problems.told())
+        return values
+
+    def _prepare(self) -> list[tuple[str, str, Callable[[Any], Any], Field]]:
+        """Decide with the first call what is the same for all."""
+        self._checks = [
+            (each.wire_name, each.name, each.form.checker(), each) for each in self.fields
+        ]
+        return self._checks
+
+    def schema(self) -> JsonSchema:
+        """Return the JSON Schema of the arguments: an object, without ``title`` noise.
+
+        Raises:
+            RegistrationError: A type has no JSON Schema.
+        """
+        definitions: dict[str, JsonSchema] = {}
+        properties: dict[str, JsonSchema] = {}
+        required: list[str] = []
+        has_models = False
+        for field, shared in zip(self.fields, self._described(definitions), strict=True):
+            schema = copy_schema(shared)
+            if field.parameter.description and not field.described:
+                schema["description"] = field.parameter.description
+            if field.required:
+                required.append(field.wire_name)
+            else:
+                if "default" not in schema:
+                    field.show_default(schema)
+                optional_instead_of_null(schema)
+            has_models = has_models or not field.form.is_built_in
+            properties[field.wire_name] = schema
+        # Empty or not: some clients cannot do without it.
+        root: JsonSchema = {"type": "object", "properties": properties}
+        if required:
+            root["required"] = required
+        root["additionalProperties"] = False
+        if definitions:
+            root["$defs"] = definitions
+            root = settle_references(root)
+        if has_models:
+            for part in every_schema(root):
+                optional_instead_of_null(part)
+        return root
+
+    def _described(self, definitions: dict[str, JsonSchema]) -> list[JsonSchema]:
+        """Return the schema of each field, and gather shared ones in `definitions`."""
+        schemas = [field.form.schema("validation") for field in self.fields]
+        for schema in schemas:
+            if "$defs" in schema:
+                return self._described_together(schemas, definitions)
+        return schemas
+
+    def _described_together(
+        self, schemas: list[JsonSchema], definitions: dict[str, JsonSchema]
+    ) -> list[JsonSchema]:
+        forms = enumerate([field.form for field in self.fields])
+        dependent = [(place, form) for place, form in forms if isinstance(form, PydanticForm)]
+        try:
+            together, shared = pydantic.TypeAdapter.json_schemas(
+                [(place, "validation", form.adapter) for place, form in dependent],
+                schema_generator=schema_generator(),
+            )
+        except Exception as error:
+            raise RegistrationError(
+                f"{self._signature.place}: a parameter has no JSON Schema: {first_line(error)}"
+            ) from error
+        definitions.update(shared.get("$defs", {}))
+        for place, _ in dependent:
+            schemas[place] = together[place, "validation"]
+        return schemas
+
+
+# --- problems, for a model to read ----------------------------------------------------------------
+
+_EXPECTED: Final[dict[str, str]] = {
+    "int_type": "an integer",
+    "int_parsing": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "a string",
+    "list_type": "an array",
+    "tuple_type": "an array",
+    "set_type": "an array",
+    "frozen_set_type": "an array",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "dataclass_type": "an object",
+    "none_required": "null",
+    "date_type": "a date (YYYY-MM-DD)",
+    "date_parsing": "a date (YYYY-MM-DD)",
+    "date_from_datetime_parsing": "a date (YYYY-MM-DD)",
+    "date_from_datetime_inexact": "a date (YYYY-MM-DD)",
+    "datetime_type": "a date and time (ISO 8601)",
+    "datetime_parsing": "a date and time (ISO 8601)",
+    "datetime_from_date_parsing": "a date and time (ISO 8601)",
+    "time_type": "a time (HH:MM:SS)",
+    "time_parsing": "a time (HH:MM:SS)",
+    "time_delta_type": "a duration (ISO 8601)",
+    "time_delta_parsing": "a duration (ISO 8601)",
+    "uuid_type": "a UUID",
+    "uuid_parsing": "a UUID",
+    "decimal_type": "a decimal number",
+    "decimal_parsing": "a decimal number",
+    "bytes_type": "base64",
+    "bytes_invalid_encoding": "base64",
+    "path_type": "a path",
+    "url_type": "a URL",
+    "url_parsing": "a URL",
+}
+
+_SHOULD: Final = re.compile(r"^[A-Z][\w ]*? should (be |have )?")
+
+
+def _to_expected(match: re.Match[str]) -> str:
+    return "" if match[1] else "to "
+
+
+_MOST_TOLD: Final = 20
+"""The problems that a model reads at once; it mends those and tries again."""
+
+_MOST_COMPARED: Final = 3
+"""The unknown arguments whose names are compared with the known ones."""
+
+_LONGEST_NAME: Final = 64
+_LONGEST_PATH: Final = 200
+_LONGEST_LINE: Final = 1000
+"""Characters of a name that is compared, of a path, and of a line."""
+
+
+def explain(error: ValidationError, raw: Any, name: str) -> list[str]:
+    """Return the first problems of one value, a line for each: ``path: expected …, got …``.
+
+    Args:
+        error: Of a validator made by `form_of`.
+        raw: The value as it was sent; None if it is not at hand.
+        name: Of the value.
+    """
+    problems = Problems()
+    problems.explain(error, raw, name)
+    return problems.told()
+
+
+class Problems:
+    """The problems of a call: lines for the first ones, and the number of the others."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._others = 0
+        self._may_be_more = False
+
+    def told(self) -> list[str]:
+        """Return the lines."""
+        lines = [*self._lines]
+        if self._others:
+            lines.append(f"and {self._others:,} more problem{'s' if self._others > 1 else ''}")
+        if self._may_be_more:
+            lines.append("there may be more: a long list is checked up to its first problem only")
+        return lines
+
+    def add(self, path: str, text: str, count: int = 1) -> None:
+        """Add a line, which stands for `count` problems."""
+        if len(self._lines) < _MOST_TOLD:
+            line = f"{cut(path, _LONGEST_PATH)}: {text}"
+            self._lines.append(cut(line, _LONGEST_LINE))
+        else:
+            self._others += count
+
+    def add_unknown(self, unknown: Sequence[str], names: Sequence[str]) -> None:
+        """Add arguments that have none of the names."""
+        told = unknown[: max(0, _MOST_TOLD - len(self._lines))]
+        for place, name in enumerate(told):
+            self.add(name, _unknown(name, names, compared=place < _MOST_COMPARED))
+        self._others += len(unknown) - len(told)
+
+    def explain(self, error: ValidationError, raw: Any, name: str) -> None:
+        """Add the problems that a validator has found in one value."""
+        found: dict[str, _Found] = {}
+        read = 0
+        for problem in first_problems(error):
+            path, wanted, got = _read_problem(problem, raw, name)
+            if path not in found and len(found) >= _MOST_TOLD:
+                break
+            one = found.setdefault(path, _Found())
+            one.wanted[wanted] = None
+            one.got = one.got if got is UNSET else got
+            one.count += 1
+            read += 1
+        for path, one in found.items():
+            text = " or ".join(one.wanted)
+            if one.got is not UNSET:
+                text = f"expected {text}, got {shorten(one.got)}"
+            self.add(path, text, one.count)
+        self._others += error.error_count() - read
+        if (is_array(raw) or is_object(raw)) and is_checked_in_haste(to_json(raw, fallback=str)):
+            self._may_be_more = True
+
+
+class _Found:
+    """The problems at one path: one of several types fits, and each of them says what it wants."""
+
+    def __init__(self) -> None:
+        self.wanted: dict[str, None] = {}
+        self.got: Any = UNSET
+        self.count = 0
+
+
+def _unknown(name: str, names: Sequence[str], *, compared: bool) -> str:
+    import difflib  # only for those who get it wrong
+
+    if compared and len(name) <= _LONGEST_NAME:
+        close = difflib.get_close_matches(name, names, n=1)
+        if close:
+            return f'unknown argument; did you mean "{close[0]}"?'
+    return f"unknown argument; known: {', '.join(names) or 'none'}"
+
+
+def _read_problem(problem: Any, raw: Any, name: str) -> tuple[str, str, Any]:
+    """Return the path of a problem, what is wanted there, and the value, if it is to be shown."""
+    path, value = _locate(problem["loc"], raw, name)
+    kind = problem["type"]
+    if kind == "missing":
+        last = problem["loc"][-1]
+        key = f"{path}[{last}]" if isinstance(last, int) else f"{path}.{last}"
+        return key, "required, but missing", UNSET
+    if kind == "union_tag_not_found" and (tag := _quoted(problem)):
+        return f"{path}.{tag}", "required, but missing", UNSET
+    if kind == "union_tag_invalid" and (tag := _quoted(problem)):
+        wanted = problem.get("ctx", {}).get("expected_tags", "").replace(", ", " or ")
+        return f"{path}.{tag}", wanted, value.get(tag) if is_object(value) else value
+    if kind == "extra_forbidden":
+        return path, "unknown member", UNSET
+    if kind in _EXPECTED or _SHOULD.match(problem["msg"]):
+        return path, _EXPECTED.get(kind) or _SHOULD.sub(_to_expected, problem["msg"]), value
+    return path, problem["msg"].removeprefix("Value error, "), UNSET
+
+
+def _quoted(problem: Any) -> str:
+    """Return the member that tells the types of a union apart, or an empty string."""
+    found = re.fullmatch(r"'([^']+)'", str(problem.get("ctx", {}).get("discriminator", "")))
+    return found[1] if found else ""
+
+
+def _locate(loc: tuple[int | str, ...], raw: Any, name: str) -> tuple[str, Any]:
+    """Return the path of a problem and the value there; labels of unions are no part of it."""
+    path, value = name, raw
+    for step in loc:
+        if isinstance(step, int) and is_array(value):
+            if step < len(value):
+                path, value = f"{path}[{step}]", value[step]
+        elif isinstance(step, str) and is_object(value) and step in value:
+            path, value = f"{path}.{step}", value[step]
+    if loc[-1:] == ("[key]",):
+        value = loc[-2]
+    return path, value

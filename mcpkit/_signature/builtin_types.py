@@ -1,0 +1,324 @@
+"""Types made of Python's own: their JSON Schema and their validator without pydantic's generators.
+
+A generator takes a hundred times as long as reading such a type, and most parameters of tools have
+one: a scalar, ``None``, `Any`, a list, a dict with text as keys, a ``Literal``, a union of these,
+and each of them in ``Annotated`` with a description, limits or a default. All other types are
+pydantic's. What is made here equals what pydantic makes, down to the order of the keywords.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, NamedTuple, Optional, TypeAlias
+
+from mcpkit._utils.json import JsonSchema
+from mcpkit.dependencies import Complete
+
+__all__ = ["BuiltIn", "is_plain", "read_built_in"]
+
+
+Core: TypeAlias = dict[str, Any]
+BuiltIn: TypeAlias = tuple[dict[str, Any], JsonSchema]
+"""A type of this module's grammar: its core schema, and its JSON Schema.
+
+Pydantic-core makes a validator and a serializer of the core schema; defaults are no part of it. The
+JSON Schema is the same for validation and for serialization. Both belong to the caller.
+"""
+
+
+def read_built_in(annotation: Any) -> BuiltIn | None:
+    """Return what a type of this grammar is to pydantic; None for any other type."""
+    # A generic type is no class, though in Python 3.10 `isinstance` takes some of them for one.
+    scalar = _SCALARS.get(annotation) if type(annotation) is type else None
+    if scalar is not None:
+        return {"type": scalar[0]}, {"type": scalar[1]}
+    read = _READERS.get(type(annotation))
+    return None if read is None else read(annotation)
+
+
+_SCALARS: Final[dict[Any, tuple[str, str]]] = {
+    bool: ("bool", "boolean"),
+    float: ("float", "number"),
+    int: ("int", "integer"),
+    str: ("str", "string"),
+    type(None): ("none", "null"),
+}
+
+
+def _named(annotation: Any) -> BuiltIn | None:
+    """Read a type that is a class or a name of `typing`."""
+    if annotation is list:
+        return _list(_any())
+    if annotation is dict:
+        return _dict(_any(), _any())
+    return _any() if annotation is object or annotation is Any else None
+
+
+def _none(annotation: None) -> BuiltIn | None:
+    return read_built_in(type(annotation))
+
+
+def _any() -> BuiltIn:
+    return {"type": "any"}, {}
+
+
+def _list(items: BuiltIn) -> BuiltIn:
+    core, schema = items
+    return {"type": "list", "items_schema": core}, {"items": schema, "type": "array"}
+
+
+def _dict(keys: BuiltIn, values: BuiltIn) -> BuiltIn:
+    core = {"type": "dict", "keys_schema": keys[0], "values_schema": values[0]}
+    return core, {"additionalProperties": values[1] or True, "type": "object"}
+
+
+def _inner(annotation: Any) -> BuiltIn | None:
+    """Read a type inside another, where a default means nothing that a caller could see."""
+    found = read_built_in(annotation)
+    return None if found is None or "default" in found[1] else found
+
+
+def _generic(annotation: Any) -> BuiltIn | None:
+    """Read a type with arguments in brackets."""
+    origin: Any = annotation.__origin__
+    arguments: tuple[Any, ...] = annotation.__args__
+    if origin is list and len(arguments) == 1:
+        items = _inner(arguments[0])
+        return None if items is None else _list(items)
+    if origin is dict and len(arguments) == 2 and arguments[0] is str:
+        # Keys that are no text have patterns, and pydantic leaves out the titles of values.
+        keys, values = read_built_in(str), _inner(arguments[1])
+        if keys is None or values is None or "title" in values[1]:
+            return None
+        return _dict(keys, values)
+    return _literal(arguments) if origin is Literal else None
+
+
+def _literal(values: tuple[Any, ...]) -> BuiltIn | None:
+    kinds: set[Any] = {type(each) for each in values}
+    if not kinds <= _LITERAL:
+        return None
+    schema: JsonSchema = {"const": values[0]} if len(values) == 1 else {"enum": list(values)}
+    if len(kinds) == 1:
+        schema["type"] = _SCALARS[kinds.pop()][1]
+    return {"type": "literal", "expected": list(values)}, schema
+
+
+_LITERAL: Final = frozenset({bool, int, str, type(None)})
+"""The classes of values in a ``Literal``; members of an Enum and bytes are pydantic's."""
+
+
+def _union(annotation: Any) -> BuiltIn | None:
+    members: tuple[Any, ...] = annotation.__args__
+    choices: list[BuiltIn] = []
+    for each in members:
+        choice = None if each is type(None) else _inner(each)
+        if choice is not None:
+            choices.append(choice)
+        elif each is not type(None):
+            return None
+    core, schema = choices[0]
+    if len(choices) > 1:
+        core = {"type": "union", "choices": [core for core, _ in choices]}
+        schema = _any_of(schema for _, schema in choices)
+    if len(choices) < len(members):
+        core = {"type": "nullable", "schema": core}
+        schema = _any_of([schema, {"type": "null"}])
+    return core, schema
+
+
+def _any_of(schemas: Iterable[JsonSchema]) -> JsonSchema:
+    """Return a schema that allows what one of several allows, each of them once."""
+    members: list[JsonSchema] = []
+    for each in schemas:
+        inner: list[JsonSchema] = each["anyOf"] if each.keys() == {"anyOf"} else [each]
+        for one in inner:
+            if one in members:
+                members[members.index(one)] = one  # to Python 1 equals True; the last one stays
+            else:
+                members.append(one)
+    members = with_one_enum(members)
+    return members[0] if len(members) == 1 else {"anyOf": members}
+
+
+def with_one_enum(schemas: Sequence[JsonSchema]) -> list[JsonSchema]:
+    """Return schemas of which any may fit, with those of single values of a type made one.
+
+    Models read an ``enum`` with more certainty than a choice of constants.
+    """
+    made: list[JsonSchema] = []
+    places: dict[str, int] = {}
+    for each in schemas:
+        values = [each["const"]] if "const" in each else each.get("enum")
+        if values is None or "type" not in each or len(each) > 2 or each["type"] == "null":
+            made.append(each)
+        elif each["type"] in places:
+            before = made[places[each["type"]]]
+            known = [before.pop("const")] if "const" in before else before["enum"]
+            distinct = [*known, *(value for value in values if value not in known)]
+            made[places[each["type"]]] = {"enum": distinct, "type": each["type"]}
+        else:
+            places[each["type"]] = len(made)
+            made.append(dict(each))
+    return made
+
+
+def is_plain(value: object, core: Mapping[str, Any]) -> bool:
+    """True if a value fits a core schema of this grammar, and JSON writes it as it is.
+
+    Of a list or a dict this is not found out.
+    """
+    kind = core["type"]
+    if kind == "nullable":
+        return value is None or is_plain(value, core["schema"])
+    if kind == "literal":
+        return any(type(each) is type(value) and each == value for each in core["expected"])
+    known = _SCALARS.get(type(value))
+    return known is not None and known[0] == kind and _is_written(value)
+
+
+# --- Annotated ------------------------------------------------------------------------------------
+
+
+def _annotated(annotation: Any) -> BuiltIn | None:
+    found = _inner(annotation.__origin__)
+    if found is None:
+        return None
+    core, schema = found
+    for each in annotation.__metadata__:
+        if type(each) is str or type(each) is Complete:
+            continue  # pydantic passes over them
+        if "default" in schema:
+            return None
+        known = _known()
+        if type(each) is not known.field:
+            fits = _limit(each, core, schema, known.limits)
+        else:
+            fits = known.others(each) == known.blank and _field(each, core, schema, known.limits)
+        if not fits:
+            return None
+    return core, _sorted(schema)
+
+
+def _sorted(schema: JsonSchema) -> JsonSchema:
+    return dict(sorted(schema.items()))
+
+
+def _field(field: Any, core: Core, schema: JsonSchema, limits: Mapping[type, str]) -> bool:
+    """Add what a field says to a type; False if it says something that is pydantic's."""
+    for each in field.metadata:
+        if not _limit(each, core, schema, limits):
+            return False
+    if field.description is not None:
+        schema["description"] = field.description
+    if field.title is not None:
+        schema["title"] = field.title
+    examples: list[Any] | None = field.examples
+    if examples is not None:
+        if not isinstance(examples, list) or not all(map(_is_written, examples)):
+            return False
+        schema["examples"] = [*examples]
+    if field.is_required():
+        return True
+    schema["default"] = field.default
+    return _is_written(field.default)
+
+
+def _is_written(value: object) -> bool:
+    """True if JSON writes a value as it is."""
+    return type(value) in _LITERAL or (type(value) is float and math.isfinite(value))
+
+
+class _Known(NamedTuple):
+    """The metadata that this grammar has.
+
+    Args:
+        field: The class of what ``Field(...)`` makes.
+        others: What a field says beyond its description, its limits and its default.
+        blank: The same of a field that says nothing.
+        limits: The name of a limit, in its own class and in a core schema.
+    """
+
+    field: type
+    others: Callable[[Any], Any]
+    blank: Any
+    limits: dict[type, str]
+
+
+@functools.cache
+def _known() -> _Known:
+    import annotated_types as limits  # pydantic needs both, but later
+    from pydantic.fields import FieldInfo
+
+    read = {"annotation", "default", "description", "examples", "metadata", "title"}
+    names = [each for each in FieldInfo.__slots__ if each[0] != "_" and each not in read]
+    others = operator.attrgetter(*names)
+    names_of_limits: dict[type, str] = {
+        limits.Ge: "ge",
+        limits.Gt: "gt",
+        limits.Le: "le",
+        limits.Lt: "lt",
+        limits.MaxLen: "max_length",
+        limits.MinLen: "min_length",
+        limits.MultipleOf: "multiple_of",
+    }
+    return _Known(FieldInfo, others, others(FieldInfo()), names_of_limits)
+
+
+def _limit(metadata: object, core: Core, schema: JsonSchema, limits: Mapping[type, str]) -> bool:
+    """Add a limit to a type, or to the type beside None; False if it is pydantic's."""
+    beside_null = core["type"] == "nullable"
+    if beside_null:
+        core, schema = core["schema"], schema.get("anyOf", ({},))[0]
+    keywords = _KEYWORDS.get(core["type"])
+    name = limits.get(type(metadata))
+    if keywords is None or name not in keywords:
+        return False
+    value: Any = getattr(metadata, name)
+    whole = type(value) is int and abs(value) < _LARGEST
+    if not whole and not (core["type"] == "float" and type(value) is float and _is_written(value)):
+        return False  # to be refused, or to be checked by a function
+    if (value < 0 and name not in _SIGNED) or (value == 0 and name == "multiple_of"):
+        return False
+    core[name] = schema[keywords[name]] = value
+    if beside_null:  # the schema around it is put in order in the end
+        in_order = _sorted(schema)
+        schema.clear()
+        schema.update(in_order)
+    return True
+
+
+_LARGEST: Final = 2**53
+_SIGNED: Final = frozenset({"ge", "gt", "le", "lt"})
+_NUMBER: Final = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+}
+_KEYWORDS: Final[dict[str, dict[str, str]]] = {
+    "dict": {"max_length": "maxProperties", "min_length": "minProperties"},
+    "float": _NUMBER,
+    "int": _NUMBER,
+    "list": {"max_length": "maxItems", "min_length": "minItems"},
+    "str": {"max_length": "maxLength", "min_length": "minLength"},
+}
+"""The keyword of JSON Schema for a limit, by the type in a core schema."""
+
+_READERS: Final[dict[Any, Callable[[Any], BuiltIn | None]]] = {
+    type: _named,
+    type(Any): _named,
+    type(None): _none,
+    type(list[int]): _generic,
+    type(typing.List[int]): _generic,  # noqa: UP006 - another class than that of list[int]
+    type(Literal[1]): _generic,
+    type(Optional[int]): _union,  # noqa: UP045 - likewise
+    type(int | str): _union,
+    type(Annotated[int, 0]): _annotated,
+}
+"""The reader of an annotation, by the annotation's class."""

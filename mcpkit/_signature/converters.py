@@ -1,0 +1,583 @@
+"""Values that are no JSON → values that a model can read, by a table that authors add to.
+
+Classes of large libraries are known by the name of their module and their own, so that none of them
+is ever imported here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import operator
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import fields
+from datetime import datetime, timedelta
+from math import isfinite, isnan
+from typing import Annotated, Any, Final, NamedTuple, TypeGuard, Union, cast, get_args, get_origin
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+from typing_extensions import get_type_hints
+
+from mcpkit._signature.hints import UNIONS, unalias
+from mcpkit._signature.schema import form_of
+from mcpkit.types import Image, Media, is_array, is_object
+
+__all__ = [
+    "BRACKETS",
+    "WELL_KNOWN",
+    "Converters",
+    "NoConverter",
+    "NotSerializable",
+    "refuse_infinities",
+    "refuse_infinities_in",
+]
+
+
+class NoConverter(TypeError):
+    """Values of a type become nothing that a client could be sent; the message names the type."""
+
+
+class NotSerializable(Exception):
+    """A value, or something in it, cannot be sent; the message is about its shape alone."""
+
+
+class _NoData(TypeError):
+    """The end of a sentence about a value that nothing is sent for."""
+
+
+_written: Final = functools.partial(
+    to_json, by_alias=True, bytes_mode="base64", inf_nan_mode="constants"
+)
+
+
+class Row(NamedTuple):
+    """A row of the table.
+
+    Args:
+        convert: From a value of the class to one that is sent instead.
+        returns: The type of that.
+    """
+
+    convert: Callable[[Any], Any]
+    returns: Any
+
+
+class Converters:
+    """The converters of an app: its own, and those that everybody has."""
+
+    def __init__(self) -> None:
+        self._own: dict[type, Row] = {}
+        self._rows: dict[type, Row | None] = {}
+
+    @property
+    def has_own(self) -> bool:
+        """True if the author has added any."""
+        return bool(self._own)
+
+    def add(self, kind: type, convert: Callable[[Any], Any]) -> None:
+        """Add a converter; the last one of a class counts.
+
+        Args:
+            kind: The class whose values, and those of its subclasses, are converted.
+            convert: From such a value to one that is sent instead.
+        """
+        try:
+            returns = get_type_hints(convert, include_extras=True).get("return", Any)
+        except Exception:
+            returns = Any  # a class, a builtin, or names that are not there: it says nothing
+        if isinstance(convert, type):
+            returns = convert
+        self._own[kind] = Row(convert, returns)
+        self._rows.clear()
+
+    def row(self, kind: type) -> Row | None:
+        """Return the converter of a class: of the nearest of its bases that has one."""
+        try:
+            return self._rows[kind]
+        except KeyError:
+            pass
+        found: Row | None = None
+        for base in kind.__mro__:
+            key = (base.__module__.partition(".")[0], base.__name__)
+            found = self._own.get(base) or WELL_KNOWN.get(key)
+            if found is not None:
+                break
+        self._rows[kind] = found
+        return found
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def each_converted(self, values: Iterable[Any]) -> list[Any]:
+        """Return what is sent for each of several values."""
+        values = list(values)
+        kinds = set(map(type, values))
+        if not any(map(self.row, kinds)):
+            return values
+        return [self.converted(each) for each in values]
+
+    def converted(self, value: Any) -> Any:
+        """Return what is sent for a value; a value that has no converter as it is."""
+        try:
+            row = self._rows[value.__class__]
+        except KeyError:
+            row = self.row(value.__class__)
+        if row is None:
+            return value
+        seen: list[Row] = []
+        while row is not None and row not in seen:
+            seen.append(row)
+            value = row.convert(value)
+            row = self.row(value.__class__)
+        return value
+
+    def json(self, value: Any) -> bytes:
+        """Return the JSON text of a value of any type.
+
+        Raises:
+            NotSerializable: Something in it cannot be sent.
+        """
+        if not self._own:
+            try:
+                text = _written(value)
+            except PydanticSerializationError:
+                pass  # the long way knows what to do, or has the words for it
+            else:
+                # NaN, Infinity and null have a letter in common, and much that is sent has none.
+                if b"n" in text or b"N" in text:
+                    self._refuse_infinite(value, text)
+                return text
+        return self.json_if_converted(value)[0]
+
+    def json_if_converted(self, value: Any) -> tuple[bytes, bool]:
+        """Return the JSON text of a value of any type, and whether anything was converted for it.
+
+        Raises:
+            NotSerializable: Something in it cannot be sent.
+        """
+        met: list[Any] = []  # kept alive, so that no two of them have the same id
+        failed: list[tuple[Any, Exception]] = []
+
+        def fallback(each: Any) -> Any:
+            met.append(each)
+            try:
+                return self._as_json(each)
+            except Exception as error:
+                failed.append((each, error))
+                raise
+
+        try:
+            try:
+                inside = self._converted_inside(value, met) if self._own else value
+                text = _written(inside, fallback=fallback)
+            except PydanticSerializationError:
+                if failed:
+                    raise
+                # What pydantic takes for another thing, such as pandas.NaT for a date.
+                text = _written(self._converted_inside(value, met), fallback=fallback)
+        except PydanticSerializationError as error:
+            if not failed:
+                raise NotSerializable("something in the result cannot become JSON") from error
+            each, reason = failed[0]
+            if not isinstance(reason, _NoData):
+                raise reason from None
+            raise NotSerializable(f"{self._place_of(value, each)} is {reason}") from None
+        self._refuse_infinite(value, text)
+        return text, bool(met)
+
+    def _refuse_infinite(self, value: Any, text: bytes) -> None:
+        if b"NaN" in text or b"Infinity" in text:
+            refuse_infinities(text)
+        # Models have NaN written as null, whatever they are told.
+        if b"null" in text and _has_objects(value):
+            self._refuse_infinite_models(value)
+
+    def _converted_inside(self, value: Any, met: list[Any]) -> Any:
+        """Convert a value and those in its containers, also where pydantic knows the type."""
+        if value.__class__ is dict:
+            return {key: self._converted_inside(each, met) for key, each in value.items()}
+        if type(value) in _SEQUENCES:
+            return [self._converted_inside(each, met) for each in value]
+        made = self.converted(value)
+        if made is value:
+            return value
+        met.append(value)
+        inside = made.__class__ is dict or made.__class__ in _SEQUENCES
+        return self._converted_inside(made, met) if inside else made
+
+    def _as_json(self, value: Any) -> Any:
+        """Return what stands in JSON for a value that it has no type for.
+
+        Raises:
+            _NoData: There is nothing.
+        """
+        made = self.converted(value)
+        if isinstance(made, Media):
+            raise _NoData(
+                f"{_named(value)}, which is no part of JSON: return it by itself or in a list"
+            )
+        if made is not value:
+            return made
+        if _is_mapping(value):
+            return dict(value)
+        if isinstance(value, (Sequence, Set)):
+            return list(cast("Iterable[Any]", value))
+        return _attributes_of(value)
+
+    def _place_of(self, value: Any, wanted: Any) -> str:
+        """Return where in a value another one is, in words."""
+        for place, each in self._walk(value, "", 0):
+            if each is wanted:
+                return f"result{place}" if place else "the result"
+        return "something in the result"
+
+    def _refuse_infinite_models(self, value: Any) -> None:
+        """Refuse NaN and infinities where models have them written as null.
+
+        Raises:
+            NotSerializable: There is one; the message names the place.
+        """
+        for place, each in self._walk(value, "", 0):
+            if isinstance(each, float):
+                _refuse_infinite(each, place)
+
+    def _walk(self, value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
+        """Yield a value and all inside of it with its place, but for what is converted."""
+        yield place, value
+        if depth > _DEEPEST or isinstance(value, _ATOMS):
+            return
+        inner: Any = value
+        if dataclasses.is_dataclass(value):
+            inner = {each.name: getattr(value, each.name, None) for each in fields(value)}
+        elif hasattr(value, "__pydantic_extra__"):
+            inner = _members_of(value)
+        elif not isinstance(value, (Mapping, Sequence, Set)):
+            try:
+                inner = {} if self.row(value.__class__) else _attributes_of(value)
+            except _NoData:
+                return
+        if _is_mapping(inner):
+            for key, each in inner.items():
+                yield from self._walk(each, f"{place}.{key}", depth + 1)
+        else:
+            for number, each in enumerate(inner):
+                yield from self._walk(each, f"{place}[{number}]", depth + 1)
+
+    # --- types ------------------------------------------------------------------------------------
+
+    def returned(self, annotation: Any, *, own: bool = False) -> Any:
+        """Return the type of what is sent for values of a type.
+
+        Args:
+            annotation: As it is written.
+            own: Look at converters of the author only, and leave the others alone.
+
+        Returns:
+            The annotation itself if nothing in it is converted.
+
+        Raises:
+            NoConverter: A class in it has no converter, pydantic does not know it, and it has no
+                attributes of its own.
+        """
+        plain = unalias(annotation)
+        origin, parts = get_origin(plain), get_args(plain)
+        kind = plain if isinstance(plain, type) and origin is None else origin
+        if isinstance(kind, type) and origin is not Annotated:
+            row = self.row(kind)
+            if row is not None and (not own or self._is_own(kind)):
+                return row.returns
+        if origin is Annotated:
+            inner = self.returned(parts[0], own=own)
+            metadata: tuple[Any, ...] = getattr(plain, "__metadata__", ())
+            return annotation if inner is parts[0] else _annotated(inner, metadata)
+        if type(plain) in UNIONS or origin in _GENERICS:
+            made = tuple(part if part is ... else self.returned(part, own=own) for part in parts)
+            if all(map(operator.is_, made, parts)):
+                return annotation
+            if type(plain) in UNIONS:
+                return Union[made]  # noqa: UP007 - of any number
+            return _GENERICS[origin][made]
+        if own or not isinstance(plain, type) or origin is not None:
+            return annotation
+        if plain.__module__ == Media.__module__ or _is_expressible(plain):
+            return annotation  # content, or what pydantic knows
+        if not _has_attributes(plain):
+            raise NoConverter(plain.__name__)
+        return dict[str, Any]
+
+    def _is_own(self, kind: type) -> bool:
+        return any(base in self._own for base in kind.__mro__)
+
+
+_DEEPEST: Final = 50
+"""Levels below the result that are searched for the place of a fault."""
+
+_ATOMS: Final = (str, bytes, bytearray, memoryview, int, float, type(None))
+_PLAIN: Final = frozenset({str, bytes, int, float, bool, type(None)})
+_SEQUENCES: Final = frozenset({list, tuple, set, frozenset})
+_GENERICS: Final[Mapping[Any, Any]] = {
+    list: list,
+    dict: dict,
+    tuple: tuple,
+    set: list,  # what is converted may be a dict, which no set can hold
+    frozenset: list,
+    Sequence: list,
+    Mapping: dict,
+}
+
+
+def _has_objects(value: Any) -> bool:
+    """True if a value has anything in it but Python's own, found out container by container."""
+    kind = value.__class__
+    if kind is dict:
+        value = value.values()
+    elif kind not in _SEQUENCES:
+        return kind not in _PLAIN
+    if _PLAIN.issuperset(map(type, value)):
+        return False
+    return any(_has_objects(each) for each in value if each.__class__ not in _PLAIN)
+
+
+def _is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _annotated(inner: Any, metadata: tuple[Any, ...]) -> Any:
+    made = inner
+    for each in metadata:
+        made = Annotated[made, each]
+    return made
+
+
+def _is_expressible(kind: type) -> bool:
+    """True if pydantic makes JSON of the values of a class by itself."""
+    try:
+        form_of(kind).schema("serialization")
+    except Exception:
+        return False
+    return True
+
+
+_ANNOTATIONS: Final = ("__annotations__", "__annotate_func__", "__annotate__")
+
+
+def _has_attributes(kind: type) -> bool:
+    """True if values of a class can have public attributes, as far as the class tells."""
+    for base in kind.__mro__[:-1]:
+        own = vars(base)
+        if base.__module__ in ("collections.abc", "typing", "abc", "builtins"):
+            return False
+        if isinstance(own.get("__init__"), types.FunctionType) or own.get("__slots__"):
+            return True
+        # Whoever has looked for annotations before has left an empty dict in the class.
+        if any(own.get(each) for each in _ANNOTATIONS):
+            return True
+    return False
+
+
+def _attributes_of(value: Any) -> dict[str, Any]:
+    """Return the public attributes of an object.
+
+    Raises:
+        _NoData: It has none, or is a class, a function or a module.
+    """
+    found: dict[str, Any] = {}
+    if not isinstance(value, (type, types.ModuleType)) and not inspect.isroutine(value):
+        found.update(getattr(value, "__dict__", {}))
+        for base in type(value).__mro__:
+            slots: Any = vars(base).get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if hasattr(value, name):
+                    found.setdefault(name, getattr(value, name))
+    public = {name: each for name, each in found.items() if name[:1] != "_"}
+    if not public:
+        raise _NoData(f"{_named(value)}, which has no public attributes and no converter")
+    return public
+
+
+def _members_of(model: Any) -> dict[str, Any]:
+    """Return what a model has written, unless it has a way of its own to write infinities."""
+    if model.model_config.get("ser_json_inf_nan") == "strings":
+        return {}
+    known: Mapping[str, Any] = model.__class__.model_fields
+    values: dict[str, Any] = {**model.__dict__, **(model.__pydantic_extra__ or {})}
+    return {
+        name: each for name, each in values.items() if not getattr(known.get(name), "exclude", 0)
+    }
+
+
+def _named(value: object) -> str:
+    kind = type(value).__name__
+    return f"{'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+# --- NaN and infinities ---------------------------------------------------------------------------
+
+
+def refuse_infinities(text: bytes) -> None:
+    """Refuse a JSON text with NaN or Infinity outside of its strings.
+
+    Raises:
+        NotSerializable: It has one; the message names the place.
+    """
+    for place, each in _numbers(from_json(text), ""):
+        _refuse_infinite(each, place)
+
+
+def refuse_infinities_in(text: str) -> None:
+    """Refuse a text that is JSON but for NaN or Infinity, as `json.dumps` writes it.
+
+    Raises:
+        NotSerializable: It is; the message names the place.
+    """
+    if text[:1] in BRACKETS and ("NaN" in text or "Infinity" in text):
+        try:
+            from_json(text)
+        except ValueError:
+            return  # a text like any other
+        refuse_infinities(text.encode())
+
+
+BRACKETS: Final = frozenset("[{")
+"""The characters that an array or an object begins with."""
+
+
+def _refuse_infinite(number: float, place: str) -> None:
+    if not isfinite(number):
+        name = "NaN" if isnan(number) else "Infinity" if number > 0 else "-Infinity"
+        where = f"result{place}" if place else "the result"
+        raise NotSerializable(f"{where} is {name}, which JSON does not have; None would be null")
+
+
+def _numbers(value: Any, place: str) -> Iterator[tuple[str, float]]:
+    if isinstance(value, float):
+        yield place, value
+    elif is_object(value):
+        for key, each in value.items():
+            yield from _numbers(each, f"{place}.{key}")
+    elif is_array(value):
+        for number, each in enumerate(value):
+            yield from _numbers(each, f"{place}[{number}]")
+
+
+# --- classes that are known by name ---------------------------------------------------------------
+
+
+def _array(value: Any) -> Any:
+    """NumPy's arrays and scalars: lists of lists, and Python's own numbers, texts and dates."""
+    kind = value.dtype.kind
+    if kind in "mM":
+        value = value.astype(f"{'timedelta64' if kind == 'm' else 'datetime64'}[us]")
+    made = value.tolist()
+    names = value.dtype.names
+    if names and value.shape:
+        return [dict(zip(names, row, strict=True)) for row in made]
+    if names:
+        return dict(zip(names, made, strict=True))
+    return float(made) if hasattr(made, "dtype") else made  # a longdouble stays one
+
+
+def _frame(value: Any) -> list[dict[str, Any]]:
+    """DataFrames of pandas: a dict for each row; what is missing is None.
+
+    An index that says something, because it has a name or is no numbers, becomes columns.
+    """
+    if not _is_numbering(value.index):
+        value = value.reset_index()
+    names = [_text(each) for each in value.columns]
+    twice = {each for each in names if names.count(each) > 1}
+    if twice:
+        raise NotSerializable(
+            f"several columns of a DataFrame have the same name: {', '.join(sorted(twice))}"
+        )
+    known = value.set_axis(names, axis=1)
+    rows: list[dict[str, Any]] = known.astype(object).where(known.notna(), None).to_dict("records")
+    return rows
+
+
+def _series(value: Any) -> list[Any] | dict[str, Any]:
+    known = value.astype(object).where(value.notna(), None)
+    if _is_numbering(value.index):
+        return list(known.tolist())
+    names = [_text(each) for each in value.index]
+    if len(set(names)) < len(names):
+        raise NotSerializable("several values of a Series have the same label; reset its index")
+    return dict(zip(names, known.tolist(), strict=True))
+
+
+def _is_numbering(index: Any) -> bool:
+    numbers = getattr(getattr(index, "dtype", None), "kind", "") in ("i", "u")
+    return numbers and index.name is None and getattr(index, "nlevels", 1) == 1
+
+
+def _text(label: Any) -> str:
+    return " ".join(map(str, label)) if label.__class__ is tuple else str(label)
+
+
+def _picture(value: Any) -> Image:
+    """Pictures of Pillow, as PNG."""
+    from io import BytesIO  # only those who send pictures pay for it
+
+    if value.mode not in ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"):
+        value = value.convert("RGB")
+    file = BytesIO()
+    value.save(file, format="PNG")
+    return Image(file.getvalue(), "image/png")
+
+
+def _figure(value: Any) -> Image:
+    """Figures of matplotlib, as PNG."""
+    from io import BytesIO  # as above
+
+    file = BytesIO()
+    value.savefig(file, format="png", bbox_inches="tight")
+    return Image(file.getvalue(), "image/png")
+
+
+def _of_axes(value: Any) -> Image:
+    return _figure(value.figure)
+
+
+def _sqlite_row(value: Any) -> dict[str, Any]:
+    return {name: value[name] for name in value.keys()}  # noqa: SIM118 - no mapping
+
+
+def _nothing(value: Any) -> None:
+    del value
+
+
+_Rows = list[dict[str, Any]]
+
+WELL_KNOWN: Final[Mapping[tuple[str, str], Row]] = {
+    ("builtins", "dict_items"): Row(list, list[Any]),
+    ("builtins", "dict_keys"): Row(list, list[Any]),
+    ("builtins", "dict_values"): Row(list, list[Any]),
+    ("builtins", "range"): Row(list, list[int]),
+    ("matplotlib", "Axes"): Row(_of_axes, Image),
+    ("matplotlib", "Figure"): Row(_figure, Image),
+    ("numpy", "bool"): Row(_array, bool),
+    ("numpy", "bool_"): Row(_array, bool),
+    ("numpy", "bytes_"): Row(_array, bytes),
+    ("numpy", "complexfloating"): Row(_array, complex),
+    ("numpy", "datetime64"): Row(_array, datetime),
+    ("numpy", "floating"): Row(_array, float),
+    ("numpy", "generic"): Row(_array, Any),
+    ("numpy", "integer"): Row(_array, int),
+    ("numpy", "ndarray"): Row(_array, list[Any]),
+    ("numpy", "str_"): Row(str, str),
+    ("numpy", "timedelta64"): Row(_array, timedelta),
+    ("pandas", "DataFrame"): Row(_frame, _Rows),
+    ("pandas", "Index"): Row(operator.methodcaller("tolist"), list[Any]),
+    ("pandas", "Interval"): Row(str, str),
+    ("pandas", "NAType"): Row(_nothing, None),
+    ("pandas", "NaTType"): Row(_nothing, None),
+    ("pandas", "Period"): Row(str, str),
+    ("pandas", "Series"): Row(_series, list[Any] | dict[str, Any]),
+    ("PIL", "Image"): Row(_picture, Image),
+    ("polars", "DataFrame"): Row(operator.methodcaller("to_dicts"), _Rows),
+    ("polars", "Series"): Row(operator.methodcaller("to_list"), list[Any]),
+    ("pyarrow", "Table"): Row(operator.methodcaller("to_pylist"), _Rows),
+    ("sqlite3", "Row"): Row(_sqlite_row, dict[str, Any]),
+}
+"""Converters that everybody has, by the top of the module and the name of the class."""

@@ -1,0 +1,420 @@
+"""The result of a function: its JSON Schema, its JSON text, and content for a model.
+
+Made once for a function, at registration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, cast, get_args, get_origin
+
+from pydantic_core import PydanticSerializationError, ValidationError, from_json
+from typing_extensions import is_typeddict
+
+from mcpkit._signature.converters import (
+    BRACKETS,
+    Converters,
+    NoConverter,
+    refuse_infinities,
+    refuse_infinities_in,
+)
+from mcpkit._signature.hints import unalias
+from mcpkit._signature.schema import TypeForm, form_of, settle_references
+from mcpkit._signature.signature import Signature
+from mcpkit._signature.validation import within
+from mcpkit._utils.json import JsonSchema, copy_schema
+from mcpkit.errors import RegistrationError
+from mcpkit.types import (
+    UNSET,
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    Media,
+    Message,
+    PromptResult,
+    ResourceLink,
+    ResourceResult,
+    TextContent,
+    TextResourceContents,
+    ToolResult,
+    is_binary,
+    sniff,
+)
+
+__all__ = [
+    "Output",
+    "OutputMismatch",
+    "Rendered",
+    "block_of",
+    "blocks_of",
+    "is_structured",
+    "wrapped_schema",
+]
+
+_BLOCK_TYPES: Final = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
+_CONTENT_TYPES: Final = (
+    *_BLOCK_TYPES,
+    Media,
+    ToolResult,
+    PromptResult,
+    ResourceResult,
+    Message,
+    TextResourceContents,
+    BlobResourceContents,
+)
+_UNSTRUCTURED: Final = (str, bytes, bytearray, type(None))
+
+
+@dataclass(slots=True)
+class Rendered:
+    """A tool's result, ready for any revision.
+
+    Args:
+        content: The blocks for the model; a string stands for one block of text, None for the text
+            of the structured content.
+        structured: The JSON text of the structured content; None if there is none.
+        is_error: Whether it reports a failure.
+        meta: The result's ``_meta``.
+        is_object: True if the structured content is promised to be an object; anything else is
+            wrapped in one (TOOL-11), because so many clients know objects only.
+        is_raw: True to send it as it is to those that know more (TOOL-12).
+    """
+
+    content: Sequence[ContentBlock] | str | None
+    structured: bytes | None = None
+    is_error: bool = False
+    meta: dict[str, Any] | None = None
+    is_object: bool = True
+    is_raw: bool = False
+
+    def blocks(self) -> Sequence[ContentBlock]:
+        """Return the blocks for the model."""
+        content = self.content
+        if content is None:
+            content = _readable(self.structured or b"")
+        return [TextContent(content)] if isinstance(content, str) else content
+
+
+def wrapped_schema(schema: JsonSchema) -> JsonSchema:
+    """Return the schema of an object whose only member ``result`` is what a schema describes."""
+    inner = dict(schema)
+    definitions = inner.pop("$defs", None)
+    wrapped = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    return {**wrapped, "$defs": definitions} if definitions else wrapped
+
+
+class OutputMismatch(Exception):
+    """A handler returned something that its own return annotation does not allow."""
+
+
+_DEFAULT: Final = Converters()
+"""The converters where there is no app."""
+
+
+class Output:
+    """The way from a tool's value to content, and to structured content if the type has it.
+
+    Args:
+        signature: For its return annotation.
+        structured: True or False force or forbid structured content; None decides by the type:
+            everything but text, nothing, and content blocks is structured. ``"raw"`` forces it, and
+            wraps what is no object for those revisions only that know nothing else.
+        converters: For values that are no JSON.
+
+    Raises:
+        RegistrationError: The return type cannot be serialised or described.
+    """
+
+    __slots__ = ("_converters", "_dump", "_form", "_is_converted", "is_object", "is_raw", "schema")
+
+    def __init__(
+        self,
+        signature: Signature,
+        structured: bool | Literal["raw"] | None,
+        converters: Converters = _DEFAULT,
+    ) -> None:
+        self._converters = converters
+        self._is_converted = False
+        self._form: TypeForm | None = None
+        self._dump: Callable[[Any], bytes] | None = None
+        self.schema: JsonSchema | None = None
+        self.is_object = False
+        self.is_raw = structured == "raw"
+        if structured is False:
+            return
+        annotation = signature.returns
+        if converters.has_own and annotation is not UNSET:
+            annotation = converters.returned(annotation, own=True)
+        if structured is None and not is_structured(annotation):
+            _refuse_media_in_dict(annotation, signature)
+        elif annotation is UNSET:
+            raise RegistrationError(
+                f"{signature.place}: structured output needs a return annotation"
+            )
+        elif not self._describe(annotation):
+            _refuse_media_in_dict(annotation, signature)
+            annotation = self._sent_instead(annotation, signature)
+            if structured is None and not is_structured(annotation):
+                _refuse_media_in_dict(annotation, signature)
+            elif not self._describe(annotation):
+                raise RegistrationError(_WITHOUT_JSON.format(signature.place, annotation))
+        self._is_converted = annotation is not signature.returns
+
+    def _describe(self, annotation: Any) -> bool:
+        """Take over the form and the schema of a type; False if it has none."""
+        try:
+            form = form_of(annotation)
+            schema = settle_references(copy_schema(form.schema("serialization")))
+        except Exception:
+            return False
+        self._form = form
+        self.schema = schema
+        self.is_object = schema.get("type") == "object"
+        return True
+
+    def _sent_instead(self, annotation: Any, signature: Signature) -> Any:
+        """Return the type of what is sent for values of a type that pydantic does not know."""
+        try:
+            return self._converters.returned(annotation)
+        except NoConverter as error:
+            raise RegistrationError(_WITHOUT_JSON.format(signature.place, error)) from None
+
+    def render(self, value: Any) -> Rendered:
+        """Return the result to send for a value that the function returned.
+
+        Raises:
+            OutputMismatch: It does not fit the return annotation.
+            NotSerializable: Something in it has no JSON.
+        """
+        if type(value) is ToolResult:
+            return self._whole(value)
+        if self._form is None:
+            if type(value) is not str:
+                return Rendered(blocks_of(value, self._converters))
+            if value[:1] in BRACKETS:
+                refuse_infinities_in(value)
+            return Rendered(value)
+        return Rendered(None, self._json_of(value), False, None, self.is_object, self.is_raw)
+
+    def _whole(self, value: ToolResult) -> Rendered:
+        structured = None
+        if value.structured_content is not UNSET:
+            if self._form is not None and not value.is_error:
+                structured = self._json_of(value.structured_content)
+            else:
+                structured = self._converters.json(value.structured_content)
+        elif self._form is not None and not value.is_error:
+            raise OutputMismatch(
+                "a ToolResult without structured_content, which the schema promises"
+            )
+        content: Any = value.content
+        is_empty = type(content) is list and not content
+        blocks = [] if is_empty else blocks_of(content, self._converters)
+        if not blocks and structured is not None:
+            blocks = [TextContent(_readable(structured))]
+        is_object = self.is_object
+        if self.schema is None:
+            is_object = structured is None or structured[:1] == b"{"
+        return Rendered(blocks, structured, value.is_error, value.meta, is_object, self.is_raw)
+
+    def _json_of(self, value: Any) -> bytes:
+        dump = self._dump
+        if dump is None:
+            dump = self._dump = self._make_dump()
+        try:
+            return dump(value)
+        except (ValidationError, PydanticSerializationError) as error:
+            return self._converted(value, error)
+
+    def _make_dump(self) -> Callable[[Any], bytes]:
+        form = self._form
+        assert form is not None
+        dump = form.dumper()
+        if self._is_converted:
+            return self._dump_converted
+        if not _writes_constants(getattr(form, "adapter", None)):
+            return dump
+
+        def checked(value: Any) -> bytes:
+            text = dump(value)
+            refuse_infinities(text)
+            return text
+
+        return checked
+
+    def _dump_converted(self, value: Any) -> bytes:
+        assert self._form is not None
+        text = self._converters.json(value)
+        self._form.validate(from_json(text))
+        return text
+
+    def _converted(self, value: Any, error: Exception) -> bytes:
+        """Try once more with what is sent for the values inside that are no JSON.
+
+        Raises:
+            OutputMismatch: There are none, or what is sent for them does not fit either.
+            NotSerializable: Something in it has no JSON.
+        """
+        assert self._form is not None
+        text, was_converted = self._converters.json_if_converted(value)
+        if was_converted and not self._is_converted:
+            try:
+                return self._form.dumper()(self._form.validate(from_json(text)))
+            except (ValidationError, PydanticSerializationError) as again:
+                error = again
+        raise OutputMismatch(str(error)) from error
+
+
+def _writes_constants(adapter: Any) -> bool:
+    """True if a model's own configuration has NaN written as it is, which is no JSON."""
+    everything = within(getattr(adapter, "core_schema", None), skipped=frozenset())
+    return any(each.get("ser_json_inf_nan") == "constants" for each in everything)
+
+
+_WITHOUT_JSON: Final = (
+    "{0}: the return type cannot become JSON (nothing is known of {1}); return a model, a "
+    "dataclass or built-in types, give the app a converter, or pass structured_output=False"
+)
+
+
+def _refuse_media_in_dict(annotation: Any, signature: Signature) -> None:
+    if _has_media_in_dict(annotation):
+        raise RegistrationError(
+            f"{signature.place}: a picture, a sound or a file cannot stand in a dict or a model, "
+            f"which becomes JSON; return it by itself, or in a list with text"
+        )
+
+
+def _has_media_in_dict(
+    annotation: Any, *, inside: bool = False, around: tuple[Any, ...] = ()
+) -> bool:
+    plain: Any = _plainly(annotation)
+    if isinstance(plain, type) and issubclass(cast("type[Any]", plain), Media):
+        return inside
+    if plain in around:  # a model inside of itself
+        return False
+    fields = _fields_of(plain if get_origin(plain) is None else get_origin(plain))
+    inside = inside or bool(fields) or get_origin(plain) is dict
+    parts = [part for part in (*get_args(plain), *fields) if part is not plain]
+    return any(_has_media_in_dict(part, inside=inside, around=(*around, plain)) for part in parts)
+
+
+def _fields_of(cls: Any) -> list[Any]:
+    """Return the types of the fields of a model, a dataclass or the like; none for others."""
+    has_fields = hasattr(cls, "__pydantic_fields__") or dataclasses.is_dataclass(cls)
+    if not isinstance(cls, type) or not (has_fields or is_typeddict(cls)):
+        return []
+    try:
+        return list(typing.get_type_hints(cls, include_extras=True).values())
+    except Exception:  # a name that is not there yet
+        return []
+
+
+def is_structured(annotation: Any) -> bool:
+    """Return whether a return annotation promises data rather than text or content."""
+    try:
+        return _is_structured(annotation)
+    except TypeError:  # metadata that cannot be hashed
+        return _is_structured.__wrapped__(annotation)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_structured(annotation: Any) -> bool:
+    annotation = _plainly(annotation)
+    if annotation in (UNSET, Any, object, None) or annotation in _UNSTRUCTURED:
+        return False
+    if get_origin(annotation) in (typing.Union, types.UnionType):
+        parts = [_plainly(part) for part in get_args(annotation)]
+        if all(part in _UNSTRUCTURED for part in parts):
+            return False
+    return not _mentions_content(annotation, [])
+
+
+def _plainly(annotation: Any) -> Any:
+    """Return the type that an alias, an ``Annotated`` or a ``NewType`` stands for."""
+    while True:
+        plain = unalias(annotation)
+        if get_origin(plain) is Annotated:
+            plain = get_args(plain)[0]
+        plain = getattr(plain, "__supertype__", plain)
+        if plain is annotation:
+            return plain
+        annotation = plain
+
+
+def _mentions_content(annotation: Any, seen: list[Any]) -> bool:
+    plain = _plainly(annotation)
+    if isinstance(plain, type) and issubclass(plain, _CONTENT_TYPES):
+        return True
+    if plain in seen:  # a recursive alias
+        return False
+    return any(_mentions_content(part, [*seen, plain]) for part in get_args(plain))
+
+
+def _readable(json_text: bytes) -> str:
+    """Return JSON text for a model to read: a lone string without its quotes."""
+    if json_text[:1] == b'"':
+        return str(from_json(json_text))
+    return json_text.decode()
+
+
+def blocks_of(value: Any, converters: Converters = _DEFAULT) -> list[ContentBlock]:
+    """Return the content blocks for a value of any type.
+
+    Text stays text; `Image`, `Audio`, `File` and bytes become blocks; a list that contains any of
+    these becomes a block each; everything else becomes its JSON text; None is no block at all.
+
+    Args:
+        value: Anything.
+        converters: For values that are none of these.
+
+    Raises:
+        NotSerializable: Something in it has no JSON.
+    """
+    if isinstance(value, (list, tuple)):
+        items = converters.each_converted(cast("Iterable[Any]", value))
+        if any(issubclass(kind, (*_BLOCK_TYPES, Media, bytes)) for kind in set(map(type, items))):
+            return [block_of(item, converters) for item in items]
+    return [] if value is None else [block_of(value, converters)]
+
+
+def block_of(value: Any, converters: Converters = _DEFAULT) -> ContentBlock:
+    """Return one content block for one value.
+
+    Args:
+        value: Anything.
+        converters: For values that are neither text, nor bytes, nor content.
+
+    Raises:
+        NotSerializable: Something in it has no JSON.
+    """
+    if value.__class__ is not str:
+        value = converters.converted(value)
+    if isinstance(value, str):
+        refuse_infinities_in(value)
+        return TextContent(value)
+    if isinstance(value, _BLOCK_TYPES):
+        return value
+    if isinstance(value, Media):
+        return value.block()
+    if isinstance(value, (TextResourceContents, BlobResourceContents)):
+        return EmbeddedResource(value)
+    if is_binary(value):
+        return _block_of_bytes(bytes(value))
+    return TextContent(_readable(converters.json(value)))
+
+
+def _block_of_bytes(data: bytes) -> ContentBlock:
+    mime_type = sniff(data) or "application/octet-stream"
+    if mime_type.startswith("image/"):
+        return ImageContent(data, mime_type)
+    if mime_type.startswith("audio/"):
+        return AudioContent(data, mime_type)
+    return EmbeddedResource(BlobResourceContents("data:,", data, mime_type=mime_type))

@@ -1,0 +1,593 @@
+"""One type: its validator, its serializer and its JSON Schema.
+
+JSON Schema 2020-12, written for a model to read: no generated titles, no ``null`` for a member that
+is merely optional, references only where they save something.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, cast
+
+import pydantic
+from pydantic_core import (
+    CoreConfig,
+    CoreSchema,
+    PydanticSerializationError,
+    SchemaSerializer,
+    SchemaValidator,
+    ValidationError,
+    from_json,
+    to_json,
+)
+
+from mcpkit._signature.builtin_types import BuiltIn, is_plain, read_built_in, with_one_enum
+from mcpkit._signature.validation import (
+    Ambiguity,
+    find_ambiguity,
+    is_checked_in_haste,
+    make_validator,
+    types_of,
+)
+from mcpkit._utils.collector import pause
+from mcpkit._utils.json import JsonSchema, copy_schema, every_schema, subschemas
+from mcpkit.types import UNSET, is_array, is_object
+
+__all__ = [
+    "Mode",
+    "PydanticForm",
+    "TypeForm",
+    "first_line",
+    "form_of",
+    "is_finite",
+    "optional_instead_of_null",
+    "schema_generator",
+    "settle_references",
+]
+
+Mode: TypeAlias = Literal["validation", "serialization"]
+
+_PLAIN: Final = frozenset({"int", "float", "bool", "str", "any"})
+"""Core schema types that mean the same for a JSON value and for the Python value it became."""
+
+_CONFIG: Final = pydantic.ConfigDict(
+    allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64"
+)
+_CORE_CONFIG: Final = CoreConfig(
+    allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64"
+)
+_FINITE_CONFIG: Final = CoreConfig(allow_inf_nan=False)
+
+
+class TypeForm(ABC):
+    """A type, ready to describe itself, and to validate and to dump once that is wanted.
+
+    A validator takes longer to make than all the rest of a registration, and few tools of a large
+    server are ever called: so it is made when it is first used.
+
+    Args:
+        core: The core schema.
+    """
+
+    is_built_in: ClassVar[bool]
+    """True if nothing in the type is pydantic's; then no schema inside its schema has a default."""
+
+    # A registration makes thousands of forms: attributes that are set later are not set before.
+    _checker: Callable[[Any], Any] | None = None
+    _dumper: Callable[[Any], bytes] | None = None
+    _hasty_validator: SchemaValidator | None = None
+    _told_apart: SchemaValidator | None = None
+    _config: CoreConfig | None = _CORE_CONFIG
+
+    def __init__(self, core: CoreSchema) -> None:
+        self._core = core
+
+    @property
+    @abstractmethod
+    def validator(self) -> SchemaValidator:
+        """The validator of pydantic-core."""
+
+    @property
+    @abstractmethod
+    def serializer(self) -> SchemaSerializer:
+        """The serializer of pydantic-core."""
+
+    @abstractmethod
+    def schema(self, mode: Mode) -> JsonSchema:
+        """Return the JSON Schema of the type alone, with ``$defs`` where it has any.
+
+        It is shared, and not to be changed.
+        """
+
+    def validate(self, value: Any) -> Any:
+        """Return the value that a JSON value becomes.
+
+        Raises:
+            pydantic_core.ValidationError: It does not fit.
+        """
+        return self.checker()(value)
+
+    def checker(self) -> Callable[[Any], Any]:
+        """Return what `validate` calls, for those who validate often."""
+        if self._checker is None:
+            if self._core["type"] == "any":
+                self._checker = _check_any
+            elif self._core["type"] in _PLAIN:
+                self._checker = self.validator.validate_python
+            else:
+                # What arrived is JSON, and JSON mode reads dates, bytes, sets and tuples from it.
+                self._checker = self._text_checker()
+        return self._checker
+
+    def _text_checker(self) -> Callable[[Any], Any]:
+        validator = self.validator
+        if self._has_models_with_floats():
+            validator = make_validator(self._core, self._config) or validator
+        validate_json = validator.validate_json
+        ambiguity = None if self.is_built_in else find_ambiguity(self._core)
+
+        def check(value: Any) -> Any:
+            if ambiguity is not None and ambiguity.is_too_deep(value):
+                return self._check_told_apart(value, ambiguity)
+            text = to_json(value)
+            if _INFINITY in text:
+                _check_finite(value, text)
+            return self._check_in_haste(text) if is_checked_in_haste(text) else validate_json(text)
+
+        return check
+
+    def _check_in_haste(self, text: bytes) -> Any:
+        # Otherwise a hundred thousand models would set off the collector again and again.
+        paused = pause.begin()
+        try:
+            return self._hasty().validate_json(text)
+        finally:
+            if paused:
+                pause.end()
+
+    def _hasty(self) -> SchemaValidator:
+        if self._hasty_validator is None:
+            made = make_validator(self._core, self._config, hasty=True)
+            self._hasty_validator = made or self.validator
+        return self._hasty_validator
+
+    def _check_told_apart(self, value: Any, ambiguity: Ambiguity) -> Any:
+        if self._told_apart is None:
+            told_apart = ambiguity.resolved
+            made = told_apart and make_validator(told_apart, self._config, hasty=True)
+            if not made:
+                raise ambiguity.refusal(value)
+            self._told_apart = made
+        return self._told_apart.validate_json(to_json(value))
+
+    def _has_models_with_floats(self) -> bool:
+        """Return True if the configuration of a model may let text such as "inf" be a number."""
+        return not self.is_built_in and "float" in types_of(self._core)
+
+    def dumper(self) -> Callable[[Any], bytes]:
+        """Return a function from a value to its JSON text, checked against the type.
+
+        It raises `pydantic_core.ValidationError` if the value does not fit, and
+        `pydantic_core.PydanticSerializationError` if something inside it does not.
+        """
+        if self._dumper is None:
+            validate = self.validator.validate_python
+            if self._core["type"] in _PLAIN and self._core["type"] != "any":
+                self._dumper = lambda value: to_json(validate(value))
+            else:
+                self._dumper = self._checked_dumper(validate, self.serializer)
+        return self._dumper
+
+    def _checked_dumper(
+        self, validate: Callable[..., Any], serializer: SchemaSerializer
+    ) -> Callable[[Any], bytes]:
+        has_floats = any(map(_allows_floats, every_schema(self.schema("serialization"))))
+
+        def dump(value: Any) -> bytes:
+            checked = validate(value, from_attributes=True)
+            text = serializer.to_json(checked, by_alias=True, warnings="error")
+            # Inside models and `Any`, NaN and infinities would silently become null.
+            if has_floats and b"null" in text and not is_finite(serializer.to_python(checked)):
+                raise PydanticSerializationError("NaN and infinities have no JSON")
+            return text
+
+        return dump
+
+    def shown(self, value: Any) -> Any:
+        """Return a value of the type as JSON has it.
+
+        Raises:
+            ValueError: It is no value of the type, or JSON has none for it.
+        """
+        shown = self.serializer.to_python(value, mode="json", by_alias=True, warnings="error")
+        if not is_finite(shown):
+            raise ValueError("NaN and infinities have no JSON")
+        return shown
+
+
+class PydanticForm(TypeForm):
+    """The form of a type that pydantic reads.
+
+    Args:
+        annotation: Anything pydantic can express.
+
+    Raises:
+        pydantic.errors.PydanticUserError: It cannot.
+    """
+
+    is_built_in = False
+
+    def __init__(self, annotation: Any) -> None:
+        self.adapter: pydantic.TypeAdapter[Any]
+        try:
+            self.adapter = pydantic.TypeAdapter(annotation, config=_CONFIG)
+        except pydantic.PydanticUserError as error:
+            if error.code != "type-adapter-config-unused":
+                raise
+            self.adapter = pydantic.TypeAdapter(annotation)  # a model has its own configuration
+            self._config = _FINITE_CONFIG
+        self._schemas: dict[Mode, JsonSchema] = {}
+        super().__init__(self.adapter.core_schema)
+
+    @property
+    def validator(self) -> SchemaValidator:
+        """The validator of pydantic-core."""
+        return cast("SchemaValidator", self.adapter.validator)
+
+    @property
+    def serializer(self) -> SchemaSerializer:
+        """The serializer of pydantic-core."""
+        return self.adapter.serializer
+
+    def schema(self, mode: Mode) -> JsonSchema:
+        """Return the JSON Schema of the type alone."""
+        found = self._schemas.get(mode)
+        if found is None:
+            found = self.adapter.json_schema(mode=mode, schema_generator=schema_generator())
+            self._schemas[mode] = found
+        return found
+
+
+class BuiltInForm(TypeForm):
+    """The form of a type that `read_built_in` reads."""
+
+    is_built_in = True
+
+    _validator: SchemaValidator | None = None
+    _serializer: SchemaSerializer | None = None
+
+    def __init__(self, read: BuiltIn) -> None:
+        self._core, self._schema = cast("tuple[CoreSchema, JsonSchema]", read)
+
+    @property
+    def validator(self) -> SchemaValidator:
+        """The validator of pydantic-core."""
+        if self._validator is None:
+            self._validator = SchemaValidator(self._core, _CORE_CONFIG)
+        return self._validator
+
+    @property
+    def serializer(self) -> SchemaSerializer:
+        """The serializer of pydantic-core."""
+        if self._serializer is None:
+            self._serializer = SchemaSerializer(self._core, _CORE_CONFIG)
+        return self._serializer
+
+    def schema(self, mode: Mode) -> JsonSchema:
+        """Return the JSON Schema of the type alone."""
+        return self._schema
+
+    def shown(self, value: Any) -> Any:
+        """Return a value of the type as JSON has it."""
+        return value if is_plain(value, self._core) else super().shown(value)
+
+
+# --- numbers without end --------------------------------------------------------------------------
+
+_INFINITY: Final = b"Infinity"
+
+
+def _check_any(value: Any) -> Any:
+    """Return a JSON value of any type.
+
+    Raises:
+        ValidationError: A number in it is too large for a float.
+    """
+    if type(value) not in _FINITE:
+        text = to_json(value, fallback=str)
+        if _INFINITY in text:
+            _check_finite(value, text)
+    return value
+
+
+_FINITE: Final = frozenset({bool, int, str, type(None)})
+
+
+def _check_finite(value: Any, text: bytes) -> None:
+    """Refuse a JSON value with a number that is too large for a float, and became infinite.
+
+    Args:
+        value: The value.
+        text: What has been written of it; in a string the word means nothing.
+    """
+    try:
+        from_json(text, allow_inf_nan=False)
+    except ValueError:
+        pass
+    else:
+        return
+    for loc, each in _infinities(value, ()):
+        problem: Any = {"type": "finite_number", "loc": loc, "input": each}
+        raise ValidationError.from_exception_data("number", [problem])
+
+
+def _infinities(value: Any, loc: tuple[int | str, ...]) -> Iterator[tuple[Any, float]]:
+    """Yield the paths of the numbers that are not finite."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            yield loc, value
+    elif is_object(value):
+        for name, each in value.items():
+            yield from _infinities(each, (*loc, name))
+    elif is_array(value):
+        for place, each in enumerate(value):
+            yield from _infinities(each, (*loc, place))
+
+
+def _allows_floats(schema: JsonSchema) -> bool:
+    """Return True if a schema itself, without those inside it, lets a float through."""
+    if schema.get("type") == "number" or schema.get("additionalProperties") is True:
+        return True
+    return _SHAPES.isdisjoint(schema)
+
+
+_SHAPES: Final = frozenset({"type", "anyOf", "oneOf", "allOf", "$ref", "enum", "const"})
+
+
+def is_finite(value: Any) -> bool:
+    """Return True if a value made of built-in types has no NaN and no infinities."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if is_object(value):
+        return all(map(is_finite, value.values()))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return all(map(is_finite, cast("Iterable[Any]", value)))
+    return True
+
+
+_ANNOTATED: Final[Any] = type(Annotated[int, 0])
+_forms: dict[Any, TypeForm] = {}
+
+
+def form_of(annotation: Any) -> TypeForm:
+    """Return the form of a type, made once, as far as the type can be hashed.
+
+    Raises:
+        pydantic.errors.PydanticUserError: Pydantic cannot express the type.
+    """
+    if type(annotation) is type:
+        found = _forms.get(annotation)
+        return _kept_form(annotation, annotation) if found is None else found
+    if type(annotation) is _ANNOTATED:
+        # Hashing one takes as long as reading it, and most have a field that no other has.
+        read = read_built_in(annotation)
+        if read is not None:
+            return BuiltInForm(read)
+    key = _key(annotation)
+    try:
+        found = _forms.get(key)
+    except TypeError:  # metadata that cannot be hashed
+        return _make_form(annotation)
+    return _kept_form(annotation, key) if found is None else found
+
+
+def _kept_form(annotation: Any, key: Any) -> TypeForm:
+    made = _make_form(annotation)
+    if len(_forms) < _MOST_FORMS:
+        _forms[key] = made
+    return made
+
+
+_MOST_FORMS: Final = 4096
+
+
+def _make_form(annotation: Any) -> TypeForm:
+    read = read_built_in(annotation)
+    return PydanticForm(annotation) if read is None else BuiltInForm(read)
+
+
+def _key(annotation: Any) -> Any:
+    # ``int | str`` equals ``str | int``, but the first that fits wins, so the order matters.
+    parts: tuple[Any, ...] = getattr(annotation, "__args__", ())
+    return (annotation, *map(_key, parts)) if parts else annotation
+
+
+@functools.cache
+def schema_generator() -> Any:
+    """The schema generator without the titles that only repeat a name. Made on first use."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    def without_name(schema: Mapping[str, Any], made: JsonSchema) -> JsonSchema:
+        cls = schema.get("cls")
+        if cls is not None and made.get("title") == getattr(cls, "__name__", None):
+            del made["title"]
+        return made
+
+    class Untitled(GenerateJsonSchema):
+        def field_title_should_be_set(self, schema: Any) -> bool:
+            return False
+
+        depth = 0
+        """The number of models around the type that is being described."""
+
+        enum_names: frozenset[str] = frozenset()
+        """The names of the Enum classes that have been described."""
+
+        def model_schema(self, schema: Any) -> JsonSchema:
+            return self._inside(schema, super().model_schema)
+
+        def dataclass_schema(self, schema: Any) -> JsonSchema:
+            return self._inside(schema, super().dataclass_schema)
+
+        def typed_dict_schema(self, schema: Any) -> JsonSchema:
+            return self._inside(schema, super().typed_dict_schema)
+
+        def _inside(self, schema: Any, describe: Callable[[Any], JsonSchema]) -> JsonSchema:
+            self.depth += 1
+            try:
+                return without_name(schema, describe(schema))
+            finally:
+                self.depth -= 1
+
+        def p_arguments_schema(self, arguments: Any, var_args_schema: Any) -> JsonSchema:
+            made = super().p_arguments_schema(arguments, var_args_schema)
+            for argument, each in zip(arguments, made.get("prefixItems", ()), strict=False):
+                if each.get("title") == self.get_title_from_name(self.get_argument_name(argument)):
+                    del each["title"]
+            return made
+
+        def bytes_schema(self, schema: Any) -> JsonSchema:
+            made = super().bytes_schema(schema)
+            # Models decide on their own encoding; elsewhere it is always base64, though older
+            # versions of pydantic do not say so.
+            if made.get("format") == "base64url" or self.depth == 0:
+                del made["format"]
+                # Both alphabets are understood; what is sent has the one for URLs.
+                made["contentEncoding"] = "base64" if self.mode == "validation" else "base64url"
+            return made
+
+        def union_schema(self, schema: Any) -> JsonSchema:
+            made = super().union_schema(schema)
+            if made.keys() != {"anyOf"}:
+                return made
+            options = with_one_enum(made["anyOf"])
+            return options[0] if len(options) == 1 else {"anyOf": options}
+
+        def tagged_union_schema(self, schema: Any) -> JsonSchema:
+            made = super().tagged_union_schema(schema)
+            # No word of JSON Schema, and its references would outlive what they refer to.
+            made.pop("discriminator", None)
+            return made
+
+        def enum_schema(self, schema: Any) -> JsonSchema:
+            made = super().enum_schema(schema)
+            # The name of an Enum is added after this, so it is only noted here.
+            self.enum_names |= {schema["cls"].__name__}
+            # An Enum without a docstring of its own inherits one that describes nothing.
+            if made.get("description") == "An enumeration.":
+                del made["description"]
+            return made
+
+        def generate(self, schema: Any, mode: Any = "validation") -> JsonSchema:
+            return self._without_enum_names(super().generate(schema, mode))
+
+        def generate_definitions(self, inputs: Any) -> Any:
+            schemas, definitions = super().generate_definitions(inputs)
+            for each in (*schemas.values(), *definitions.values()):
+                self._without_enum_names(each)
+            return schemas, definitions
+
+        def _without_enum_names(self, schema: JsonSchema) -> JsonSchema:
+            for part in every_schema(schema):
+                if "enum" in part and part.get("title") in self.enum_names:
+                    del part["title"]
+            return schema
+
+    return Untitled
+
+
+# --- tidying a schema -----------------------------------------------------------------------------
+
+_REF: Final = "#/$defs/"
+
+
+def optional_instead_of_null(schema: JsonSchema) -> None:
+    """``T | None = None`` becomes an optional ``T``: null is accepted, but not advertised."""
+    if schema.get("default", UNSET) is not None:
+        return
+    del schema["default"]
+    options = schema.get("anyOf")
+    if not is_array(options):
+        return
+    others = [each for each in options if each != {"type": "null"}]
+    if len(others) == 1:
+        del schema["anyOf"]
+        for key, value in others[0].items():
+            schema.setdefault(key, value)
+    else:
+        schema["anyOf"] = others
+
+
+def settle_references(schema: JsonSchema) -> JsonSchema:
+    """Inline what is referred to once; keep in ``$defs`` what is repeated or recursive.
+
+    A root that is only a reference is replaced by a copy of what it refers to, because ``type``
+    must stand at the root of a tool's schema; so is one beside the name of a header, because that
+    must stand beside a ``type`` (HDR-2).
+    """
+    definitions: dict[str, JsonSchema] = schema.pop("$defs", {})
+    if not definitions:
+        return schema
+    recursive = {name for name in definitions if name in _reached(definitions, name)}
+    counts: dict[str, int] = dict.fromkeys(definitions, 0)
+    for each in [schema, *definitions.values()]:
+        for part in every_schema(each):
+            name = _target(part)
+            if name in counts:
+                counts[name] += 1
+
+    def settle(part: JsonSchema, root: bool = False) -> None:
+        while (name := _target(part)) in definitions:
+            shared = counts[name] > 1 and "x-mcp-header" not in part
+            if not root and (shared or name in recursive):
+                break
+            del part["$ref"]
+            for key, value in copy_schema(definitions[name]).items():
+                part.setdefault(key, value)
+        for _, inner in subschemas(part):
+            settle(inner)
+
+    settle(schema, root=True)
+    kept = {
+        name: each for name, each in definitions.items() if name in recursive or counts[name] > 1
+    }
+    for each in kept.values():
+        settle(each)
+    used: set[str] = set()
+    waiting = [schema]
+    while waiting:
+        for part in every_schema(waiting.pop()):
+            name = _target(part)
+            if name in kept and name not in used:
+                used.add(name)
+                waiting.append(kept[name])
+    if used:
+        schema["$defs"] = {name: each for name, each in kept.items() if name in used}
+    return schema
+
+
+def _target(schema: JsonSchema) -> str:
+    """The name in ``$defs`` that a schema refers to, or an empty string."""
+    ref = schema.get("$ref")
+    return ref[len(_REF) :] if isinstance(ref, str) and ref.startswith(_REF) else ""
+
+
+def _reached(definitions: Mapping[str, JsonSchema], start: str) -> set[str]:
+    """The definitions that one refers to, directly or through others."""
+    seen: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for part in every_schema(definitions[waiting.pop()]):
+            name = _target(part)
+            if name in definitions and name not in seen:
+                seen.add(name)
+                waiting.append(name)
+    return seen
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an exception's message, or its class if it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,463 @@
+"""A function → its parameters, types, defaults, documentation, and what is injected where.
+
+All introspection happens here, once, when a function is registered.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
+
+from mcpkit._signature.docstrings import Docs, Part, parse_docstring
+from mcpkit._signature.hints import ANNOTATED, UNIONS, resolve_hints, unalias
+from mcpkit._utils.names import library_of
+from mcpkit.dependencies import Claim, Complete, Depends, Env, Header, InputMarker
+from mcpkit.errors import RegistrationError
+from mcpkit.types import UNSET
+
+__all__ = [
+    "Parameter",
+    "Signature",
+    "function_name",
+    "inspect_function",
+    "is_async",
+    "location",
+    "takes_any",
+    "underlying",
+]
+
+T = TypeVar("T")
+
+Source: TypeAlias = Literal["argument", "context", "depends", "ask", "given"]
+
+
+class Parameter(NamedTuple):
+    """One parameter.
+
+    Args:
+        name: As in Python; also the name of the argument.
+        annotation: The resolved type, with its ``Annotated`` metadata; `Any` if there is none.
+        default: `UNSET` if it must be given.
+        description: From ``Annotated[..., "text"]``, else from the docstring; a ``Field(...)`` wins
+            over it when a schema is made.
+        source: Who fills it: the client, the context, or a dependency.
+        depends: The dependency, if that is the source.
+        complete: Where suggestions come from, if the author says so.
+        ask: What the client is asked to fill it, if that is the source.
+        given: The claim or the variable of the environment, if that is the source.
+    """
+
+    name: str
+    annotation: Any
+    default: Any
+    description: str | None
+    source: Source
+    depends: Depends | None = None
+    complete: Complete | None = None
+    ask: InputMarker | None = None
+    given: Claim | Env | None = None
+
+    @property
+    def required(self) -> bool:
+        """True if a value must be given."""
+        return self.default is UNSET
+
+
+class Signature(NamedTuple):
+    """The facts about a function that a registration needs.
+
+    Args:
+        name: The function's own name.
+        is_async: Whether calling it gives an awaitable.
+        parameters: In order, injected ones included.
+        returns: The resolved return annotation; `UNSET` if there is none.
+        docs: From the docstring.
+        where: ``file:line`` of the definition, for messages.
+    """
+
+    name: str
+    is_async: bool
+    parameters: tuple[Parameter, ...]
+    returns: Any
+    docs: Docs
+    where: str
+
+    @property
+    def arguments(self) -> tuple[Parameter, ...]:
+        """The parameters that the client fills."""
+        return tuple([each for each in self.parameters if each.source == "argument"])
+
+    @property
+    def place(self) -> str:
+        """``file:line: name()``, for messages."""
+        return f"{self.where}: {self.name}()"
+
+
+def inspect_function(
+    fn: Callable[..., Any], *, contexts: tuple[type, ...] = (), is_open: bool = False
+) -> Signature:
+    """Read a function, once, for all that registration asks of it.
+
+    Args:
+        fn: A function, method, partial, instance with ``__call__``, or builtin with a signature.
+        contexts: The types by which a parameter for the context is recognised.
+        is_open: Whether ``**arguments`` may take what has no parameter, and is passed over.
+
+    Raises:
+        RegistrationError: A parameter or annotation cannot be served; the message has the fix.
+    """
+    target = underlying(fn)
+    where = location(target)
+    name = function_name(fn)
+    if isinstance(fn, classmethod):
+        raise RegistrationError(
+            f"{where}: {name}() has no class to be called on yet; mark it with the decorators of "
+            f"mcpkit, and include the class: app.include(...)"
+        )
+    raw = _parameters(fn, name)
+    if is_open:
+        raw = [each for each in raw if each[2] is not inspect.Parameter.VAR_KEYWORD]
+    names = [each[0] for each in raw]
+    hints = resolve_hints(target, name, where)
+    if fn is not target or "__signature__" in getattr(fn, "__dict__", ()):
+        hints.update(_changed_hints(fn, target, names, name, where))
+    if isinstance(fn, type):
+        hints["return"] = fn
+    # What a partial or a wrapper fills is no more the model's business than a dependency is.
+    code = getattr(target, "__code__", None)
+    filled = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code else ()
+    docs = parse_docstring(_docstring(fn, target), {*names, *filled})
+    returned = _told_in(hints.get("return"))
+    if returned is not None and not docs.returns:
+        docs = docs._replace(parts=(*docs.parts, Part("returns", f"Returns: {returned}")))
+    at = f"{where}: {name}()"
+    parameters = tuple([_parameter(each, hints, docs, at, contexts) for each in raw])
+    returns = hints.get("return", UNSET)
+    return Signature(name, is_async(fn), parameters, returns, docs, where)
+
+
+def _changed_hints(
+    fn: Callable[..., Any],
+    target: Callable[..., Any],
+    names: Collection[str],
+    name: str,
+    where: str,
+) -> dict[str, Any]:
+    """Return the annotations in which a wrapper differs from the function that it wraps.
+
+    They stand in its own ``__signature__`` or ``__annotations__``. Those of a wrapper that takes
+    ``*args`` and ``**kwargs`` say nothing, and ``Any`` for its result says no more.
+    """
+    before: dict[str, Any] = getattr(target, "__annotations__", {})
+    kept = {*names, "return"}
+    changed: dict[str, Any] = {}
+    wrappers = [fn, *_wrapped_by(fn)]
+    for each in reversed(wrappers):
+        written: Any = getattr(each, "__annotations__", None)
+        if each is not target and type(each) is types.FunctionType and written is not before:
+            own = {key: written[key] for key in written if key in kept}
+            if own.keys() - {"return"} or not names:
+                changed.update(own)
+        signature = getattr(each, "__dict__", {}).get("__signature__")
+        if isinstance(signature, inspect.Signature):
+            every = {one.name: one.annotation for one in signature.parameters.values()}
+            every["return"] = signature.return_annotation
+            changed.update({key: found for key, found in every.items() if found is not _EMPTY})
+    changed = {key: found for key, found in changed.items() if found is not before.get(key)}
+    if changed.get("return") is Any and "return" in before:
+        del changed["return"]
+    if not changed:
+        return {}
+    # A text may be of the module with the decorator, or of the one with the function.
+    refused: RegistrationError | None = None
+    for scope in (target, *wrappers):
+        code, known = getattr(scope, "__code__", None), getattr(scope, "__globals__", {})
+        if code is None:
+            continue
+        probe = types.FunctionType(code, known, name, None, getattr(scope, "__closure__", None))
+        probe.__annotations__ = changed
+        try:
+            return resolve_hints(probe, name, where)
+        except RegistrationError as error:
+            refused = refused or error
+    if refused is None:
+        return {key: found for key, found in changed.items() if not isinstance(found, str)}
+    raise refused
+
+
+_EMPTY: Final = inspect.Parameter.empty
+
+
+def _wrapped_by(fn: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """Return what a function wraps, from the outermost to the innermost."""
+    found: list[Callable[..., Any]] = []
+    each: Any = _without_arguments(fn)
+    if each is not fn:
+        found.append(each)
+    while (each := getattr(each, "__wrapped__", None)) is not None and each not in found:
+        found.append(each)
+    return found
+
+
+def _told_in(annotation: Any) -> str | None:
+    """Return what ``Annotated[..., "text"]`` says of a value, also as a choice of a union."""
+    if type(annotation) is ANNOTATED:
+        texts = [getattr(each, "documentation", each) for each in annotation.__metadata__]
+        told = "\n".join(each.strip() for each in texts if isinstance(each, str))
+        return told or _told_in(annotation.__origin__)
+    if type(annotation) in UNIONS:
+        return next(filter(None, map(_told_in, annotation.__args__)), None)
+    return None
+
+
+_Raw: TypeAlias = tuple[str, Any, Any]
+"""A parameter as it is written: its name, its default or `UNSET`, and its kind for `inspect`."""
+
+
+def _parameters(fn: Callable[..., Any], name: str) -> Iterable[_Raw]:
+    """Read the parameters that a caller has to fill."""
+    plain = _plain_parameters(fn)
+    if plain is not None:
+        return plain
+    try:
+        found = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        raise RegistrationError(f"{name}: has no signature that Python can show; wrap it") from None
+    return [
+        (each.name, UNSET if each.default is each.empty else each.default, each.kind)
+        for each in found
+    ]
+
+
+def _plain_parameters(fn: Callable[..., Any]) -> list[_Raw] | None:
+    """Return what `inspect.signature` finds out about most functions and methods, but at once.
+
+    Returns:
+        None if the code of the function is not all that there is to know.
+    """
+    bound = type(fn) is types.MethodType
+    function = cast("types.MethodType", fn).__func__ if bound else fn
+    if type(function) is not types.FunctionType:
+        return None
+    if function.__dict__ and function.__dict__.keys() & _ELSEWHERE:
+        return None
+    code = function.__code__
+    positional = code.co_argcount
+    if code.co_flags & _STARS or code.co_posonlyargcount or bound > positional:
+        return None
+    names = code.co_varnames
+    given = function.__defaults__ or ()
+    defaults = (UNSET,) * (positional - len(given)) + given
+    raw = [(names[place], defaults[place], _NAMED) for place in range(bound, positional)]
+    if code.co_kwonlyargcount:
+        optional: dict[str, Any] = function.__kwdefaults__ or {}
+        last = names[positional : positional + code.co_kwonlyargcount]
+        raw += [(each, optional.get(each, UNSET), _NAMED) for each in last]
+    return raw
+
+
+_ELSEWHERE: Final = frozenset(
+    {"__signature__", "__text_signature__", "__wrapped__", "__partialmethod__", "_partialmethod"}
+)
+"""Attributes that say of a function that it has the parameters of another."""
+
+_NAMED: Final = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_STARS: Final = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+
+
+def _parameter(
+    raw: _Raw, hints: Mapping[str, Any], docs: Docs, at: str, contexts: tuple[type, ...]
+) -> Parameter:
+    name, default, kind = raw
+    if kind is not _NAMED or name in _RESERVED or isinstance(default, _MARKS):
+        _refuse_raw(raw, hints, at, contexts)
+    annotation = hints.get(name, Any)
+    description = docs.parameters.get(name)
+    depends = ask = complete = given = None
+    if type(annotation) is type:
+        is_context = issubclass(annotation, contexts)
+    else:
+        named = annotation if type(annotation) is ANNOTATED else unalias(annotation)
+        is_context = _is_context(named, contexts)
+        if is_context or type(named) is ANNOTATED:
+            annotation = named  # a recursive alias has to keep its name
+        marks = _marks(annotation)
+        if marks:
+            depends, ask = _first(marks, Depends), _first(marks, InputMarker)
+            complete = _first(marks, Complete)
+            given = _first(marks, Claim) or _first(marks, Env)
+        description = _told_in(annotation) or description
+        if marks and (is_context or depends or ask or given) and _first(marks, Header) is not None:
+            raise RegistrationError(
+                f"{at}: {name} is not sent by the client, so no header can repeat it; "
+                f"remove Header(...)"
+            )
+    if is_context:
+        return Parameter(name, annotation, default, description, "context")
+    if depends is not None:
+        return Parameter(name, annotation, default, description, "depends", depends=depends)
+    if ask is not None:
+        return Parameter(name, annotation, default, description, "ask", ask=ask)
+    if given is not None:
+        return Parameter(name, annotation, default, description, "given", given=given)
+    if annotation is not Any:
+        _refuse_foreign(annotation, name, at)
+    if name[0] == "_":
+        raise RegistrationError(
+            f"{at}: the name {name} begins with an underscore, which hosts refuse; rename it"
+        )
+    return Parameter(name, annotation, default, description, "argument", None, complete)
+
+
+def _marks(annotation: Any) -> list[Any]:
+    if type(annotation) is not ANNOTATED:
+        return []
+    return [each for each in annotation.__metadata__ if isinstance(each, _MARKS)]
+
+
+def _first(marks: Iterable[Any], kind: type[T]) -> T | None:
+    for each in marks:
+        if isinstance(each, kind):
+            return each
+    return None
+
+
+def _refuse_raw(raw: _Raw, hints: Mapping[str, Any], at: str, contexts: tuple[type, ...]) -> None:
+    name, default, kind = raw
+    if kind is inspect.Parameter.VAR_POSITIONAL or kind is inspect.Parameter.VAR_KEYWORD:
+        star = "*" if kind is inspect.Parameter.VAR_POSITIONAL else "**"
+        instead = "list" if star == "*" else "dict"
+        also = ", or describe them with input_schema=" if star == "**" else ""
+        raise RegistrationError(
+            f"{at}: {star}{name} has no names a client could use; "
+            f"write a parameter of type {instead} instead{also}"
+        )
+    if kind is inspect.Parameter.POSITIONAL_ONLY:
+        raise RegistrationError(
+            f"{at}: {name} is positional-only, arguments arrive by name; remove the /"
+        )
+    if name in _METHODS and name not in hints:
+        raise RegistrationError(
+            f"{at}: is a method, and nothing fills {name}; mark it with the decorators of "
+            f"mcpkit, and include the object: app.include(...)"
+        )
+    if name == "ctx" and name not in hints and contexts:
+        raise RegistrationError(
+            f"{at}: ctx has no annotation, so a client would have to send it; write ctx: Context, "
+            f"or ctx: SyncContext in a plain def"
+        )
+    if isinstance(default, _MARKS):
+        marker = type(default).__name__
+        raise RegistrationError(
+            f"{at}: write {name}: Annotated[<type>, {marker}(...)] instead of a default value"
+        )
+
+
+def _refuse_foreign(annotation: Any, name: str, at: str) -> None:
+    """Refuse the context of another library, alone, with parameters, or in a union."""
+    parts = getattr(annotation, "__args__", ()) if type(annotation) in UNIONS else (annotation,)
+    for part in parts:
+        found = getattr(part, "__origin__", part)
+        if getattr(found, "__name__", None) == "Context":
+            library = library_of(found)
+            if library is not None:
+                raise RegistrationError(
+                    f"{at}: {name} is a Context of {library}, which nobody fills here; write "
+                    f"from mcpkit import Context, and {name}: mcpkit.Context"
+                )
+
+
+_METHODS: Final = frozenset({"cls", "self"})
+_RESERVED: Final = _METHODS | {"ctx"}
+_MARKS: Final = (Depends, Complete, InputMarker, Header, Claim, Env)
+
+
+def _is_context(annotation: object, contexts: tuple[type, ...]) -> bool:
+    """True for a context type, also as ``Context[State]`` or ``Context | None``."""
+    if type(annotation) is type:
+        return issubclass(annotation, contexts)
+    if type(annotation) in UNIONS:
+        parts: tuple[object, ...] = getattr(annotation, "__args__", ())
+        return any(_is_context(part, contexts) for part in parts)
+    base: object = getattr(annotation, "__origin__", annotation)
+    if type(annotation) is ANNOTATED:
+        return _is_context(base, contexts)
+    return isinstance(base, type) and issubclass(base, contexts)
+
+
+# --- what a callable really is --------------------------------------------------------------------
+
+
+def _without_arguments(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that a `functools.partial` calls in the end; any other as it is."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn
+
+
+def underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function whose annotations describe `fn`."""
+    if type(fn) is types.FunctionType and "__wrapped__" not in fn.__dict__:
+        return fn
+    fn = inspect.unwrap(_without_arguments(fn))
+    if isinstance(fn, types.MethodType):
+        fn = fn.__func__
+    if not inspect.isroutine(fn) and not isinstance(fn, type):
+        call = type(fn).__call__
+        return call if inspect.isfunction(call) else fn
+    if isinstance(fn, type):
+        init = cast("Any", fn).__init__
+        return init if inspect.isfunction(init) else fn
+    return fn
+
+
+def _docstring(fn: Callable[..., Any], target: Callable[..., Any]) -> str:
+    fn = _without_arguments(fn)
+    for each in (fn, *_wrapped_by(fn)) if fn is not target else ():
+        if inspect.isroutine(each) and each.__doc__ is not None:
+            return inspect.cleandoc(each.__doc__)  # a wrapper may have one of its own
+    if fn is target and type(fn) is types.FunctionType and fn.__doc__ is not None:
+        return inspect.cleandoc(fn.__doc__)
+    if target.__doc__ is None and not inspect.isroutine(fn):
+        # An object with ``__call__``, or a class: they are described where they are defined.
+        return inspect.cleandoc((fn if isinstance(fn, type) else type(fn)).__doc__ or "")
+    return inspect.getdoc(target) or ""
+
+
+def function_name(fn: Callable[..., Any]) -> str:
+    """Return the name of a callable: its own, or that of its class."""
+    fn = _without_arguments(fn)
+    name = getattr(fn, "__name__", None)
+    return name if isinstance(name, str) else type(fn).__name__
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Return True if a call of a function gives a coroutine."""
+    fn = _without_arguments(fn)
+    if type(fn) is types.FunctionType and fn.__code__.co_flags & inspect.CO_COROUTINE:
+        return True
+    if isinstance(fn, staticmethod):
+        fn = fn.__func__
+    if inspect.iscoroutinefunction(fn):
+        return True
+    return not inspect.isroutine(fn) and inspect.iscoroutinefunction(type(fn).__call__)
+
+
+def takes_any(fn: Callable[..., Any]) -> bool:
+    """Return True if a function has a parameter such as ``**arguments``."""
+    try:
+        found = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return False  # `inspect_function` says why
+    return any(each.kind is each.VAR_KEYWORD for each in found)
+
+
+def location(fn: Callable[..., Any]) -> str:
+    """Return ``file:line`` of the definition of a function, or its module."""
+    code = getattr(fn, "__code__", None)
+    if isinstance(code, types.CodeType):
+        return f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
+    return str(getattr(fn, "__module__", "?"))

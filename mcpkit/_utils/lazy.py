@@ -1,0 +1,61 @@
+"""Packages whose names are imported when they are first used (PEP 562)."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+TYPE_CHECKING = False  # importing `typing` for it would take longer
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+
+def importer(
+    package: str, homes: Mapping[str, list[str]], renamed: Mapping[str, str] | None = None
+) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package.
+
+    Args:
+        package: Its ``__name__``.
+        homes: For each module, the public names that the package takes from it.
+        renamed: Former public names and their present ones. A former name still works, with a
+            `DeprecationWarning` that names the present one.
+
+    Returns:
+        A function from a name to its object, which it keeps in the package; it raises
+        `AttributeError` for a name that is in neither table.
+    """
+    home_of = {name: module for module, names in homes.items() for name in names}
+
+    def load(name: str) -> Any:
+        present = (renamed or {}).get(name, name)
+        if present not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(home_of[present]), present)
+        if present != name:
+            import warnings
+
+            warnings.warn(
+                f"{package}.{name} is now {package}.{present}", DeprecationWarning, stacklevel=2
+            )
+        else:
+            setattr(sys.modules[package], name, value)
+        return value
+
+    return load
+
+
+def moved(module: str, present: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module whose public names are in another one now."""
+
+    def load(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        value = getattr(import_module(present), name)
+        import warnings
+
+        warnings.warn(f"{module}.{name} is now {present}.{name}", DeprecationWarning, stacklevel=2)
+        return value
+
+    return load

@@ -1,0 +1,159 @@
+"""Values that travel through someone else's hands: sealed, so that a change is noticed (MRTR-5).
+
+With the package ``cryptography`` they are encrypted (AES-256-GCM); without it they are readable,
+but signed (HMAC-SHA-256). A process opens only what it would seal itself: where values are
+encrypted, one that was merely signed has been readable.
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final
+
+__all__ = [
+    "SECRET",
+    "SealBroken",
+    "Sealer",
+    "new_secret",
+    "secret_weakness",
+    "secrets_from_environment",
+]
+
+_SIGNED: Final = b"\x01"
+_ENCRYPTED: Final = b"\x02"
+_MAC_SIZE: Final = 32
+_NONCE_SIZE: Final = 12
+_SHORTEST_SECRET: Final = 16
+"""Bytes; a shorter secret can be guessed from one sealed text."""
+_MOST_BYTES: Final = 4 * 1024 * 1024
+"""The largest length of a value, in bytes."""
+
+SECRET: Final = "MCPKIT_SECRET"
+"""The environment variable with the secrets."""
+
+
+class SealBroken(Exception):
+    """A text was not sealed with one of the secrets for this purpose, or was changed."""
+
+
+def secrets_from_environment() -> list[str]:
+    """The secrets in ``MCPKIT_SECRET``, separated by blanks; the first one seals."""
+    return os.environ.get(SECRET, "").split()
+
+
+def new_secret() -> str:
+    """A random secret."""
+    return os.urandom(32).hex()
+
+
+def secret_weakness(secrets: Sequence[str]) -> str:
+    """Say of secrets that one can be guessed, and how to make another.
+
+    Returns:
+        The rest of a sentence that begins with where they are from; empty if none can be guessed.
+    """
+    if all(len(each.encode()) >= _SHORTEST_SECRET for each in secrets):
+        return ""
+    return (
+        f"has a secret of fewer than {_SHORTEST_SECRET} bytes, which can be guessed; make one "
+        f'with: python -c "import secrets; print(secrets.token_hex(32))"'
+    )
+
+
+class Sealer:
+    """Seals and opens bytes.
+
+    Args:
+        secrets: Texts, the current one first; the others still open what they sealed. Without any,
+            a random one that lives as long as the process.
+        purpose: What is sealed for one purpose cannot be opened for another.
+    """
+
+    def __init__(self, secrets: Sequence[str | bytes], purpose: str) -> None:
+        material = [each.encode() if isinstance(each, str) else each for each in secrets]
+        self._aead = _load_aead()
+        self._algorithm = _SIGNED if self._aead is None else _ENCRYPTED
+        self._keys = [
+            _derive(each, purpose, self._algorithm) for each in material or [os.urandom(32)]
+        ]
+
+    def seal(self, value: bytes) -> str:
+        """A text of letters, digits, ``-`` and ``_``; a different one each time.
+
+        Raises:
+            ValueError: It is too long to travel with every request.
+        """
+        if len(value) > _MOST_BYTES:
+            raise ValueError(f"{len(value)} bytes are more than can be sealed ({_MOST_BYTES})")
+        # Not compressed: a client chooses some of what is sealed and sees how long it becomes, and
+        # from that could find out the rest.
+        nonce = os.urandom(_NONCE_SIZE)
+        key = self._keys[0]
+        if self._aead is None:
+            body = _SIGNED + nonce + value
+            sealed = body + _mac(key, body)
+        else:
+            sealed = _ENCRYPTED + nonce + self._aead(key).encrypt(nonce, value, _ENCRYPTED)
+        return urlsafe_b64encode(sealed).rstrip(b"=").decode("ascii")
+
+    def open(self, text: str) -> bytes:
+        """Return the value that was sealed.
+
+        Raises:
+            SealBroken: The text was not sealed with one of the secrets, or was changed.
+        """
+        try:
+            padding = "=" * (-len(text) % 4)
+            sealed = urlsafe_b64decode((text + padding).encode("ascii"))
+        except (ValueError, binascii.Error):
+            raise SealBroken from None
+        # The decoder passes over what is no base64, and what was sealed has one spelling only.
+        if urlsafe_b64encode(sealed).rstrip(b"=").decode("ascii") != text:
+            raise SealBroken
+        for key in self._keys:
+            value = self._open_with(key, sealed)
+            if value is not None:
+                return value
+        raise SealBroken
+
+    def _open_with(self, key: bytes, sealed: bytes) -> bytes | None:
+        if sealed[:1] != self._algorithm:
+            return None
+        if self._aead is None:
+            body, mac = sealed[:-_MAC_SIZE], sealed[-_MAC_SIZE:]
+            return body[1 + _NONCE_SIZE :] if _equal(_mac(key, body), mac) else None
+        nonce = sealed[1 : 1 + _NONCE_SIZE]
+        try:
+            opened: bytes = self._aead(key).decrypt(nonce, sealed[1 + _NONCE_SIZE :], _ENCRYPTED)
+        except Exception:  # InvalidTag, or too short for one
+            return None
+        return opened
+
+
+def _derive(secret: bytes, purpose: str, algorithm: bytes) -> bytes:
+    """A key for one purpose and algorithm (HKDF of RFC 5869 with an empty salt, one block)."""
+    info = b"mcpkit " + purpose.encode() + b" " + algorithm
+    return _mac(_mac(bytes(32), secret), info + b"\x01")
+
+
+def _mac(key: bytes, text: bytes) -> bytes:
+    import hmac  # loaded when needed: it brings OpenSSL along
+
+    return hmac.digest(key, text, "sha256")
+
+
+def _equal(one: bytes, other: bytes) -> bool:
+    import hmac  # as above
+
+    return hmac.compare_digest(one, other)
+
+
+def _load_aead() -> Any:
+    try:
+        return import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
+    except ImportError:
+        return None

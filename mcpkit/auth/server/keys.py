@@ -1,0 +1,211 @@
+"""The keys of an authorization server: those it signs with, and the one it seals with."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from hmac import digest
+from typing import Any, Final, NamedTuple
+
+import anyio
+
+from mcpkit._utils.fetch import PerEventLoop
+from mcpkit.auth.server.store import AuthStore
+
+__all__ = ["NEEDS", "KeyStore", "SigningKey"]
+
+NEEDS: Final = 'AuthorizationServer(…) needs the auth extra: pip install "mcpkit[auth]"'
+
+ALGORITHM: Final = "ES256"
+_FOREVER: Final = 1e12
+_GLANCE_S: Final = 60.0
+"""Seconds for which the keys are known without a look into the store."""
+
+_MOST_TRIES: Final = 20
+
+
+class SigningKey(NamedTuple):
+    """A key that tokens are signed with.
+
+    Args:
+        kid: Its id.
+        private: In PEM.
+        made: When, in seconds since the epoch.
+    """
+
+    kid: str
+    private: str
+    made: float
+
+    def __repr__(self) -> str:
+        return f"<SigningKey {self.kid}>"
+
+
+class KeyStore:
+    """Keeps the keys of a server in its store, sealed, and makes new ones in time.
+
+    Args:
+        store: That all processes of the server share.
+        given: The secrets that seal them, the current one first.
+        lifetime: Seconds for which a key signs.
+        overlap: Seconds for which it is published after that: those of a token.
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        store: AuthStore,
+        given: Sequence[str],
+        *,
+        lifetime: float,
+        overlap: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        from cryptography.fernet import Fernet, MultiFernet
+
+        self._store = store
+        self._lifetime = lifetime
+        self._overlap = overlap
+        self._clock = clock
+        # Secrets are long and random: one round of a hash makes keys of them (RFC 5869, 3.3).
+        derived = (digest(each.encode(), b"mcpkit auth", "sha256") for each in given)
+        self._fernet = MultiFernet([Fernet(urlsafe_b64encode(each)) for each in derived])
+        self._keys: tuple[SigningKey, ...] = ()
+        self._mac = b""
+        self._looked = 0.0
+        self._lock = PerEventLoop(anyio.Lock)
+
+    # --- sealing ----------------------------------------------------------------------------------
+
+    def seal(self, value: bytes) -> bytes:
+        """Return bytes encrypted, so that nobody can read or change them where they are kept."""
+        return self._fernet.encrypt(value)
+
+    def open(self, sealed: bytes) -> bytes:
+        """Return what was sealed.
+
+        Raises:
+            ValueError: With another secret, or it was changed.
+        """
+        from cryptography.fernet import InvalidToken
+
+        try:
+            return self._fernet.decrypt(sealed)
+        except InvalidToken:
+            raise ValueError("sealed with another secret, or changed") from None
+
+    def check(self, kept: bytes | None, where: str) -> None:
+        """Check that the keys that are kept can be read.
+
+        Args:
+            kept: As they are kept; None if there are none yet.
+            where: For the message.
+
+        Raises:
+            ValueError: They were sealed with another secret.
+        """
+        if kept is None:
+            return
+        try:
+            self.open(kept)
+        except ValueError:
+            raise ValueError(
+                f"{where} was sealed with another secret: set MCPKIT_SECRET, or secret=, as it was "
+                f"(or both, the new one first), or delete the file, which ends all logins"
+            ) from None
+
+    async def mac(self, text: str) -> str:
+        """Return what only this server can make of a text."""
+        await self._load()
+        found = digest(self._mac, text.encode(), "sha256")
+        return urlsafe_b64encode(found).decode("ascii").rstrip("=")
+
+    # --- signing ----------------------------------------------------------------------------------
+
+    async def signing_key(self) -> SigningKey:
+        """Return the key to sign with: the newest."""
+        await self._load()
+        return self._keys[-1]
+
+    async def public_keys(self) -> list[dict[str, Any]]:
+        """Return the JSON Web Keys of all that may have signed a token that is valid."""
+        import jwt
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        await self._load()
+        found: list[dict[str, Any]] = []
+        for each in self._keys:
+            private: Any = load_pem_private_key(each.private.encode(), None)
+            kind: Any = jwt.get_algorithm_by_name(ALGORITHM)
+            public: Mapping[str, Any] = kind.to_jwk(private.public_key(), as_dict=True)
+            found.append({**public, "kid": each.kid, "alg": ALGORITHM, "use": "sig"})
+        return found
+
+    async def public_key(self, kid: object) -> Any:
+        """Return the public key of an id; None if there is none."""
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        await self._load()
+        for each in self._keys:
+            if each.kid == kid:
+                private: Any = load_pem_private_key(each.private.encode(), None)
+                return private.public_key()
+        return None
+
+    async def _load(self) -> None:
+        now = self._clock()
+        if self._keys and now - self._looked < _GLANCE_S and not self._is_due(now):
+            return
+        async with self._lock.get():
+            for _ in range(_MOST_TRIES):
+                if await self._look(now):
+                    self._looked = now
+                    return
+        raise RuntimeError("the keys of the authorization server cannot be kept")
+
+    def _is_due(self, now: float) -> bool:
+        return now - self._keys[-1].made >= self._lifetime
+
+    async def _look(self, now: float) -> bool:
+        """Take the keys from the store, with a new one if it is time; False: look again."""
+        kept = await self._store.get("keys", "keys")
+        if kept is None:
+            self._mac = secrets.token_bytes(32)
+            made = self._written((_new_key(now),))
+            return await self._store.add("keys", "keys", made, _FOREVER) and await self._look(now)
+        try:
+            known = json.loads(self.open(kept))
+        except ValueError:
+            raise RuntimeError(
+                "the keys of the authorization server were sealed with another secret; pass that "
+                "secret, or begin with a new store"
+            ) from None
+        self._mac = bytes.fromhex(known["mac"])
+        self._keys = tuple(SigningKey(*each) for each in known["keys"])
+        if not self._is_due(now):
+            return True
+        since = now - self._lifetime - self._overlap
+        living = [each for each in self._keys if each.made > since]
+        made = self._written((*living, _new_key(now)))
+        await self._store.change("keys", "keys", kept, made, _FOREVER)
+        return False  # whoever was first: look again
+
+    def _written(self, keys: tuple[SigningKey, ...]) -> bytes:
+        return self.seal(json.dumps({"mac": self._mac.hex(), "keys": keys}).encode())
+
+
+def _new_key(now: float) -> SigningKey:
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+    )
+
+    private = generate_private_key(SECP256R1())
+    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode("ascii")
+    return SigningKey(sha256(pem.encode()).hexdigest()[:16], pem, now)

@@ -1,0 +1,230 @@
+"""The imports of a file that has been rewritten: theirs taken out, ours merged and added."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import libcst as cst
+
+from mcpkit.cli._migrate.source import is_ours, is_theirs, text_of
+
+__all__ = ["MARK", "Used", "import_line", "with_imports", "without"]
+
+
+def without(module: cst.Module, names: set[str]) -> cst.Module:
+    """Take names out of what is imported of theirs and of ours."""
+    return module.visit(_Unimport(names))
+
+
+def with_imports(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module:
+    """Merge what is imported of ours, and add what is missing.
+
+    Args:
+        module: The file.
+        needed: Module and name of each import; ``import name`` if the module is empty.
+    """
+    return module.visit(_Import(needed))
+
+
+MARK: Final = "# mcpkit migrate: "
+"""What a comment for whoever migrates begins with."""
+
+
+class Used(cst.CSTVisitor):
+    """The names that a module uses, also in annotations that are strings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+        return False
+
+    def visit_Import(self, node: cst.Import) -> bool:
+        return False
+
+    def visit_Attribute(self, node: cst.Attribute) -> bool:
+        node.value.visit(self)  # an attribute is no use of a name
+        return False
+
+    def visit_Arg(self, node: cst.Arg) -> bool:
+        node.value.visit(self)
+        return False
+
+    def visit_Name(self, node: cst.Name) -> None:
+        self.names.add(node.value)
+
+    def visit_SimpleString(self, node: cst.SimpleString) -> None:
+        if len(node.value) < 200:
+            self.names.update(re.findall(r"[A-Za-z_]\w*", node.value))
+
+
+class _Unimport(cst.CSTTransformer):
+    def __init__(self, names: set[str]) -> None:
+        super().__init__()
+        self._names = names
+
+    def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> Any:
+        return self._with_left(updated_node)
+
+    def leave_IndentedBlock(
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> Any:
+        return self._with_left(updated_node)
+
+    def _with_left(self, node: Any) -> Any:
+        """Return what is left of a block; what stood above a statement that is gone stays."""
+        made: list[Any] = []
+        above: list[cst.EmptyLine] = []
+        for statement in node.body:
+            lines = list(statement.leading_lines)
+            if isinstance(statement, cst.SimpleStatementLine):
+                left = [found for each in statement.body if (found := self._without(each))]
+                if not left:
+                    above += _joined(above, [each for each in lines if not _is_mark(each)])
+                    continue
+                statement = statement.with_changes(body=left)
+            if above:
+                lines = [*above, *_joined(above, lines)]
+                statement = statement.with_changes(leading_lines=lines)
+                above = []
+            made.append(statement)
+        return node.with_changes(body=made, footer=[*above, *node.footer])
+
+    def _without(self, node: Any) -> Any:
+        """Return what is left of an import, None if nothing is; any other statement as it is."""
+        if not isinstance(node, (cst.Import, cst.ImportFrom)):
+            return node
+        if isinstance(node.names, cst.ImportStar):
+            return node
+        if isinstance(node, cst.ImportFrom):
+            module = text_of(node.module)
+            if node.relative or not (is_theirs(module) or is_ours(module)):
+                return node
+        left = [each for each in node.names if not self._is_gone(node, each)]
+        if len(left) == len(node.names):
+            return node
+        if not left:
+            return None
+        left[-1] = left[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        return node.with_changes(names=left)
+
+    def _is_gone(self, node: Any, alias: cst.ImportAlias) -> bool:
+        name = text_of(alias.asname.name) if alias.asname else text_of(alias.name)
+        if isinstance(node, cst.Import):
+            return is_theirs(text_of(alias.name)) and name.partition(".")[0] in self._names
+        return name in self._names
+
+
+def _is_mark(line: cst.EmptyLine) -> bool:
+    return line.comment is not None and line.comment.value.startswith(MARK)
+
+
+def _joined(above: Sequence[cst.EmptyLine], lines: list[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    """Return lines that come behind others, without blank ones between them."""
+    while above and lines and lines[0].comment is None:
+        lines = lines[1:]
+    return lines
+
+
+class _Import(cst.CSTTransformer):
+    """Merges what is imported from ours at the top of a file, and adds what is missing."""
+
+    def __init__(self, needed: set[tuple[str, str]]) -> None:
+        super().__init__()
+        self._needed = needed
+
+    def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
+        names: dict[str, set[str]] = {}
+        body: list[Any] = list(updated_node.body)
+        places: dict[str, int] = {}
+        for place, statement in enumerate(body):
+            found = _ours_in(statement)
+            if found is not None:
+                module, imported = found
+                if module in places and not statement.leading_lines:
+                    body[place] = None
+                elif module in places:
+                    continue
+                places.setdefault(module, place)
+                names.setdefault(module, set()).update(imported)
+        last = _last_import(body)
+        there = _all_imported(updated_node)
+        for module, name in sorted(self._needed):
+            if (module, name) in there:
+                continue
+            names.setdefault(module, set()).add(name)
+        for module, found_names in names.items():
+            made = import_line(module, sorted(found_names))
+            where = places.get(module)
+            if where is None:
+                body.insert(last + 1, made)
+                continue
+            there_now = _ours_in(body[where])
+            if there_now is not None and set(there_now[1]) != found_names:
+                body[where] = made.with_changes(
+                    leading_lines=body[where].leading_lines,
+                    trailing_whitespace=body[where].trailing_whitespace,
+                )
+        return updated_node.with_changes(body=[each for each in body if each is not None])
+
+
+def _ours_in(statement: Any) -> tuple[str, list[str]] | None:
+    """Return the module of ours that a statement imports from, and the names."""
+    if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
+        return None
+    node = statement.body[0]
+    if not isinstance(node, cst.ImportFrom) or not isinstance(node.names, Sequence):
+        return None
+    module = text_of(node.module)
+    if not is_ours(module):
+        return None
+    return module, [_alias_text(each) for each in node.names]
+
+
+def _alias_text(alias: cst.ImportAlias) -> str:
+    name = text_of(alias.name)
+    return f"{name} as {text_of(alias.asname.name)}" if alias.asname else name
+
+
+def _all_imported(module: cst.Module) -> set[tuple[str, str]]:
+    """Return what the top of a file imports already, ours and others'."""
+    found: set[tuple[str, str]] = set()
+    for statement in module.body:
+        for node in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
+            if isinstance(node, cst.Import):
+                found |= {("", _alias_text(each)) for each in node.names}
+            elif isinstance(node, cst.ImportFrom) and isinstance(node.names, Sequence):
+                found |= {(text_of(node.module), _alias_text(each)) for each in node.names}
+    return found
+
+
+def _last_import(body: Sequence[Any]) -> int:
+    """Return the place of the last import at the top; of the docstring, or -1, if there is none."""
+    last = -1
+    for place, statement in enumerate(body):
+        inner = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+        if isinstance(inner, (cst.Import, cst.ImportFrom)):
+            last = place
+        elif last == -1 and place == 0 and isinstance(inner, cst.Expr):
+            last = 0
+        elif statement is not None and not isinstance(statement, cst.SimpleStatementLine):
+            break
+    return last
+
+
+def import_line(module: str, names: Sequence[str]) -> Any:
+    """Return the statement that imports names; ``import names`` if the module is empty."""
+    if not module:
+        return cst.parse_statement(f"import {', '.join(names)}\n")
+    line = f"from {module} import {', '.join(names)}\n"
+    if len(line) > _WIDTH:
+        listed = "".join(f"    {each},\n" for each in names)
+        line = f"from {module} import (\n{listed})\n"
+    return cst.parse_statement(line)
+
+
+_WIDTH: Final = 89
+"""Characters of a line, with its end, that an import has at most before it is broken."""

@@ -1,0 +1,430 @@
+"""Middleware of FastMCP: a class with a method for each kind of message → one that is called.
+
+A class is rewritten only if what it does can be told from its code: it passes the context on as it
+is, and what comes back too, or looks at the parts of a tool's result. Any other stays, is marked,
+and is refused where it is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+import libcst as cst
+from libcst import matchers as m
+from libcst import metadata as meta
+
+from mcpkit.cli._migrate.arguments import Args, expression
+from mcpkit.cli._migrate.imports import MARK
+from mcpkit.cli._migrate.source import is_theirs, text_of
+
+__all__ = ["Middlewares"]
+
+_METHODS: Final = {
+    "on_call_tool": "tools/call",
+    "on_read_resource": "resources/read",
+    "on_get_prompt": "prompts/get",
+    "on_list_tools": "tools/list",
+    "on_list_resources": "resources/list",
+    "on_list_resource_templates": "resources/templates/list",
+    "on_list_prompts": "prompts/list",
+}
+"""What a method of theirs is called for."""
+
+_EVERYTHING: Final = ("__call__", "on_message", "on_request")
+_PARTS: Final = ("content", "structured_content", "meta", "is_error")
+_LOGS: Final = ("debug", "info", "warning", "error")
+_SENT: Final = {
+    ("on_call_tool", "name"): '.request.params["name"]',
+    ("on_call_tool", "arguments"): '.request.params.get("arguments")',
+    ("on_read_resource", "uri"): '.request.params["uri"]',
+    ("on_get_prompt", "name"): '.request.params["name"]',
+    ("on_get_prompt", "arguments"): '.request.params.get("arguments")',
+}
+"""Parts of the message in a method of theirs, and where they are here."""
+
+
+class _Unclear(Exception):
+    """A class does something whose counterpart is not known."""
+
+
+class Middlewares(cst.CSTTransformer):
+    """Rewrites the classes of a file.
+
+    After the visit: ``changed`` has the names of the classes that were rewritten, ``left`` of those
+    that were not, ``needed`` the module and name of what has to be imported, and ``marked`` is True
+    if something has got a mark.
+    """
+
+    METADATA_DEPENDENCIES = (meta.QualifiedNameProvider, meta.ParentNodeProvider)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed: set[str] = set()
+        self.left: set[str] = set()
+        self.needed: set[tuple[str, str]] = set()
+        self.marked = False
+
+    def leave_ClassDef(
+        self, original_node: cst.ClassDef, updated_node: cst.ClassDef
+    ) -> cst.ClassDef:
+        bases = [self._theirs(each.value) for each in original_node.bases]
+        name = original_node.name.value
+        if "Middleware" in bases:
+            try:
+                made = self._middleware(original_node)
+            except _Unclear:
+                self.left.add(name)
+                return updated_node
+            self.changed.add(name)
+            return made
+        if "ToolResult" in bases:
+            return self._failing_result(updated_node)
+        return updated_node
+
+    def _theirs(self, node: cst.CSTNode) -> str:
+        names: Any = self.get_metadata(meta.QualifiedNameProvider, node, set())
+        for each in names:
+            if is_theirs(each.name) and each.source is meta.QualifiedNameSource.IMPORT:
+                return str(each.name).rpartition(".")[2]
+        return ""
+
+    # --- the class --------------------------------------------------------------------------------
+
+    def _middleware(self, node: cst.ClassDef) -> cst.ClassDef:
+        if len(node.bases) > 1 or node.keywords or not isinstance(node.body, cst.IndentedBlock):
+            raise _Unclear
+        methods = [each for each in node.body.body if isinstance(each, cst.FunctionDef)]
+        hooks = {
+            each.name.value: each
+            for each in methods
+            if each.name.value in (*_METHODS, *_EVERYTHING) or each.name.value.startswith("on_")
+        }
+        if not hooks or not hooks.keys() <= {*_METHODS, *_EVERYTHING}:
+            raise _Unclear
+        if len(hooks) > 1 and not hooks.keys().isdisjoint(_EVERYTHING):
+            raise _Unclear
+        body: list[Any] = []
+        for each in node.body.body:
+            if not isinstance(each, cst.FunctionDef) or each.name.value not in hooks:
+                self._refuse_theirs(each)
+                body.append(each)
+                continue
+            made = self._hook(each)
+            if hooks.keys() != {"__call__"} and each is next(iter(hooks.values())):
+                body.append(_dispatcher(hooks, each))
+                made = made.with_changes(leading_lines=_a_blank_line(each.leading_lines))
+            body.append(made)
+        return node.with_changes(
+            bases=(),
+            lpar=cst.MaybeSentinel.DEFAULT,
+            rpar=cst.MaybeSentinel.DEFAULT,
+            body=node.body.with_changes(body=body),
+        )
+
+    def _refuse_theirs(self, node: cst.CSTNode) -> None:
+        """Refuse what reaches for the request of theirs, outside of what is rewritten."""
+        for name in m.findall(node, m.Name() | m.Attribute()):
+            if self._theirs(name).startswith("get_"):
+                raise _Unclear
+
+    # --- a method of it ---------------------------------------------------------------------------
+
+    def _hook(self, node: cst.FunctionDef) -> cst.FunctionDef:
+        params = node.params.params
+        others = node.params.kwonly_params or node.params.star_kwarg or node.params.posonly_params
+        if len(params) != 3 or others or node.asynchronous is None or node.decorators:
+            raise _Unclear
+        if isinstance(node.params.star_arg, (cst.Param, cst.ParamStar)):
+            raise _Unclear
+        context, call_next = params[1].name.value, params[2].name.value
+        hook = _Hook(self, node.name.value, context, call_next)
+        body = node.body.visit(hook)
+        ours = [params[0]]
+        for param, kind in ((params[1], "Context"), (params[2], "CallNext")):
+            if param.annotation is not None:
+                self.needed.add(("mcpkit", kind))
+                param = param.with_changes(
+                    annotation=param.annotation.with_changes(annotation=cst.Name(kind))
+                )
+            ours.append(param)
+        return node.with_changes(
+            params=node.params.with_changes(params=ours), body=cast("Any", body)
+        )
+
+    def parent(self, node: cst.CSTNode) -> Any:
+        """Return the node around one."""
+        return self.get_metadata(meta.ParentNodeProvider, node, None)
+
+    def theirs(self, node: cst.CSTNode) -> str:
+        """Return the last part of a name that is imported from another library; else empty."""
+        return self._theirs(node)
+
+    # --- a result that says that it failed --------------------------------------------------------
+
+    def _failing_result(self, node: cst.ClassDef) -> cst.ClassDef:
+        """Rewrite ``to_mcp_result`` of a result, which only says that the tool has failed."""
+        if not isinstance(node.body, cst.IndentedBlock):
+            return node
+        body: list[Any] = []
+        for each in node.body.body:
+            if isinstance(each, cst.FunctionDef) and each.name.value == "to_mcp_result":
+                lines = each.leading_lines
+                if _only_fails(each):
+                    self.needed.add(("typing", "Any"))
+                    each = cast("Any", cst.parse_statement(_FAILS))
+                else:
+                    self.marked = True
+                    lines = [*lines, cst.EmptyLine(comment=cst.Comment(MARK + _NOT_CALLED))]
+                each = each.with_changes(leading_lines=lines)
+            body.append(each)
+        return node.with_changes(body=node.body.with_changes(body=body))
+
+
+_NOT_CALLED: Final = "to_mcp_result: nothing calls it; pass is_error= and the like to ToolResult"
+_FAILS: Final = """\
+def __init__(self, *args: Any, **options: Any) -> None:
+    super().__init__(*args, **options)
+    self.is_error = True
+"""
+
+
+def _only_fails(method: cst.FunctionDef) -> bool:
+    statements = [
+        each
+        for each in method.body.body
+        if not m.matches(each, m.SimpleStatementLine(body=[m.Expr(m.SimpleString())]))
+    ]
+    if len(statements) != 1 or not m.matches(
+        statements[0], m.SimpleStatementLine(body=[m.Return(m.Call())])
+    ):
+        return False
+    call = cast("Any", statements[0]).body[0].value
+    if text_of(call.func).rpartition(".")[2] != "CallToolResult":
+        return False
+    given = {
+        each.keyword.value if each.keyword else "": cst.Module([]).code_for_node(each.value)
+        for each in call.args
+    }
+    kept = {
+        "content": "self.content",
+        "structuredContent": "self.structured_content",
+        "_meta": "self.meta",
+    }
+    return given == {**kept, "isError": "True"}
+
+
+def _dispatcher(hooks: dict[str, cst.FunctionDef], first: cst.FunctionDef) -> Any:
+    """Return the method that the class is called by."""
+    lines: list[str] = []
+    for name in hooks:
+        if name in _EVERYTHING:
+            lines.append(f"    return await self.{name}(ctx, call_next)")
+        else:
+            lines.append(f'    if ctx.method == "{_METHODS[name]}":')
+            lines.append(f"        return await self.{name}(ctx, call_next)")
+    if hooks.keys().isdisjoint(_EVERYTHING):
+        lines.append("    return await call_next()")
+    kinds = [
+        "" if each.annotation is None else f": {kind}"
+        for each, kind in zip(first.params.params[1:], ("Context", "CallNext"), strict=True)
+    ]
+    head = f"async def __call__(self, ctx{kinds[0]}, call_next{kinds[1]}):"
+    made = cst.parse_statement("\n".join([head, *lines]) + "\n")
+    blank = [each for each in first.leading_lines if each.comment is None]
+    return cast("Any", made).with_changes(leading_lines=blank)
+
+
+def _a_blank_line(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    return [cst.EmptyLine(indent=False), *(each for each in lines if each.comment is not None)]
+
+
+class _Hook(cst.CSTTransformer):
+    """Rewrites the body of a method; refuses what it does not know.
+
+    Args:
+        around: Knows what stands around a node, and what is theirs.
+        name: Of the method.
+        context: What its first parameter is called.
+        call_next: And its second.
+    """
+
+    def __init__(self, around: Middlewares, name: str, context: str, call_next: str) -> None:
+        super().__init__()
+        self._around = around
+        self._name = name
+        self._context = context
+        self._call_next = call_next
+        self._results: set[str] = set()
+        self._guarded = 0
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        raise _Unclear
+
+    def visit_Lambda(self, node: cst.Lambda) -> None:
+        raise _Unclear
+
+    def visit_Try(self, node: cst.Try) -> None:
+        # A tool that fails raises nothing here: what comes back says so.
+        if node.handlers and m.findall(node.body, m.Name(self._call_next)):
+            raise _Unclear
+
+    def visit_Name(self, node: cst.Name) -> None:
+        """Refuse uses of the context, of what goes on and of a result that are not known."""
+        parent = self._around.parent(node)
+        if isinstance(parent, (cst.Attribute, cst.Arg)) and not _is_value(parent, node):
+            return
+        if node.value == self._call_next:
+            if not (isinstance(parent, cst.Call) and parent.func is node and self._goes_on(parent)):
+                raise _Unclear
+        elif node.value == self._context:
+            if not self._is_known(node, parent):
+                raise _Unclear
+        elif node.value in self._results:
+            if not self._is_passed_on(node, parent):
+                raise _Unclear
+        elif self._around.theirs(node).startswith("get_") and not self._reads_headers(parent):
+            raise _Unclear
+
+    def visit_Attribute(self, node: cst.Attribute) -> None:
+        if self._around.theirs(node).startswith("get_"):
+            raise _Unclear
+
+    def _is_known(self, node: cst.Name, parent: Any) -> bool:
+        """Whether the context is passed on, or asked for something that is here too."""
+        if isinstance(parent, cst.Arg):
+            call = self._around.parent(parent)
+            return isinstance(call, cst.Call) and text_of(call.func) == self._call_next
+        if not isinstance(parent, cst.Attribute):
+            return False
+        part, above = parent.attr.value, self._around.parent(parent)
+        if _is_stored(above, parent):
+            return False
+        if part == "method":
+            return True
+        if not isinstance(above, cst.Attribute):
+            return False
+        if part == "fastmcp_context":
+            return above.attr.value in _LOGS
+        is_stored = _is_stored(self._around.parent(above), above)
+        return part == "message" and (self._name, above.attr.value) in _SENT and not is_stored
+
+    def _is_passed_on(self, node: cst.Name, parent: Any) -> bool:
+        """Whether a result is returned, or a part of it looked at that is the same here."""
+        if isinstance(parent, (cst.Return, cst.AssignTarget)):
+            return True
+        if self._name != "on_call_tool":
+            return False
+        if isinstance(parent, cst.Arg):
+            call = self._around.parent(parent)
+            return isinstance(call, cst.Call) and text_of(call.func) == "isinstance"
+        if not isinstance(parent, cst.Attribute) or parent.attr.value not in _PARTS:
+            return False
+        above = self._around.parent(parent)
+        if parent.attr.value != "structured_content" or isinstance(above, cst.Attribute):
+            return True
+        # Where there is none, it is None there, and here it is not.
+        if not isinstance(above, cst.Arg):
+            return False
+        call = self._around.parent(above)
+        is_kept = above.keyword is not None and above.keyword.value == "structured_content"
+        return is_kept or (isinstance(call, cst.Call) and text_of(call.func) == "isinstance")
+
+    def _goes_on(self, call: cst.Call) -> bool:
+        """Whether what comes back is returned, or gets a name."""
+        if len(call.args) != 1 or text_of(call.args[0].value) != self._context:
+            return False
+        awaited = self._around.parent(call)
+        above = self._around.parent(awaited)
+        if not isinstance(awaited, cst.Await):
+            return False
+        if isinstance(above, cst.Assign) and len(above.targets) == 1:
+            name = text_of(above.targets[0].target)
+            line = self._around.parent(above)
+            if name and "." not in name and isinstance(line, cst.SimpleStatementLine):
+                self._results.add(name)
+                return len(line.body) == 1
+            return False
+        return isinstance(above, cst.Return)
+
+    def _reads_headers(self, parent: Any) -> bool:
+        return m.matches(
+            parent,
+            m.Call(
+                func=m.Name("get_http_headers"),
+                args=[m.Arg(m.Name("True"), keyword=m.Name("include_all"))],
+            ),
+        )
+
+    # --- what is written instead ------------------------------------------------------------------
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        name = text_of(original_node.func)
+        if name == self._call_next:
+            return updated_node.with_changes(args=())
+        theirs = self._around.theirs(original_node.func)
+        if theirs == "get_http_headers":
+            front = self._context
+            made = expression(f"(dict({front}.http.headers) if {front}.http else {{}})")
+            is_alone = isinstance(self._around.parent(original_node), cst.Assign)
+            return made.with_changes(lpar=(), rpar=()) if is_alone else made
+        if theirs == "ClientError":
+            self._around.needed.add(("mcpkit.errors", "InvalidRequest"))
+            return Args(updated_node).call(cst.Name("InvalidRequest"))
+        return updated_node
+
+    def leave_Attribute(
+        self, original_node: cst.Attribute, updated_node: cst.Attribute
+    ) -> cst.BaseExpression:
+        whole = text_of(original_node)
+        if whole == f"{self._context}.fastmcp_context":
+            return cst.Name(self._context)
+        front, _, last = whole.rpartition(".")
+        if front == f"{self._context}.message":
+            return expression(self._context + _SENT[self._name, last])
+        return updated_node
+
+    def leave_IndentedBlock(
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> cst.IndentedBlock:
+        """Leave a method where theirs raises: after a tool has failed."""
+        body: list[Any] = []
+        for place, each in enumerate(updated_node.body):
+            body.append(each)
+            name = _named_result(each, self._call_next)
+            following = updated_node.body[place + 1 : place + 2]
+            is_returned = any(
+                m.matches(each, m.SimpleStatementLine(body=[m.Return(m.Name(name))]))
+                for each in following
+            )
+            if name and not is_returned and self._name in ("on_call_tool", *_EVERYTHING):
+                failed = f"{name}.is_error"
+                if self._name != "on_call_tool":
+                    failed = f'getattr({name}, "is_error", False)'
+                body.append(cst.parse_statement(f"if {failed}:\n    return {name}\n"))
+        return updated_node.with_changes(body=body)
+
+
+def _is_value(parent: cst.Attribute | cst.Arg, node: cst.Name) -> bool:
+    return parent.value is node
+
+
+def _is_stored(above: Any, node: cst.CSTNode) -> bool:
+    return isinstance(above, (cst.AssignTarget, cst.AugAssign, cst.Del)) or (
+        isinstance(above, cst.AnnAssign) and above.target is node
+    )
+
+
+def _named_result(statement: Any, call_next: str) -> str:
+    found = m.extract(
+        statement,
+        m.SimpleStatementLine(
+            body=[
+                m.Assign(
+                    targets=[m.AssignTarget(m.SaveMatchedNode(m.Name(), "name"))],
+                    value=m.Await(m.Call(func=m.Name(call_next))),
+                )
+            ]
+        ),
+    )
+    return cast("Any", found["name"]).value if found else ""

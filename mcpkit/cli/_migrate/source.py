@@ -1,0 +1,234 @@
+"""What a file has of other libraries: which of its names are theirs, apps, and contexts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import libcst as cst
+from libcst import metadata as meta
+
+from mcpkit._utils.names import LIBRARIES
+
+__all__ = ["DOTTED", "Found", "imports_others", "is_ours", "is_theirs", "last_part", "text_of"]
+
+_IMPORT: Final = re.compile(
+    rf"^[ \t]*(?:from|import)[ \t]+(?:{'|'.join(LIBRARIES)})\b", re.MULTILINE
+)
+
+DOTTED: Final = re.compile(r"(?<![\w.])[A-Za-z_][\w.]*")
+"""A dotted name in a text."""
+
+_USUAL: Final = frozenset({"mcp", "mcp_server"})
+"""Names under which modules of one server import its app from each other."""
+
+_MODULES: Final = frozenset(
+    {"types", "base", "exceptions", "fastmcp", "mcpserver", "prompts", "tools", "server"}
+)
+"""Names of modules, which are of no use by themselves."""
+
+_APPS: Final = frozenset({"FastMCP", "MCPServer"})
+
+
+def imports_others(source: str) -> bool:
+    """Return True if a file seems to import another library for MCP servers."""
+    return _IMPORT.search(source) is not None
+
+
+def is_theirs(module: str) -> bool:
+    """Return True if a dotted name begins with a module of another library."""
+    return module.partition(".")[0] in LIBRARIES
+
+
+def is_ours(module: str) -> bool:
+    """Return True if a dotted name begins with our module."""
+    return module.partition(".")[0] == "mcpkit"
+
+
+def text_of(node: cst.CSTNode | None) -> str:
+    """Return a name, dotted or not, as it is written; empty for any other expression."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute):
+        front = text_of(node.value)
+        return f"{front}.{node.attr.value}" if front else ""
+    return ""
+
+
+class Found(cst.CSTVisitor):
+    """Reads a file before it is rewritten.
+
+    After the visit: ``apps`` has the dotted names of apps, ``contexts`` the names of parameters and
+    variables with a context, ``errors`` those that are bound to an error of the protocol, ``bound``
+    every name that the file gives to something that is not theirs, ``http_apps`` the apps that are
+    run over HTTP, ``imported`` the names that are imported of theirs with what they stand for,
+    ``modules`` those that stand for modules, and ``made`` the calls that make an app with the names
+    they are assigned to.
+    """
+
+    METADATA_DEPENDENCIES = (meta.QualifiedNameProvider,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.apps: set[str] = set()
+        self.contexts: set[str] = set()
+        self.errors: set[str] = set()
+        self.bound: set[str] = set()
+        self.http_apps: set[str] = set()
+        self.calls: set[str] = set()
+        self.imported: dict[str, str] = {}
+        self.modules: set[str] = set()
+        self.made: dict[cst.Call, str] = {}
+        self._app_classes: set[str] = set()
+
+    def theirs(self, node: cst.CSTNode) -> str:
+        """Return the last part of a name that is imported from another library; else empty."""
+        names = self.get_metadata(meta.QualifiedNameProvider, node, set())
+        return last_part(names)
+
+    def in_text(self, name: str) -> str:
+        """Return the last part of a dotted name in an annotation that is a text, as `theirs`."""
+        front, _, rest = name.partition(".")
+        whole = self.imported.get(front)
+        return "" if whole is None else f"{whole}.{rest}".strip(".").rpartition(".")[2]
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
+        module = text_of(node.module)
+        if not node.relative and is_theirs(module) and isinstance(node.names, Sequence):
+            for alias in node.names:
+                name = text_of(alias.name)
+                local = text_of(alias.asname.name) if alias.asname else name
+                self.imported[local] = f"{module}.{name}"
+                if name in _MODULES:
+                    self.modules.add(local)
+        if node.relative or not (is_theirs(module) or is_ours(module)):
+            for alias in node.names if isinstance(node.names, Sequence) else ():
+                name = text_of(alias.asname.name if alias.asname else alias.name)
+                self.bound.add(name)
+                if name in _USUAL:
+                    self.apps.add(name)
+
+    def visit_Import(self, node: cst.Import) -> None:
+        for alias in node.names:
+            name = text_of(alias.asname.name if alias.asname else alias.name)
+            if not is_theirs(text_of(alias.name)):
+                self.bound.add(name.partition(".")[0])
+            else:
+                local = name if alias.asname else name.partition(".")[0]
+                self.imported[local] = text_of(alias.name) if alias.asname else local
+                self.modules.add(local)
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        self.bound.add(node.name.value)
+
+    def visit_ClassDef(self, node: cst.ClassDef) -> None:
+        self.bound.add(node.name.value)
+        if any(self.theirs(each.value) in _APPS for each in node.bases):
+            self._app_classes.add(node.name.value)
+
+    def visit_Param(self, node: cst.Param) -> None:
+        if node.annotation is not None:
+            self._annotated(node.name.value, node.annotation)
+
+    def visit_AnnAssign(self, node: cst.AnnAssign) -> None:
+        self._annotated(text_of(node.target), node.annotation)
+        self._assigned(node.target, node.value)
+
+    def visit_Assign(self, node: cst.Assign) -> None:
+        for target in node.targets:
+            self._assigned(target.target, node.value)
+
+    def visit_NamedExpr(self, node: cst.NamedExpr) -> None:
+        self._assigned(node.target, node.value)
+
+    def visit_ExceptHandler(self, node: cst.ExceptHandler) -> None:
+        if node.name is not None and node.type is not None:
+            kinds = node.type.elements if isinstance(node.type, cst.Tuple) else [node]
+            for each in kinds:
+                kind = each.value if isinstance(each, cst.BaseElement) else node.type
+                if self.theirs(kind) in ("McpError", "MCPError"):
+                    self.errors.add(text_of(node.name.name))
+
+    def visit_Call(self, node: cst.Call) -> None:
+        if self.theirs(node.func) in _APPS:
+            self.made.setdefault(node, "")
+        name = text_of(node.func)
+        self.calls.add(name)
+        front, _, last = name.rpartition(".")
+        if last == "run" and any(
+            "http" in _literal(each) or "sse" in _literal(each) for each in node.args
+        ):
+            self.http_apps.add(front)
+
+    def _is_context(self, name: str, value: str) -> bool:
+        """Whether a context is kept under a name that hardly means anything else in a file."""
+        return value in self.contexts and ("." in name or "ctx" in name or "context" in name)
+
+    def _annotated(self, name: str, annotation: cst.Annotation) -> None:
+        mentioned = {self.theirs(each) for each in _names_in(annotation)}
+        for text in _texts_in(annotation):
+            mentioned |= {self.in_text(each) for each in DOTTED.findall(text)}
+        if "Context" in mentioned:
+            self.contexts.add(name)
+        if mentioned & _APPS:
+            self.apps.add(name)
+
+    def _assigned(self, target: cst.BaseExpression, value: cst.BaseExpression | None) -> None:
+        if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
+            for one, each in zip(target.elements, value.elements, strict=False):
+                self._assigned(one.value, each.value)
+        name = text_of(target)
+        if not name or value is None:
+            return
+        called = self.theirs(value.func) if isinstance(value, cst.Call) else ""
+        is_own = isinstance(value, cst.Call) and text_of(value.func) in self._app_classes
+        if called in _APPS or is_own or text_of(value) in self.apps:
+            self.apps.add(name)
+            if isinstance(value, cst.Call):
+                self.made[value] = name
+        elif called == "get_context" or self._is_context(name, text_of(value)):
+            self.contexts.add(name)
+        elif "." not in name and name not in self.imported:  # or it stands for what is not there
+            self.bound.add(name)
+
+
+def last_part(names: Any) -> str:
+    """Return the last part of the one of qualified names that is another library's; else empty."""
+    for each in names:
+        if (
+            isinstance(each, meta.QualifiedName)
+            and each.source is meta.QualifiedNameSource.IMPORT
+            and is_theirs(each.name)
+        ):
+            return each.name.rpartition(".")[2]
+    return ""
+
+
+def _literal(argument: cst.Arg) -> str:
+    return argument.value.value if isinstance(argument.value, cst.SimpleString) else ""
+
+
+def _texts_in(node: cst.CSTNode) -> list[str]:
+    found: list[str] = []
+
+    class Texts(cst.CSTVisitor):
+        def visit_SimpleString(self, node: cst.SimpleString) -> None:
+            found.append(node.value)
+
+    node.visit(Texts())
+    return found
+
+
+def _names_in(node: cst.CSTNode) -> list[cst.CSTNode]:
+    found: list[cst.CSTNode] = []
+
+    class Names(cst.CSTVisitor):
+        def visit_Name(self, node: cst.Name) -> None:
+            found.append(node)
+
+        def visit_Attribute(self, node: cst.Attribute) -> None:
+            found.append(node)
+
+    node.visit(Names())
+    return found

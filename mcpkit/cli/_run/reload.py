@@ -1,0 +1,219 @@
+"""``mcpkit run --reload`` on stdio: the app is imported again when a file changes.
+
+The process and its session stay, and with them all that the host has agreed on: handshake, log
+level, subscriptions. What changes are the entries behind them. A call that runs goes on with the
+function it began with.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from copy import copy
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup, TaskStatus
+
+from mcpkit._server.registry import Registry
+from mcpkit._server.server import Server
+from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
+from mcpkit.cli._target import TargetError, load_app
+from mcpkit.cli._terminal import note
+from mcpkit.context import CallNext, Context
+from mcpkit.errors import MissingEnvironment
+from mcpkit.transports import load
+from mcpkit.transports.stdio.guard import take_over
+from mcpkit.transports.stdio.reader import is_deserted
+
+if TYPE_CHECKING:
+    from mcpkit.app import MCPKit
+    from mcpkit.cli._run.workers import Watched
+
+__all__ = ["serve_with_reload"]
+
+T = TypeVar("T")
+
+_HOLD_S: Final = 4.0
+"""Seconds that a request waits for a new version. Some hosts give up after five."""
+
+_FINISH_S: Final = 3.0
+"""Seconds after which the lifespan of a replaced version is left, whatever still runs."""
+
+
+def serve_with_reload(
+    target: str, flags: Sequence[str], watched: Watched, *, debug: bool = False
+) -> int:
+    """Serve a target on stdio, and import it again when a file changes.
+
+    Returns:
+        The exit code: 0, or 2 if the host left before the target could be imported.
+    """
+    if not secrets_from_environment():  # for all versions
+        os.environ[SECRET] = new_secret()
+    served = _Reloaded(target, flags, watched, debug)
+    if not served.wait_for_first():
+        return 2
+    load("stdio").run(served)
+    return 0
+
+
+class _Version:
+    """A version of the app that serves, or has served."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.replaced = anyio.Event()
+        self.running = 0
+
+
+class _Reloaded:
+    """An app, as a transport serves it, whose entries follow the files that it is made of."""
+
+    def __init__(self, target: str, flags: Sequence[str], watched: Watched, debug: bool) -> None:
+        self._target, self._flags, self._watched, self._debug = target, flags, watched, debug
+        self._app: MCPKit[Any] | None = None
+        self._registry = Registry()
+        self._version: _Version | None = None
+        self._importing: anyio.Event | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the server, as the version has it that was imported last."""
+        return "" if self._app is None else self._app.name
+
+    # --- importing --------------------------------------------------------------------------------
+
+    def wait_for_first(self) -> bool:
+        """Import the target as soon as it can be; return False if the host leaves before."""
+        reader = take_over().reader
+        while not self._load():
+            note("it starts anew when a file changes")
+            while not (changes := self._watched.changes()):
+                if is_deserted(reader):
+                    return False
+                time.sleep(self._watched.pause)
+            note(f"{self._watched.described(changes)} changed: starting anew")
+        return True
+
+    def _load(self) -> bool:
+        """Import the target anew; return False, and keep what there is, if it cannot be."""
+        ours = {
+            name: module
+            for name, module in sys.modules.items()
+            if self._watched.covers(getattr(module, "__file__", None))
+        }
+        for name in ours:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+        try:
+            app = load_app(self._target, self._flags)
+            app.check_environment()
+        except (TargetError, MissingEnvironment) as error:
+            sys.modules.update(ours)
+            if self._debug:
+                traceback.print_exception(error.__cause__ or error)
+            note(str(error))
+            return False
+        self._app = app
+        return True
+
+    # --- serving ----------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[Server, None]:
+        """Serve the version that was imported, and each one that follows it."""
+        async with anyio.create_task_group() as versions:
+            await versions.start(self._live)
+            assert self._version is not None
+            front = copy(self._version.server)
+            front.registry = front.catalog = self._registry
+            front.middleware, front.operations = (self._forward,), None
+            self._registry.on_change = front.changes.list_changed
+            async with anyio.create_task_group() as following:
+                following.start_soon(self._follow, versions, front)
+                yield front
+                following.cancel_scope.cancel()
+            self._version.replaced.set()
+
+    async def _live(self, *, task_status: TaskStatus[None]) -> None:
+        """Serve a version, until another takes over and its calls have ended."""
+        assert self._app is not None
+        async with self._app.running() as server:
+            before, version = self._version, _Version(server)
+            self._version, registry = version, server.registry
+            self._registry.take_over(registry)
+            registry.on_change = lambda kind: self._registry.take_over(registry)
+            if before is not None:
+                before.server.registry.on_change = lambda kind: None
+                before.replaced.set()
+            task_status.started()
+            await version.replaced.wait()
+            with anyio.move_on_after(_FINISH_S):
+                while version.running:
+                    await anyio.sleep(0.05)
+
+    async def _follow(self, versions: TaskGroup, front: Server) -> None:
+        """Import a new version whenever a file changes."""
+        while True:
+            await anyio.sleep(self._watched.pause)
+            if changes := await to_thread.run_sync(self._watched.changes):
+                self._importing = imported = anyio.Event()
+                note(f"{self._watched.described(changes)} changed: starting anew")
+                try:
+                    await self._renew(versions, front)
+                finally:
+                    self._importing = None
+                    imported.set()
+
+    async def _renew(self, versions: TaskGroup, front: Server) -> None:
+        known = self._registry.advertised
+        if not await _in_daemon(self._load):
+            note("the version before it goes on")
+            return
+        try:
+            await versions.start(self._live)
+        except Exception as error:
+            note(f"its lifespan failed: {error}; the version before it goes on")
+            return
+        assert self._version is not None
+        self._version.server.changes.subscribe(front.changes.publish)
+        if new := sorted(self._registry.advertised - known):
+            note(
+                f"the server has {' and '.join(new)} now, which its host was not told of; "
+                f"the host has to connect anew for that"
+            )
+
+    async def _forward(self, context: Context[Any], call_next: CallNext) -> Any:
+        """Wait for a version that is being imported, and do what the current one does."""
+        if self._importing is not None and context.method != "ping":
+            with anyio.move_on_after(_HOLD_S):
+                await self._importing.wait()
+        version = self._version
+        assert version is not None
+        context.peer.state = version.server.state
+        for each in reversed(version.server.middleware):
+            call_next = partial(each, context, call_next)
+        version.running += 1
+        try:
+            return await call_next()
+        finally:
+            version.running -= 1
+
+
+async def _in_daemon(function: Callable[[], T]) -> T:
+    """Run what nobody can stop, and what must not keep the process when it ends."""
+    found: list[T] = []
+    thread = threading.Thread(target=lambda: found.append(function()), daemon=True)
+    thread.start()
+    while thread.is_alive():
+        await anyio.sleep(0.01)
+    return found[0]

@@ -1,0 +1,113 @@
+"""Middleware: functions around every operation, composed once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic_core import from_json
+
+from mcpkit._server.handlers import Operation
+from mcpkit._server.server import Middleware, Server
+from mcpkit._signature.converters import Converters
+from mcpkit._signature.output import Rendered, blocks_of
+from mcpkit.context import Context
+from mcpkit.types import UNSET, ContentBlock, ToolResult
+
+__all__ = ["Answer", "compose"]
+
+
+def compose(operation: Operation, middleware: Sequence[Middleware]) -> Operation:
+    """Put middleware around an operation, the first outermost; none leaves it as it is."""
+    for each in reversed(middleware):
+        operation = _around(operation, each)
+    return operation
+
+
+def _around(operation: Operation, middleware: Middleware) -> Operation:
+    async def around(server: Server, params: Mapping[str, Any], context: Context[Any]) -> Any:
+        async def call_next() -> Any:
+            value = operation(server, params, context)
+            if inspect.isawaitable(value):
+                value = await value
+            return Answer(value) if isinstance(value, Rendered) else value
+
+        value = await middleware(context, call_next)
+        return _rendered(value, server.converters) if isinstance(value, ToolResult) else value
+
+    return around
+
+
+class Answer(ToolResult):
+    """The result of a tool, as middleware sees and may change it.
+
+    Its parts are made when they are asked for, and what nobody asks for is sent as it was.
+
+    Args:
+        rendered: The result.
+    """
+
+    __slots__ = ("_content", "_structured", "rendered")
+
+    def __init__(self, rendered: Rendered) -> None:
+        self.rendered = rendered
+        self.is_error = rendered.is_error
+        self.meta = rendered.meta
+        self._content: Any = UNSET
+        self._structured: Any = UNSET
+
+    @property
+    def content(self) -> Any:
+        """The blocks for the model."""
+        if self._content is UNSET:
+            self._content = list(self.rendered.blocks())
+        return self._content
+
+    @content.setter
+    def content(self, value: Any) -> None:
+        self._content = value
+
+    @property
+    def structured_content(self) -> Any:
+        """The structured content as clients get it: what is no object is in one (TOOL-11)."""
+        text = self.rendered.structured
+        if self._structured is UNSET and text is not None:
+            value = from_json(text)
+            is_wrapped = not self.rendered.is_object and not self.rendered.is_raw
+            self._structured = {"result": value} if is_wrapped else value
+        return self._structured
+
+    @structured_content.setter
+    def structured_content(self, value: Any) -> None:
+        self._structured = value
+        if value is UNSET:
+            self.content  # noqa: B018 - it may be the text of what is going
+            self.rendered.structured = None
+
+    def take_over(self, converters: Converters) -> Rendered:
+        """Return the result with what has been changed."""
+        rendered = self.rendered
+        rendered.is_error, rendered.meta = self.is_error, self.meta
+        if self._content is not UNSET:
+            rendered.content = _blocks(self._content, converters)
+        if self._structured is not UNSET:
+            rendered.structured = converters.json(self._structured)
+            rendered.is_object = rendered.is_object or not rendered.is_raw
+        return rendered
+
+
+def _rendered(value: ToolResult, converters: Converters) -> Rendered:
+    if isinstance(value, Answer):
+        return value.take_over(converters)
+    structured = None
+    if value.structured_content is not UNSET:
+        structured = converters.json(value.structured_content)
+    blocks = _blocks(value.content, converters)
+    is_object = structured is None or structured[:1] == b"{"
+    content = None if structured is not None and not blocks else blocks
+    return Rendered(content, structured, value.is_error, value.meta, is_object)
+
+
+def _blocks(content: Any, converters: Converters) -> list[ContentBlock]:
+    return [] if content == [] else blocks_of(content, converters)

@@ -1,0 +1,1 @@
+"""Entries that are not known beforehand: files and folders."""

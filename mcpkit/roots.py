@@ -1,0 +1,101 @@
+"""The question for the roots: the directories and files that a client points servers to."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.revision import Revision
+from mcpkit.errors import InvalidInputResponse
+from mcpkit.types import is_array, is_object
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Root", "Roots"]
+
+
+class Root(NamedTuple):
+    """A place the client is willing to let servers look at: a hint, not a permission (ROOT-1).
+
+    Args:
+        uri: A ``file://`` URI.
+        name: For the user; None if it has none.
+    """
+
+    uri: str
+    name: str | None = None
+
+    @property
+    def path(self) -> Path | None:
+        """The directory or file, percent-decoded; None if the URI is not a local file."""
+        from pathlib import Path  # only those who look at roots pay for these
+        from urllib.parse import unquote, urlsplit
+
+        try:
+            parts = urlsplit(self.uri)
+        except ValueError:
+            return None
+        if parts.scheme != "file" or parts.netloc.lower() not in ("", "localhost"):
+            return None
+        path = unquote(parts.path)
+        if not path.startswith("/"):  # it would be relative to wherever this process stands
+            return None
+        if os.name == "nt" and re.match(r"/[A-Za-z]:", path):
+            path = path[1:]
+        return Path(path)
+
+    def contains(self, path: str | os.PathLike[str]) -> bool:
+        """Return True if a path lies inside, after resolving symbolic links and ``..``.
+
+        Args:
+            path: A path, or a ``file://`` URI.
+        """
+        from pathlib import Path  # as above
+
+        root = self.path
+        text = os.fspath(path)
+        inner = Root(text).path if text.startswith("file:") else Path(text)
+        if root is None or inner is None or "\0" in os.fspath(inner):
+            return False
+        try:
+            return inner.resolve().is_relative_to(root.resolve())
+        except (OSError, RuntimeError, ValueError):
+            return False
+
+
+class Roots(Ask[list[Root]]):
+    """Where the client is willing to let servers look."""
+
+    METHOD = "roots/list"
+    # Where each answer begins the handler anew, whatever it did before would be done twice.
+    IS_ASKED_AGAIN = False
+
+    def __init__(self, *, key: str | None = None, timeout: float | None = None) -> None:
+        self.key = key
+        self.timeout = timeout
+
+    def params(self, revision: Revision) -> dict[str, Any]:
+        """Return no params, because the question has none."""
+        return {}
+
+    def needs(self, revision: Revision) -> dict[str, Any]:
+        """Return the capability for roots."""
+        return {"roots": {}}
+
+    def read(self, result: Mapping[str, Any]) -> list[Root]:
+        """Return the roots."""
+        found = result.get("roots")
+        if not is_array(found):
+            raise InvalidInputResponse('a roots result needs "roots", an array')
+        roots: list[Root] = []
+        for each in found:
+            uri = each.get("uri") if is_object(each) else None
+            if not is_object(each) or not isinstance(uri, str):
+                raise InvalidInputResponse('a root needs "uri", a string')
+            name = each.get("name")
+            roots.append(Root(uri, name if isinstance(name, str) else None))
+        return roots

@@ -1,0 +1,328 @@
+"""Questions to the client's model, its answers, and JSON in them."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic_core import ValidationError, from_json
+from typing_extensions import TypedDict
+
+from mcpkit._protocol import wire
+from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.messages import encode
+from mcpkit._protocol.revision import Revision
+from mcpkit._signature.arguments import explain
+from mcpkit._signature.output import block_of
+from mcpkit._signature.schema import form_of, settle_references
+from mcpkit._signature.validation import MOST_VALUES
+from mcpkit._utils.json import copy_schema
+from mcpkit._utils.json_text import excess_of
+from mcpkit._utils.text import quoted
+from mcpkit.errors import ElicitationError, InvalidInputResponse
+from mcpkit.types import (
+    AudioContent,
+    ContentBlock,
+    ImageContent,
+    Media,
+    Role,
+    TextContent,
+    is_array,
+    is_object,
+)
+
+__all__ = [
+    "Sample",
+    "SampleBlock",
+    "SampleMessage",
+    "SampleOptions",
+    "SampleResult",
+    "ToolUse",
+    "ToolUseResult",
+    "json_instruction",
+    "read_json",
+]
+
+
+@dataclass(slots=True)
+class ToolUse:
+    """The model wants a tool called (2025-11-25 and later)."""
+
+    id: str
+    name: str
+    input: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class ToolUseResult:
+    """The answer of a tool."""
+
+    id: str
+    content: Sequence[ContentBlock]
+    is_error: bool = False
+
+
+SampleBlock: TypeAlias = ContentBlock | ToolUse | ToolUseResult
+
+
+@dataclass(slots=True)
+class SampleMessage:
+    """A message of the conversation that the model continues."""
+
+    content: str | Media | SampleBlock | Sequence[SampleBlock]
+    role: Role = "user"
+
+
+@dataclass(slots=True)
+class SampleResult:
+    """The answer of a model.
+
+    Args:
+        content: The blocks.
+        model: Which model it was.
+        stop_reason: Why it stopped; None if the client does not say.
+    """
+
+    content: Sequence[SampleBlock]
+    model: str
+    stop_reason: str | None
+    role: Role = "assistant"
+
+    @property
+    def text(self) -> str:
+        """The text of all blocks that are text, a line each."""
+        return "\n".join(each.text for each in self.content if isinstance(each, TextContent))
+
+    @property
+    def tool_uses(self) -> list[ToolUse]:
+        """The tools the model wants called."""
+        return [each for each in self.content if isinstance(each, ToolUse)]
+
+
+class SampleOptions(TypedDict, total=False):
+    """Options of a question to the model; see `Sample`."""
+
+    max_tokens: int
+    system: str | None
+    temperature: float | None
+    stop: Sequence[str] | None
+    hints: Sequence[str]
+    cost: float | None
+    speed: float | None
+    intelligence: float | None
+    include_context: Literal["none", "thisServer", "allServers"] | None
+    metadata: Mapping[str, Any] | None
+    tool_choice: Literal["auto", "required", "none"] | None
+    key: str | None
+    timeout: float | None
+
+
+class Sample(Ask[SampleResult]):
+    """Something for the client's model to say.
+
+    Args:
+        messages: A text, or the conversation so far.
+        max_tokens: How long the answer may be at most.
+        system, temperature, stop, metadata: Passed on.
+        hints: Names of models that would do, the best first.
+        cost, speed, intelligence: How much each matters, from 0 to 1.
+        include_context: What else the client may tell the model.
+        tools: As in ``tools/list``.
+        tool_choice: Whether the model may, must or must not use them.
+    """
+
+    METHOD = "sampling/createMessage"
+
+    def __init__(
+        self,
+        messages: str | SampleMessage | Sequence[str | SampleMessage],
+        *,
+        max_tokens: int = 1024,
+        system: str | None = None,
+        temperature: float | None = None,
+        stop: Sequence[str] | None = None,
+        hints: Sequence[str] = (),
+        cost: float | None = None,
+        speed: float | None = None,
+        intelligence: float | None = None,
+        include_context: Literal["none", "thisServer", "allServers"] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: Literal["auto", "required", "none"] | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        given = [messages] if isinstance(messages, (str, SampleMessage)) else messages
+        self.messages = [SampleMessage(m) if isinstance(m, str) else m for m in given]
+        self.max_tokens = max_tokens
+        self.tools = tools
+        self.tool_choice = tool_choice
+        self.include_context = include_context
+        preferences = wire.some(
+            hints=[{"name": name} for name in hints] or None,
+            costPriority=cost,
+            speedPriority=speed,
+            intelligencePriority=intelligence,
+        )
+        self._rest = wire.some(
+            modelPreferences=preferences or None,
+            systemPrompt=system,
+            temperature=temperature,
+            stopSequences=None if stop is None else list(stop),
+            metadata=None if metadata is None else dict(metadata),
+        )
+        self.key = key
+        self.timeout = timeout
+
+    def continued(
+        self,
+        messages: Sequence[SampleMessage],
+        tools: Sequence[Mapping[str, Any]],
+        *,
+        key: str | None,
+    ) -> Sample:
+        """The same question with a longer conversation."""
+        made = copy.copy(self)
+        made.messages = list(messages)
+        made.tools = tools
+        made.key = key
+        return made
+
+    def corrected(self, said: SampleResult, problem: str) -> Sample:
+        """The same question once more, with what was wrong with the answer."""
+        made = copy.copy(self)
+        again = SampleMessage(f"That does not fit: {problem}. Answer with the JSON value only.")
+        made.messages = [*self.messages, SampleMessage(said.text, "assistant"), again]
+        made.key = f"{self.key}.again" if self.key else None
+        return made
+
+    def params(self, revision: Revision) -> dict[str, Any]:
+        """The ``params`` of the request."""
+        if self._uses_tools and not revision.sampling_tools:
+            raise ElicitationError(f"revision {revision.version} has no sampling with tools")
+        messages = [
+            each for message in self.messages for each in _sample_message(message, revision)
+        ]
+        params: dict[str, Any] = {"messages": messages, "maxTokens": self.max_tokens, **self._rest}
+        if self.include_context is not None:
+            params["includeContext"] = self.include_context
+        if self.tools is not None:
+            params["tools"] = list(self.tools)
+        if self.tool_choice is not None:
+            params["toolChoice"] = {"mode": self.tool_choice}
+        return params
+
+    @property
+    def _uses_tools(self) -> bool:
+        return self.tools is not None or self.tool_choice is not None
+
+    def needs(self, revision: Revision) -> dict[str, Any]:
+        """Sampling; with tools or context where the revision tells them apart (SAMP-1, SAMP-3)."""
+        needed: dict[str, Any] = {}
+        if self._uses_tools:
+            needed["tools"] = {}
+        if self.include_context in ("thisServer", "allServers") and revision.sampling_tools:
+            needed["context"] = {}
+        return {"sampling": needed}
+
+    def read(self, result: Mapping[str, Any]) -> SampleResult:
+        """Return the answer of the model."""
+        model, content = result.get("model"), result.get("content")
+        if not isinstance(model, str) or not (is_object(content) or is_array(content)):
+            raise InvalidInputResponse('a sampling result needs "model" and "content"')
+        parts: list[Any] = content if is_array(content) else [content]
+        try:
+            blocks = [_sample_block_from_wire(part) for part in parts]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidInputResponse(f"malformed content: {error}") from error
+        reason = result.get("stopReason")
+        return SampleResult(blocks, model, reason if isinstance(reason, str) else None)
+
+
+def _sample_message(message: SampleMessage, revision: Revision) -> list[dict[str, Any]]:
+    content = message.content
+    given: Sequence[Any] = content if isinstance(content, (list, tuple)) else [content]
+    blocks = [_sample_block_to_wire(each, revision) for each in given]
+    if len(blocks) > 1 and revision.sampling_tools:
+        return [{"role": message.role, "content": blocks}]
+    # Before 2025-11-25 a message has one block: several of them become several messages.
+    return [{"role": message.role, "content": block} for block in blocks]
+
+
+def _sample_block_to_wire(block: Any, revision: Revision) -> dict[str, Any]:
+    if isinstance(block, ToolUse):
+        made: dict[str, Any] = {"type": "tool_use", "id": block.id, "name": block.name}
+        made["input"] = dict(block.input)
+    elif isinstance(block, ToolUseResult):
+        content = [wire.block_to_wire(each, revision) for each in block.content]
+        made = {"type": "tool_result", "toolUseId": block.id, "content": content}
+        if block.is_error:
+            made["isError"] = True
+    else:
+        block = block_of(block)
+        made = wire.block_to_wire(block, revision)
+    if made["type"] not in revision.sampling_types:
+        kind = type(block).__name__
+        raise ElicitationError(f"revision {revision.version} cannot sample with {kind}")
+    return made
+
+
+def _sample_block_from_wire(value: Mapping[str, Any]) -> SampleBlock:
+    kind = value.get("type")
+    if kind == "tool_use":
+        id, name, given = value["id"], value["name"], value["input"]
+        if not (isinstance(id, str) and isinstance(name, str) and is_object(given)):
+            raise ValueError("tool_use needs id and name, strings, and input, an object")
+        return ToolUse(id, name, given)
+    if kind == "tool_result":
+        blocks = [wire.block_from_wire(each) for each in value["content"]]
+        return ToolUseResult(value["toolUseId"], blocks, bool(value.get("isError", False)))
+    block = wire.block_from_wire(value)
+    if not isinstance(block, (TextContent, ImageContent, AudioContent)):
+        raise ValueError(f"a model does not say {quoted(kind)}")
+    return block
+
+
+def json_instruction(wanted: Any, system: str | None) -> str:
+    """The system prompt that has a model answer with JSON of a type."""
+    schema = settle_references(copy_schema(form_of(wanted).schema("validation")))
+    text = encode(schema).decode()
+    wish = f"Answer with one JSON value that fits this JSON Schema, and nothing else:\n{text}"
+    return f"{system}\n\n{wish}" if system else wish
+
+
+# Between a fence and its text stands one line break: where there may be many, a text that is not
+# closed would be searched from each of them.
+_FENCE: Final = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL)
+
+
+def read_json(text: str, wanted: Any) -> Any:
+    """The value that a model wrote as JSON, perhaps inside a fence or a sentence.
+
+    Raises:
+        InvalidInputResponse: It does not fit the type; says where, for the model to mend.
+    """
+    form = form_of(wanted)
+    if excess := excess_of(text.encode(), MOST_VALUES):
+        raise InvalidInputResponse(f"the answer has {excess}")
+    fenced = _FENCE.search(text)
+    candidate = fenced[1] if fenced else text
+    try:
+        return form.validate(from_json(candidate.strip(), allow_inf_nan=False))
+    except ValueError:
+        pass  # perhaps there is a sentence around it
+    starts = [place for place in (candidate.find("{"), candidate.find("[")) if place >= 0]
+    ends = max(candidate.rfind("}"), candidate.rfind("]"))
+    if not fenced and starts and ends > min(starts):
+        candidate = candidate[min(starts) : ends + 1]
+    try:
+        value = from_json(candidate.strip(), allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidInputResponse(f"answer: Invalid JSON: {error}") from error
+    try:
+        return form.validate(value)
+    except ValidationError as error:
+        raise InvalidInputResponse("; ".join(explain(error, value, "answer"))) from error

@@ -1,0 +1,274 @@
+"""Lifespans of an app: entered by lifespan events, else by the first request in an event loop.
+
+No host has to be told: without lifespan events, the app's lifespan is entered in a task of its own.
+It is left when the event loop ends, which cancels that task, or when the process was told to stop
+and no call is running any more: some servers do not end their loop, but the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import signal
+import sys
+import threading
+import time
+from asyncio import get_running_loop
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final
+
+import anyio
+
+from mcpkit._concurrency.loop import Loop, open_loop
+from mcpkit._concurrency.threads import Threads
+from mcpkit._server.server import Server, log
+from mcpkit.tasks.service import serving_tasks
+
+__all__ = ["Lifespan", "Lifespans"]
+
+Running = Callable[[], AbstractAsyncContextManager[Server]]
+
+_GLANCE: Final = 0.02
+"""Seconds between two looks at whether calls still run, while the server stops."""
+
+
+class Lifespan:
+    """An app that is being served, from entering its lifespan until leaving it.
+
+    Args:
+        token: The event loop that it belongs to, or a token of it.
+    """
+
+    def __init__(self, token: object) -> None:
+        self.token = token
+        self.server: Server
+        self.loop: Loop
+        self.threads: Threads
+        self.begun = False
+        self.over = False
+        self.failure: BaseException | None = None
+        self.draining = False
+        self.grace = 0.0
+        """Seconds that what runs may go on when the server is told to stop."""
+        self._drained_at = 0.0
+        self.on_drain: list[Callable[[], object]] = []
+        """Functions to call once when the server is told to stop."""
+        self.busy: list[Callable[[], bool]] = []
+        """Functions that return True while calls are running."""
+        self.on_end: list[Callable[[], Any]] = []
+        """Functions to call and await before the app's lifespan is left, the last one first."""
+        self.task: asyncio.Task[None] | None = None
+        """The task that holds it without lifespan events; loops hold tasks only weakly."""
+        self._settled = anyio.Event()
+        self._told = anyio.Event()
+        self._signals = _Signals(self)
+
+    @property
+    def is_here(self) -> bool:
+        """True if it has begun, is not over, and belongs to the running event loop."""
+        try:
+            return self.is_in(get_running_loop())
+        except RuntimeError:
+            return False  # trio's is found the longer way
+
+    def is_in(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return True if it has begun, is not over, and belongs to an event loop of asyncio's."""
+        return self.token is loop and self.begun and not self.over
+
+    async def wait(self) -> None:
+        """Wait until it has begun.
+
+        Raises:
+            RuntimeError: It could not begin; the cause is the exception of the app's lifespan.
+        """
+        await self._settled.wait()
+        if self.failure is not None:
+            raise RuntimeError("the app's lifespan failed") from self.failure
+
+    @asynccontextmanager
+    async def entered(self, running: Running) -> AsyncGenerator[Lifespan, None]:
+        """Enter the app's lifespan."""
+        try:
+            async with (
+                running() as server,
+                open_loop() as loop,
+                serving_tasks(server, loop) as (served, tasks),
+            ):
+                self.server, self.loop = served, loop
+                self.threads = Threads(loop, served.settings.max_threads)
+                self.begun = True
+                self._settled.set()
+                self._signals.chain()
+                try:
+                    yield self
+                finally:
+                    self.over = True
+                    self._signals.unchain()
+                    with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+                        for end in reversed(self.on_end):
+                            await end()
+                    since = time.monotonic() - self._drained_at if self.draining else self.grace
+                    await tasks.aclose(self.grace - since)
+        except BaseException as error:
+            if not self.begun:
+                self.failure = error
+                self._settled.set()
+            raise
+
+    def drain(self) -> None:
+        """Begin to stop: end streams that only wait, let calls finish."""
+        if not self.draining:
+            self.draining = True
+            self._drained_at = time.monotonic()
+            self._told.set()
+            for each in self.on_drain:
+                each()
+
+    async def until_over(self) -> bool:
+        """Wait for the end, of the event loop or of the last call when the server has to stop.
+
+        Returns:
+            True if the loop ends: the running task was cancelled, which is not raised.
+        """
+        try:
+            await self._told.wait()
+            while any(each() for each in self.busy):
+                await anyio.sleep(_GLANCE)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if sys.version_info >= (3, 11) and task is not None:
+                task.uncancel()
+            return True
+        except anyio.get_cancelled_exc_class():
+            return True  # trio cancels again at each wait that is not shielded
+        return False
+
+
+class Lifespans:
+    """The lifespans of an app, one for each event loop that asks for it: usually one.
+
+    Args:
+        running: Enters the app's lifespan.
+    """
+
+    def __init__(self, running: Running) -> None:
+        self.on_end: list[Callable[[], Any]] = []
+        """Functions to call and await when each of them ends."""
+        self._running = running
+        self._by_loop: dict[int, Lifespan] = {}
+        self._last: Lifespan | None = None
+
+    async def current(self) -> Lifespan:
+        """Return the lifespan of this event loop; begin it if need be.
+
+        Raises:
+            RuntimeError: The app's lifespan failed; the next request tries again.
+        """
+        loop = _current_loop()
+        lifespan = self._last
+        if lifespan is None or lifespan.token is not loop:
+            lifespan = self._by_loop.get(id(loop))
+            if lifespan is None or lifespan.token is not loop:
+                lifespan = self._begin(loop)
+            self._last = lifespan
+        if not lifespan.begun:
+            await lifespan.wait()
+        return lifespan
+
+    def _begin(self, loop: object) -> Lifespan:
+        lifespan = self._add(loop)
+
+        async def live() -> None:
+            loop_ended = True
+            try:
+                with anyio.CancelScope() as scope:
+                    async with lifespan.entered(self._running):
+                        loop_ended = await lifespan.until_over()
+                        # What follows is as with lifespan events, and may take as long.
+                        scope.shield = True
+                        lifespan.drain()
+            except Exception:
+                # Whoever waits for it is told; this is for the log.
+                log.exception("the app's lifespan failed")
+            finally:
+                if loop_ended:
+                    self._remove(lifespan)
+                # Else it stays, and refuses what still comes: nothing begins again now.
+
+        # What serves everybody must not have the context of the first who asked.
+        if isinstance(loop, asyncio.AbstractEventLoop):
+            lifespan.task = contextvars.Context().run(loop.create_task, live())
+        else:
+            import trio
+
+            trio.lowlevel.spawn_system_task(live, context=contextvars.Context())
+        return lifespan
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncGenerator[Lifespan, None]:
+        """Keep the lifespan of this event loop inside the ``async with``, for lifespan events."""
+        loop = _current_loop()
+        found = self._by_loop.get(id(loop))
+        if found is not None and found.token is loop:
+            await found.wait()
+            yield found
+            return
+        lifespan = self._add(loop)
+        try:
+            async with lifespan.entered(self._running):
+                yield lifespan
+        finally:
+            self._remove(lifespan)
+
+    def _add(self, loop: object) -> Lifespan:
+        lifespan = self._by_loop[id(loop)] = self._last = Lifespan(loop)
+        lifespan.on_end += self.on_end
+        return lifespan
+
+    def _remove(self, lifespan: Lifespan) -> None:
+        if self._by_loop.get(id(lifespan.token)) is lifespan:
+            del self._by_loop[id(lifespan.token)]
+        if self._last is lifespan:
+            self._last = None
+
+
+def _current_loop() -> object:
+    try:
+        return get_running_loop()
+    except RuntimeError:
+        import trio
+
+        return trio.lowlevel.current_trio_token()
+
+
+class _Signals:
+    """Handlers of SIGTERM, SIGINT and SIGHUP that run before the server's own.
+
+    A server that is told to stop waits for its connections, and only then sends lifespan events:
+    too late for streams that only the app can end.
+    """
+
+    def __init__(self, lifespan: Lifespan) -> None:
+        self._lifespan = lifespan
+        self._previous: dict[int, Any] = {}
+
+    def chain(self) -> None:
+        """Put our handlers in front of those that a server has installed."""
+        if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
+            return
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            found = signal.getsignal(number)
+            if callable(found) and found is not signal.default_int_handler:
+                self._previous[number] = found
+                signal.signal(number, self._heard)
+
+    def _heard(self, number: int, frame: Any) -> None:
+        self._lifespan.loop.soon(self._lifespan.drain)
+        self._previous[number](number, frame)
+
+    def unchain(self) -> None:
+        """Put the server's handlers back."""
+        for number, found in self._previous.items():
+            if signal.getsignal(number) == self._heard:
+                signal.signal(number, found)

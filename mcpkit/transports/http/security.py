@@ -1,0 +1,327 @@
+"""Checks of who may call: their host, web origin, principal and rate."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from functools import lru_cache
+from inspect import isawaitable
+from typing import Any, Final
+
+from mcpkit._server.server import log
+from mcpkit._utils.text import quoted
+from mcpkit.errors import AccessDenied
+from mcpkit.http import FindPrincipal, HttpRequest, HttpSettings
+from mcpkit.transports.http.http_error import HttpError
+from mcpkit.types import Principal
+
+__all__ = ["Guard", "Later", "RateLimit", "identify", "principal_id", "principal_of", "spelled"]
+
+_MOST_REMEMBERED: Final = 256
+_LONGEST_REMEMBERED: Final = 512
+"""Bytes of a host and an origin together; honest ones have a few dozen."""
+
+_LONGEST_NAME: Final = 253
+"""Characters of a domain name (RFC 1035, 2.3.4)."""
+
+_EXPIRED: Final = [(b"www-authenticate", b'Bearer error="invalid_token"')]
+"""The challenge of an authentication that has ended (RFC 6750, 3.1)."""
+
+_MOST_CLIENTS: Final = 10_000
+_HANDSHAKE: Final = 3
+"""Requests before the first that is of any use: to discover, to begin, and to say so."""
+_AUTHORITY: Final = re.compile(
+    r"(?:\[([0-9a-f:.]+)\]|([a-z0-9_](?:[a-z0-9_.-]*)))(?::([0-9]{0,5}))?"
+)
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
+_PORTS: Final = {"http": "80", "https": "443"}
+
+
+class Guard:
+    """Checks of ``Host`` and ``Origin`` against DNS rebinding and foreign pages (SEC-1, SEC-3).
+
+    Args:
+        settings: The settings of the endpoint.
+        loopback: True if the server listens on loopback addresses only; None to go by the address
+            that each connection has arrived at.
+    """
+
+    def __init__(self, settings: HttpSettings, loopback: bool | None = None) -> None:
+        self._loopback = loopback
+        self._any_host = "*" in settings.allowed_hosts
+        self._hosts = {_host_setting(each) for each in settings.allowed_hosts if each != "*"}
+        self._any_origin = "*" in settings.allowed_origins
+        self._origins = {_origin_setting(each) for each in settings.allowed_origins if each != "*"}
+        self._known: OrderedDict[tuple[bytes | None, bytes | None, bool], str | None] = (
+            OrderedDict()
+        )
+
+    def refusal(
+        self, headers: Mapping[bytes, bytes], server: Sequence[object] | None
+    ) -> str | None:
+        """Return the reason why a request is refused; None if it is not.
+
+        Args:
+            headers: The headers by lower-case name.
+            server: The address that it has arrived at, as the ASGI scope has it.
+        """
+        loopback = self._loopback
+        if loopback is None:
+            loopback = _is_loopback_server(server)
+        key = (headers.get(b"host"), headers.get(b"origin"), loopback)
+        try:
+            return self._known[key]
+        except KeyError:
+            found = self._judge(*key)
+            if len(key[0] or b"") + len(key[1] or b"") <= _LONGEST_REMEMBERED:
+                self._known[key] = found
+                if len(self._known) > _MOST_REMEMBERED:
+                    self._known.popitem(last=False)
+            return found
+
+    def _judge(self, host: bytes | None, origin: bytes | None, loopback: bool) -> str | None:
+        if loopback and not self._any_host and host is not None:
+            said = host.decode("latin-1")
+            authority = _parsed_authority(said)
+            if authority is None:
+                return f"The Host {quoted(said)} is malformed"
+            name = authority[0]
+            if not (_is_loopback_name(name) or name in self._hosts):
+                return (
+                    f"The Host {quoted(said)} is not answered on a loopback address; "
+                    f"to allow it, set allowed_hosts=[{quoted(name)}]"
+                )
+        if origin is None or self._any_origin:
+            return None
+        said = origin.decode("latin-1")
+        parsed = _parsed_origin(said)
+        if parsed is not None:
+            scheme, name, _ = parsed
+            if loopback and scheme in ("http", "https") and _is_loopback_name(name):
+                return None
+            if parsed in self._origins or (scheme, name, "*") in self._origins:
+                return None
+        setting = "*" if parsed is None else said  # what names no page cannot be allowed by name
+        return (
+            f"Pages of the origin {quoted(said)} may not call this server; "
+            f"to allow them, set allowed_origins=[{quoted(setting)}]"
+        )
+
+
+def _parsed_authority(text: str) -> tuple[str, str] | None:
+    """Return the name, in lower case and without brackets, and the port; None if it is malformed.
+
+    This is stricter than a parser of URLs, which forgives what no client has a reason to send.
+    """
+    found = _AUTHORITY.fullmatch(text.lower())
+    if found is None:
+        return None
+    address, name, port = found.groups()
+    return address or name, port or ""
+
+
+def _parsed_origin(text: str) -> tuple[str, str, str] | None:
+    """Return scheme, host and port of an origin (RFC 6454, 6.1); None for ``null`` and the like."""
+    scheme, separator, rest = text.lower().partition("://")
+    authority = _parsed_authority(rest)
+    if not separator or authority is None or _SCHEME.fullmatch(scheme) is None:
+        return None
+    name, port = authority
+    return scheme, name, port or _PORTS.get(scheme, "")
+
+
+def _origin_setting(text: str) -> tuple[str, str, str]:
+    any_port = text.endswith(":*")
+    parsed = _parsed_origin(text.removesuffix(":*"))
+    if parsed is None:
+        raise ValueError(
+            f"allowed_origins: {text!r} is no origin, which looks like https://app.example.com"
+        )
+    return (*parsed[:2], "*") if any_port else parsed
+
+
+def spelled(setting: str) -> str:
+    """Return an allowed origin as browsers spell it; its port may be ``*``."""
+    scheme, name, port = _origin_setting(setting)
+    name = f"[{name}]" if ":" in name else name
+    return f"{scheme}://{name}{'' if port == _PORTS.get(scheme, '') else ':' + port}"
+
+
+def _host_setting(text: str) -> str:
+    address = text.removesuffix(":*")
+    if address.count(":") > 1 and not address.startswith("["):
+        address = f"[{address}]"
+    parsed = _parsed_authority(address)
+    if parsed is None or parsed[1]:
+        raise ValueError(
+            f"allowed_hosts: {text!r} is no name, which looks like app.example.com, without a port"
+        )
+    return parsed[0]
+
+
+def _is_loopback_name(name: str) -> bool:
+    return len(name) <= _LONGEST_NAME and _names_loopback(name)
+
+
+@lru_cache(maxsize=_MOST_REMEMBERED)
+def _names_loopback(name: str) -> bool:
+    if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, 6.3
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    # Before Python 3.13 a mapped address is not what it maps.
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+def _is_loopback_server(server: Sequence[object] | None) -> bool:
+    if not server or not isinstance(server[0], str):
+        return False
+    return _names_loopback(server[0])
+
+
+def identify(http: HttpRequest, find: FindPrincipal) -> Later | None:
+    """Find the principal of a request, and note it there.
+
+    Args:
+        http: The request.
+        find: The function that finds the principal.
+
+    Returns:
+        What is still to be awaited, if the function is async.
+
+    Raises:
+        HttpError: The function refuses, or the authentication has ended.
+        TypeError: The function returned something else than a principal.
+    """
+    try:
+        found = find(http)
+    except Exception as error:
+        _refuse(error)
+        raise
+    if not found or isinstance(found, (str, Principal)) or not isawaitable(found):
+        _note(http, found)
+        return None
+    return Later(http, found)
+
+
+class Later:
+    """A principal that is still to be found.
+
+    Args:
+        http: The request, which it is noted in.
+        found: What the function has returned.
+    """
+
+    def __init__(self, http: HttpRequest, found: Awaitable[str | Principal | None]) -> None:
+        self._http = http
+        self._found = found
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        try:
+            found = yield from self._found.__await__()
+        except Exception as error:
+            _refuse(error)
+            raise
+        _note(self._http, found)
+
+    def close(self) -> None:
+        """Do not find it."""
+        close: Callable[[], object] | None = getattr(self._found, "close", None)
+        if close is not None:
+            close()
+
+
+def _refuse(error: Any) -> None:
+    """Raise what a function that finds principals has meant by an exception.
+
+    Raises:
+        HttpError: It refuses the request.
+    """
+    status: Any = getattr(error, "status_code", None)
+    if isinstance(error, AccessDenied):
+        status, said, challenge = error.status, str(error), error.challenge
+    elif status in (401, 403):
+        # What FastAPI's and Starlette's security functions raise.
+        said = str(getattr(error, "detail", "")) or "Not allowed"
+        given: dict[Any, Any] = getattr(error, "headers", None) or {}
+        own = {str(name).lower(): str(value) for name, value in given.items()}
+        challenge = own.get("www-authenticate", "Bearer" if status == 401 else "")
+    else:
+        return
+    header = (b"www-authenticate", challenge.encode("latin-1", "replace"))
+    raise HttpError(status, said, headers=[header] if challenge else []) from None
+
+
+def _note(http: HttpRequest, found: object) -> None:
+    if not found:
+        return
+    if isinstance(found, str):
+        found = Principal(found)
+    elif not isinstance(found, Principal):
+        raise TypeError(
+            f"principal= must return a text, a Principal or None, not {type(found).__name__}"
+        )
+    if found.expires_at is not None and found.expires_at <= time.time():
+        raise HttpError(401, "The authentication has expired", headers=_EXPIRED)
+    http.principal = found
+
+
+def principal_of(http: HttpRequest) -> str | None:
+    """Return the id of the user whom the host's authentication has found.
+
+    The id is the attribute ``identity`` of Starlette's users, or ``username`` of Django's.
+
+    Raises:
+        HttpError: The user has neither. The name for display is no id, because two people may
+            share it, and must not share sessions.
+    """
+    user = http.user
+    if user is None or not getattr(user, "is_authenticated", False):
+        return None
+    for name in ("identity", "username"):
+        try:
+            found = getattr(user, name, None)
+        except NotImplementedError:  # Starlette's BaseUser, where a subclass says nothing
+            continue
+        if found:
+            return str(found)
+    log.error(
+        "the user %s has neither identity nor username; say who calls with the option principal=",
+        type(user).__name__,
+    )
+    raise HttpError(500, "The server cannot tell who calls; its log says why")
+
+
+def principal_id(http: HttpRequest) -> str | None:
+    """Return the id of the principal of a request; None if it has none."""
+    return None if http.principal is None else http.principal.id
+
+
+class RateLimit:
+    """A bucket of requests for every client, refilled at a steady rate.
+
+    Args:
+        rate: Requests a second. As many may be in reserve, and those of a handshake beside them; of
+            fewer than one a second, one.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._most = rate + _HANDSHAKE if rate >= 1 else 1.0
+        self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait(self, client: str) -> float:
+        """Count a request; return 0 if it may be served, else the seconds after which one may."""
+        now = time.monotonic()
+        left, at = self._clients.pop(client, (self._most, now))
+        left = min(self._most, left + (now - at) * self._rate)
+        allowed = left >= 1
+        self._clients[client] = (left - 1 if allowed else left, now)
+        if len(self._clients) > _MOST_CLIENTS:
+            self._clients.popitem(last=False)
+        return 0.0 if allowed else (1 - left) / self._rate

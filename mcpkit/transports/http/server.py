@@ -1,0 +1,338 @@
+"""Our own server: uvicorn, its socket, its start, and its end when it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import math
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, Final
+
+import uvicorn
+from anyio import CancelScope
+
+from mcpkit._server.server import log
+from mcpkit._utils.plain import single_line
+from mcpkit.http import HttpOptions
+from mcpkit.transports import Served
+from mcpkit.transports.http.app import Application
+from mcpkit.transports.http.uvicorn import bounded
+from mcpkit.transports.leaving import exit_now, stop_signals
+from mcpkit.transports.stdio.redirect import never_block
+
+__all__ = ["MARGIN", "Server", "bind", "is_loopback", "serve", "serve_here", "serve_on", "where"]
+
+MARGIN: Final = 2
+"""Seconds to end the rest after running requests had their time."""
+
+_CLOSING: Final = 0.5
+"""Seconds that an event loop has to close, and threads to end."""
+
+_ACCEPTING: Final = 0.01
+"""Seconds in which an event loop makes protocols for the connections it has accepted."""
+
+_CANNOT_START: Final = 3
+_BACKLOG: Final = 2048
+_DESCRIPTORS: Final = 65_536
+_HOSTS: Final = "choose 127.0.0.1 for this machine alone, 0.0.0.0 for all that can reach it"
+
+
+class Server(uvicorn.Server):
+    """Uvicorn, with an end of our own: streams end first, and a second Ctrl-C ends at once.
+
+    Args:
+        config: The configuration of uvicorn.
+        announce: Called once it listens.
+        numbers: The signals that stop it; None for all that there are.
+        is_last: False if another server takes over the socket, with the connections that wait.
+        is_guest: True if the event loop, and so the process, is somebody else's.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        announce: Callable[[], object] | None = None,
+        numbers: Sequence[signal.Signals] | None = None,
+        *,
+        is_last: bool = True,
+        is_guest: bool = False,
+    ) -> None:
+        super().__init__(config)
+        self.told: list[int] = []
+        self._announce = announce
+        self._is_last = is_last
+        self._is_guest = is_guest
+        self._numbers = stop_signals() if numbers is None else numbers
+        self._threads = set(threading.enumerate())
+        self._watchdog: threading.Timer | None = None
+        self._shut_down = False
+
+    @property
+    def code(self) -> int:
+        """The exit code of the process."""
+        if signal.SIGINT in self.told:
+            return 130
+        return 0 if self.started or self.told else _CANNOT_START
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to stop."""
+        await super().serve(sockets)
+        if self.started and not self._shut_down:
+            # Older versions of uvicorn just return if they are told to stop while they start.
+            await self.shutdown(sockets)
+        if self._is_guest:
+            return
+        # All is said and done, but an event loop does not close while a handler refuses to be
+        # cancelled, or waits for a thread of its own.
+        self._watchdog = threading.Timer(_CLOSING, give_up, [self.code])
+        self._watchdog.daemon = True
+        self._watchdog.start()
+
+    def wait_for_threads(self) -> None:
+        """Leave if threads of handlers go on, because the interpreter would wait for them."""
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        deadline = time.monotonic() + _CLOSING
+        for thread in set(threading.enumerate()) - self._threads:
+            if not thread.daemon:
+                thread.join(max(deadline - time.monotonic(), 0))
+                if thread.is_alive():
+                    give_up(self.code)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        if self.started and self._announce is not None:
+            self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End connections and the app's lifespan."""
+        self._shut_down = True
+        # Connections that nobody has accepted are reset when the socket closes for good.
+        closed = sockets if self._is_last and sockets else ()
+        accepted = [each for bound in closed for each in _accept_all(bound)]
+        for server in self.servers:
+            server.close()
+        loop = asyncio.get_running_loop()
+        for each in accepted:
+            with suppress(OSError):  # its client has left
+                await loop.connect_accepted_socket(self._make_protocol, each)
+        # Those that the loop has accepted just now get their protocols, which have to be told.
+        await asyncio.sleep(_ACCEPTING)
+        await super().shutdown(sockets)
+
+    def _make_protocol(self) -> asyncio.Protocol:
+        make: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Handle the signals; unlike uvicorn, do not send them to ourselves again later."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = [signal.signal(number, self.handle_exit) for number in self._numbers]
+        try:
+            yield
+        finally:
+            for number, found in zip(self._numbers, before, strict=True):
+                signal.signal(number, found)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop: in good order the first time, at once the second."""
+        if self.told and sig == signal.SIGINT:
+            # Nothing is worth waiting for; threads would be, by the interpreter.
+            exit_now(130)
+        self.told.append(sig)
+        self.should_exit = True
+
+
+def _accept_all(bound: socket.socket) -> Iterator[socket.socket]:
+    """Accept the connections that wait, without waiting for more."""
+    bound.setblocking(False)
+    with suppress(OSError):  # usually because there are no more
+        while True:
+            yield bound.accept()[0]
+
+
+def give_up(code: int) -> None:
+    """End the process, although handlers still run in it."""
+    log.warning("leaving, although handlers still run")
+    exit_now(code)
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if an address to listen on can be reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        packed = socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)[0][4][0]
+    except OSError:
+        return False
+    return str(packed).startswith("127.") or packed == "::1"
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a listening socket.
+
+    Args:
+        host: An address of this machine, or a name of one.
+        port: The port; 0 takes any that is free.
+
+    Raises:
+        OSError: The address cannot be listened on; the message says what to do.
+    """
+    if not 0 <= port <= 65535:
+        raise OSError(f"there is no port {port}; ports go from 0 (any that is free) to 65535")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError):
+        found = []
+    if not host or not found:
+        raise OSError(f"the host {host!r} is not known here; {_HOSTS}")
+    family, _, _, _, address = found[0]
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        # From here on nobody else gets the port, although others may ask for its reuse as well.
+        made.listen(_BACKLOG)
+    except OSError as error:
+        made.close()
+        why = {
+            errno.EADDRINUSE: f"port {port} is taken; choose another, or 0 for any that is free",
+            errno.EACCES: f"port {port} is not for everybody; choose one above 1023",
+            errno.EADDRNOTAVAIL: f"{host} is no address of this machine; {_HOSTS}",
+        }
+        raise OSError(
+            why.get(error.errno or 0, f"cannot listen on {host} port {port}: {error.strerror}")
+        ) from None
+    return made
+
+
+def where(bound: socket.socket, host: str, path: str) -> str:
+    """Return the URL at which clients reach the endpoint, and that there are more, if there are."""
+    port = bound.getsockname()[1]
+    anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+    name = anywhere.get(host, host).replace("%", "%25")  # RFC 6874
+    url = f"http://[{name}]:{port}{path}" if ":" in name else f"http://{name}:{port}{path}"
+    return f"{url} and every other address of this machine" if host in anywhere else url
+
+
+def serve(served: Served, host: str, port: int, options: HttpOptions) -> None:
+    """Serve an app until SIGTERM or SIGINT; see `mcpkit.transports.http.run`."""
+    never_block()
+    application: Application = served.asgi(loopback=is_loopback(host), **options)
+    bound = bind(host, port)
+    place = where(bound, host, application.settings.path)
+
+    def announce() -> None:
+        sys.stderr.write(f"{single_line(served.name)} listens on {place}  (Ctrl-C stops it)\n")
+        sys.stderr.flush()
+
+    serve_on(application, bound, announce)
+
+
+async def serve_here(served: Served, host: str, port: int, options: HttpOptions) -> None:
+    """Serve an app in the event loop that runs; see `mcpkit.transports.http.serve_here`."""
+    application: Application = served.asgi(loopback=is_loopback(host), **options)
+    bound = bind(host, port)
+    place = where(bound, host, application.settings.path)
+
+    def announce() -> None:
+        log.info("%s listens on %s", served.name, place)
+
+    server = Server(_config_for(application), announce, [], is_guest=True)
+    serving = asyncio.ensure_future(_serve_as_guest(server, bound))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        server.should_exit = True
+        with CancelScope(shield=True):
+            await serving
+        raise
+    finally:
+        bound.close()
+    if not server.started:
+        raise RuntimeError("the server could not begin; its log says why")
+
+
+async def _serve_as_guest(server: Server, bound: socket.socket) -> None:
+    with suppress(SystemExit):  # of uvicorn, if the app cannot be begun
+        await server.serve([bound])
+
+
+def allow_descriptors() -> None:
+    """Raise the limit of descriptors, so that the endpoint's own limits come first."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def serve_on(
+    application: Application,
+    bound: socket.socket,
+    announce: Callable[[], object],
+    numbers: Sequence[signal.Signals] | None = None,
+    *,
+    is_last: bool = True,
+) -> None:
+    """Serve an application on a socket, and end the process as it was told to.
+
+    Args:
+        application: The application of an app.
+        bound: The socket, which listens already.
+        announce: Called once somebody answers there.
+        numbers: The signals that stop it; None for all that there are.
+        is_last: False if another server takes over the socket, with the connections that wait.
+
+    Raises:
+        SystemExit: With 130 after SIGINT, 3 if the app could not be started.
+    """
+    allow_descriptors()
+    server = Server(_config_for(application), announce, numbers, is_last=is_last)
+    try:
+        server.run([bound])
+    except KeyboardInterrupt:  # on Windows, and before the server listens
+        server.told.append(signal.SIGINT)
+    server.wait_for_threads()
+    if server.code:
+        raise SystemExit(server.code)
+
+
+def _config_for(application: Application) -> uvicorn.Config:
+    debug = log.isEnabledFor(logging.DEBUG)
+    return uvicorn.Config(
+        application,
+        log_config=None,  # whoever runs the server has configured logging, or has not
+        log_level="info" if debug else "warning",
+        access_log=debug,
+        ws="none",
+        server_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=math.ceil(application.settings.grace) + MARGIN,
+        backlog=_BACKLOG,
+        http=bounded(
+            read_timeout=application.settings.body_timeout,
+            write_timeout=application.settings.write_timeout,
+            grace=application.settings.grace,
+            shortcuts=application.shortcuts,
+        ),
+    )

@@ -1,0 +1,238 @@
+"""Readers of a descriptor: polled by the event loop, awaited by a task, or blocking in a thread."""
+
+from __future__ import annotations
+
+import functools
+import os
+import select
+import stat
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import anyio
+
+from mcpkit._concurrency.loop import AsyncioLoop, Loop
+
+__all__ = ["AwaitingReader", "PolledReader", "Reader", "ThreadReader", "is_deserted", "make_reader"]
+
+_CHUNK_BYTES: Final = 64 * 1024
+"""Bytes that are read at once."""
+
+
+class Reader(Protocol):
+    """Passes on chunks of bytes as they arrive, and an empty one at the end."""
+
+    def start(self, take: Callable[[bytes], None]) -> None:
+        """Begin to read, and pass each chunk on."""
+        ...
+
+    def pause(self) -> None:
+        """Read nothing more for now."""
+        ...
+
+    def resume(self) -> None:
+        """Read on after `pause`."""
+        ...
+
+    def stop(self) -> None:
+        """Read nothing more at all."""
+        ...
+
+    def is_deserted(self) -> bool:
+        """Return True if nobody will write any more, as far as that shows without reading."""
+        ...
+
+
+def make_reader(fd: int, loop: Loop) -> Reader:
+    """Return the reader for what a descriptor is: polled, awaited, or in a thread.
+
+    Args:
+        fd: To read from; a pipe, a socket or a terminal is polled.
+        loop: The event loop that is to get the chunks.
+    """
+    if sys.platform != "win32" and _can_be_polled(fd):
+        if isinstance(loop, AsyncioLoop):
+            return PolledReader(fd)
+        return AwaitingReader(fd, loop)
+    return ThreadReader(fd, loop)
+
+
+def _can_be_polled(fd: int) -> bool:
+    """Return True if the event loop can wait for a descriptor; not so for most devices."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
+
+
+def is_deserted(fd: int) -> bool:
+    """Return True if nobody can write any more to what a descriptor reads from.
+
+    There may still be something to read. False where the platform does not tell.
+
+    Args:
+        fd: A pipe or a socket.
+    """
+    if sys.platform == "win32":
+        return False
+    look = select.poll()
+    look.register(fd, getattr(select, "POLLRDHUP", 0))  # on Linux, for sockets
+    return bool(look.poll(0))
+
+
+def _read(fd: int) -> bytes | None:
+    """Read a chunk; empty at the end, None if there is nothing after all."""
+    try:
+        return os.read(fd, _CHUNK_BYTES)
+    except (BlockingIOError, InterruptedError):
+        return None
+    except OSError:  # a reset connection ends as well
+        return b""
+
+
+class PolledReader:
+    """Reads on asyncio: the loop itself calls it, without a task in between."""
+
+    def __init__(self, fd: int) -> None:
+        import asyncio
+
+        self._fd = fd
+        self._loop = asyncio.get_running_loop()
+        self._active = False
+        self._stopped = False
+        self._take: Callable[[bytes], None] = lambda chunk: None
+
+    def start(self, take: Callable[[bytes], None]) -> None:
+        """Begin to read, and pass each chunk on."""
+        self._take = take
+        self.resume()
+
+    def _ready(self) -> None:
+        chunk = _read(self._fd)
+        if chunk is None:
+            return
+        if not chunk:
+            self.stop()
+        self._take(chunk)
+
+    def pause(self) -> None:
+        """Read nothing more for now."""
+        if self._active:
+            self._active = False
+            self._loop.remove_reader(self._fd)
+
+    def resume(self) -> None:
+        """Read on after `pause`."""
+        if not self._active and not self._stopped:
+            self._active = True
+            self._loop.add_reader(self._fd, self._ready)
+
+    def stop(self) -> None:
+        """Read nothing more at all."""
+        self.pause()
+        self._stopped = True
+
+    def is_deserted(self) -> bool:
+        """Return True if nobody will write any more, as far as that shows without reading."""
+        return is_deserted(self._fd)
+
+
+class AwaitingReader:
+    """Reads on trio: a task waits for the descriptor."""
+
+    def __init__(self, fd: int, loop: Loop) -> None:
+        self._fd = fd
+        self._loop = loop
+        self._may_read = anyio.Event()
+        self._scope = anyio.CancelScope()
+
+    def start(self, take: Callable[[bytes], None]) -> None:
+        """Begin to read, and pass each chunk on."""
+        self._may_read.set()
+        self._loop.start(self._read_on(take))
+
+    async def _read_on(self, take: Callable[[bytes], None]) -> None:
+        with self._scope:
+            while True:
+                await self._may_read.wait()
+                await anyio.wait_readable(self._fd)
+                chunk = _read(self._fd)
+                if chunk is not None:
+                    take(chunk)
+                if chunk == b"":
+                    return
+
+    def pause(self) -> None:
+        """Read nothing more for now."""
+        if self._may_read.is_set():
+            self._may_read = anyio.Event()
+
+    def resume(self) -> None:
+        """Read on after `pause`."""
+        self._may_read.set()
+
+    def stop(self) -> None:
+        """Read nothing more at all."""
+        self._scope.cancel()
+
+    def is_deserted(self) -> bool:
+        """Return True if nobody will write any more, as far as that shows without reading."""
+        return is_deserted(self._fd)
+
+
+class ThreadReader:
+    """Reads files, devices, and all on Windows: a thread blocks in the read, one chunk ahead."""
+
+    def __init__(self, fd: int, loop: Loop) -> None:
+        self._fd = fd
+        self._loop = loop
+        self._wanted = threading.Semaphore(1)
+        self._held: deque[bytes] = deque()
+        self._paused = False
+        self._stopped = False
+        self._take: Callable[[bytes], None] = lambda chunk: None
+
+    def start(self, take: Callable[[bytes], None]) -> None:
+        """Begin to read, and pass each chunk on."""
+        self._take = take
+        # A daemon: a read that never returns must not keep the process.
+        threading.Thread(target=self._work, name="mcpkit stdin", daemon=True).start()
+
+    def _work(self) -> None:
+        while not self._stopped:
+            self._wanted.acquire()
+            chunk = _read(self._fd)
+            if chunk is None:
+                self._wanted.release()
+                continue
+            self._loop.soon(functools.partial(self._arrived, chunk))
+            if not chunk:
+                return
+
+    def _arrived(self, chunk: bytes) -> None:
+        self._held.append(chunk)
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        while self._held and not self._paused and not self._stopped:
+            self._take(self._held.popleft())
+            self._wanted.release()
+
+    def pause(self) -> None:
+        """Read nothing more for now."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Read on after `pause`."""
+        if self._paused:
+            self._paused = False
+            self._hand_over()
+
+    def stop(self) -> None:
+        """Read nothing more at all."""
+        self._stopped = True
+
+    def is_deserted(self) -> bool:
+        """Return True if nobody will write any more, as far as that shows without reading."""
+        return bool(self._held) and not self._held[-1]

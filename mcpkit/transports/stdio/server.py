@@ -1,0 +1,225 @@
+"""Messages as lines on the standard streams: one JSON value per line, UTF-8 (STDIO-1).
+
+Bytes are read when the descriptor is readable and written without blocking, in the event loop's
+own thread where the platform can poll pipes, else in a thread each. Responses that become ready in
+the same turn of the loop leave in one write.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Final, NoReturn
+
+import anyio
+
+from mcpkit._concurrency.event_loop import run_loop
+from mcpkit._concurrency.loop import open_loop
+from mcpkit._server.server import Server, log
+from mcpkit._server.session import Session
+from mcpkit.tasks.service import serving_tasks
+from mcpkit.transports import Served
+from mcpkit.transports.leaving import exit_now, stop_signals
+from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
+from mcpkit.transports.stdio.lines import MAX_LINE, Lines
+from mcpkit.transports.stdio.reader import make_reader
+from mcpkit.transports.stdio.writer import Output
+
+__all__ = ["run", "serve", "serve_here"]
+
+_CLEAN_UP_S: Final = 2.0
+"""Seconds that cancelled handlers have to clean up."""
+
+_THREADS_END_S: Final = 0.2
+"""Seconds that threads have to see that they are cancelled, and to end."""
+
+_STALL_S: Final = 0.5
+"""Seconds within which the client has to take some of what is left, once it has closed its side."""
+
+Running = Callable[[], AbstractAsyncContextManager[Server]]
+
+
+def run(
+    served: Served,
+    *,
+    max_line: int = MAX_LINE,
+    grace: float = 0.25,
+    backend: str = "asyncio",
+) -> None:
+    """Serve an app on this process's standard streams until the client leaves.
+
+    Args:
+        served: The app.
+        max_line: Bytes a line may have; a longer one is refused, and the connection lives on.
+        grace: Seconds for which calls that run may still answer after the client has closed its
+            side, or SIGTERM; they are cancelled then. SIGINT cancels them at once.
+        backend: ``"asyncio"`` or ``"trio"``.
+
+    Raises:
+        SystemExit: With 130 after SIGINT.
+        RuntimeError: stdout is closed.
+    """
+    streams = take_over()
+    signals: list[int] = []
+    busy = run_loop(_main, served.running, streams, max_line, grace, signals, backend=backend)
+    if busy:
+        # A thread cannot be stopped, and the interpreter would wait for it.
+        _leave_at_once(f"{busy} handlers still run in threads", signals)
+    if code := _exit_code(signals):
+        raise SystemExit(code)
+
+
+async def serve_here(served: Served, *, max_line: int = MAX_LINE, grace: float = 0.25) -> None:
+    """Serve an app on this process's standard streams, in the event loop that runs.
+
+    It ends when the client leaves, or the task is cancelled; signals are for whoever runs the loop.
+
+    Args:
+        served: The app.
+        max_line, grace: As for `run`.
+
+    Raises:
+        RuntimeError: stdout is closed.
+    """
+    streams = take_over()
+    async with served.running() as server:
+        await serve(server, streams, max_line=max_line, grace=grace)
+
+
+def _exit_code(signals: list[int]) -> int:
+    return 130 if signal.SIGINT in signals else 0
+
+
+def _leave_at_once(reason: str, signals: list[int]) -> NoReturn:
+    log.warning("leaving, although %s", reason)
+    exit_now(_exit_code(signals))
+
+
+async def _main(
+    running: Running, streams: ProtocolStreams, max_line: int, grace: float, signals: list[int]
+) -> int:
+    async with running() as server:
+        return await serve(server, streams, max_line=max_line, grace=grace, signals=signals)
+
+
+async def serve(
+    server: Server,
+    streams: ProtocolStreams,
+    *,
+    max_line: int = MAX_LINE,
+    grace: float = 0.25,
+    signals: list[int] | None = None,
+) -> int:
+    """Serve one client on a pair of descriptors until it closes its side or a signal arrives.
+
+    Args:
+        server: To be served.
+        streams: The descriptors to read from and to write to.
+        max_line: Bytes a line may have.
+        grace: Seconds that running calls have after the end of input.
+        signals: The signal is appended that ended the service. For the owner of the
+            process only, which is left at once if a handler does not let itself be cancelled.
+            None: signals are not looked at.
+
+    Returns:
+        The number of handlers that still run in threads.
+    """
+    ended = anyio.Event()
+    async with open_loop() as loop, serving_tasks(server, loop) as (served, tasks):
+        output = Output(streams.writer, loop, on_broken=ended.set)
+        session = Session(served, output, loop)
+        lines = Lines(session, max_line, lambda: session.saturated or output.congested)
+        reader = make_reader(streams.reader, loop)
+        context = contextvars.copy_context()
+        stop_watching: Callable[[], object] = _watch_nothing
+
+        def settle() -> None:
+            """Begin waiting requests and read on, as far as there is room again."""
+            if not output.congested:
+                session.begin_waiting()
+            if lines.go_on():
+                stop_watching()
+                reader.resume()
+
+        def relieved() -> None:
+            # It may be a handler that calls this, and what reads on must not have its context.
+            context.copy().run(settle)
+
+        def watch(written: int) -> None:
+            """Note that the client is gone: whoever has left and takes nothing never will.
+
+            Its end is behind what is not read.
+
+            Args:
+                written: Bytes that it had taken at the last look.
+            """
+            nonlocal stop_watching
+            if output.written == written and reader.is_deserted():
+                ended.set()
+            else:
+                stop_watching = loop.later(_STALL_S, partial(watch, output.written))
+
+        def take(chunk: bytes) -> None:
+            nonlocal stop_watching
+            with output:
+                if chunk:
+                    lines.feed(chunk)
+                else:
+                    lines.end()
+                    ended.set()
+            if lines.blocked():
+                reader.pause()
+                stop_watching()
+                stop_watching = loop.later(_STALL_S, partial(watch, output.written))
+
+        output.on_writable = session.on_writable = relieved
+        reader.start(take)
+        loop.start(_watch_signals(ended, signals))
+        try:
+            await ended.wait()
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_CLEAN_UP_S, shield=True):
+                await session.aclose()
+                await output.finish(_STALL_S)
+            output.close()
+            raise
+        finally:
+            reader.stop()
+            stop_watching()
+        session.disconnect()
+        if session.busy and not output.broken and signal.SIGINT not in (signals or ()):
+            with anyio.move_on_after(grace):
+                await session.wait_idle()
+        session.end_listens(announce=True)
+        with anyio.move_on_after(_CLEAN_UP_S):
+            await session.aclose()
+        await output.finish(_STALL_S)
+        await tasks.aclose(0 if signal.SIGINT in (signals or ()) else grace)
+        if session.busy and signals is not None:
+            _leave_at_once("a handler does not let itself be cancelled", signals)
+        with anyio.move_on_after(_THREADS_END_S):
+            while session.threads.busy or tasks.threads.busy:
+                await anyio.sleep(_THREADS_END_S / 20)
+    output.close()
+    return session.threads.busy + tasks.threads.busy
+
+
+def _watch_nothing() -> None:
+    """Stop nothing: all that the client sends is read."""
+
+
+async def _watch_signals(ended: anyio.Event, signals: list[int] | None) -> None:
+    if signals is None or threading.current_thread() is not threading.main_thread():
+        return
+    if sys.platform == "win32":
+        return  # Ctrl-C arrives as KeyboardInterrupt there
+    with anyio.open_signal_receiver(*stop_signals()) as received:
+        async for number in received:
+            signals.append(number)
+            ended.set()
+            return

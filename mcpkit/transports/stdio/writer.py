@@ -1,0 +1,361 @@
+"""The output of a session: messages joined into few writes, to a sink that never waits."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import anyio
+import anyio.to_thread
+
+from mcpkit._concurrency.loop import Loop
+from mcpkit._protocol.connection import Request
+from mcpkit._protocol.messages import notification_text
+from mcpkit._server.server import log
+from mcpkit._server.session import Channel
+from mcpkit.errors import ProtocolError
+from mcpkit.transports.stdio.nonblocking import NonBlockingWriter, open_writer
+
+__all__ = ["FileSink", "Output", "PolledSink", "Sink", "ThreadSink", "make_sink"]
+
+_HIGH_WATER_BYTES: Final = 1024 * 1024
+"""Bytes that may wait to be written before reading pauses."""
+
+_LOW_WATER_BYTES: Final = _HIGH_WATER_BYTES // 4
+"""Bytes that may still wait when reading goes on."""
+
+_BATCH_BYTES: Final = 256 * 1024
+"""Bytes up to which messages are joined into one write."""
+
+_APART_S: Final = 0.001
+"""Seconds between the last progress of a request and its answer."""
+
+_PROGRESS: Final = notification_text("notifications/progress")[:-1]
+
+
+class Output(Channel):
+    """The channel of a session that leaves through a descriptor.
+
+    Args:
+        fd: To write to.
+        loop: The event loop that calls `send`.
+        on_broken: Called once the client no longer reads.
+
+    Attributes:
+        written: Bytes that the client, or what is between, has taken.
+        broken: True once the client no longer reads.
+        congested: True while so much waits that nothing more should be read.
+        on_writable: Called when `congested` has become False again.
+    """
+
+    def __init__(
+        self,
+        fd: int,
+        loop: Loop,
+        on_broken: Callable[[], None],
+    ) -> None:
+        self._sink = make_sink(fd)
+        self._loop = loop
+        self._on_broken = on_broken
+        self._parts: list[bytes] = []
+        self._told: dict[Request, float] = {}
+        self._kept_back: deque[bytes] = deque()
+        self._size = 0
+        self._scheduled = False
+        self._waiting = False
+        self._uncongested = anyio.Event()
+        self._empty = anyio.Event()
+        self.written = 0
+        self.broken = False
+        self.congested = False
+        self.on_writable: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> None:
+        """Hold messages back, to let them leave together."""
+        self._scheduled = True
+
+    def __exit__(self, *error: object) -> None:
+        self.flush()
+
+    def send(self, text: bytes, about: Request | None = None) -> None:
+        """Take one message; it leaves at the end of this turn of the loop."""
+        if about is not None and text.startswith(_PROGRESS):
+            self._told[about] = time.monotonic()
+        self._put(text)
+
+    def answer(
+        self, request: Request, text: bytes | None, error: ProtocolError | None = None
+    ) -> None:
+        """Take the last word on a request, and keep it back if its progress has just been told.
+
+        The official TypeScript client drops progress that it reads together with the answer.
+        """
+        told = self._told.pop(request, None) if self._told else None
+        if text is None:
+            return
+        if told is None or time.monotonic() - told > _APART_S:
+            self._put(text)
+            return
+        self._kept_back.append(text)
+        self._loop.later(_APART_S, self._release)
+
+    def _release(self) -> None:
+        """Let the answer leave that was kept back first."""
+        if self._kept_back:
+            self._put(self._kept_back.popleft())
+
+    def _put(self, text: bytes) -> None:
+        if self.broken:
+            return
+        self._parts.append(text)
+        self._size += len(text) + 1
+        if self._size > _HIGH_WATER_BYTES and not self.congested:
+            self.congested = True
+            self._uncongested = anyio.Event()
+        if not self._scheduled and not self._waiting:
+            self._scheduled = True
+            self._loop.soon(self.flush)
+
+    def flush(self) -> None:
+        """Write as much as goes without waiting."""
+        self._scheduled = False
+        while self._parts and not self._waiting and not self.broken:
+            rest = self._write(memoryview(self._batch()))
+            if rest:
+                self._waiting = True
+                self._loop.start(self._finish_later(rest))
+        self._update_congestion()
+
+    def _batch(self) -> bytes:
+        """Return messages to write together: all, or if that were a large copy, the first few."""
+        parts = self._parts
+        count, size = len(parts), self._size
+        if size > _BATCH_BYTES:
+            count = size = 0
+            while size < _BATCH_BYTES and count < len(parts):
+                size += len(parts[count])
+                count += 1
+        text = b"\n".join([*parts[:count], b""])
+        del parts[:count]
+        return text
+
+    def _write(self, data: memoryview) -> memoryview:
+        """Write without waiting; return the rest."""
+        try:
+            while data:
+                written = self._sink.write(data)
+                if not written:
+                    break
+                data = data[written:]
+                self._size -= written
+                self.written += written
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ESHUTDOWN, errno.EBADF):
+                log.error("cannot write to the client: %s", error)
+            self._break()
+            return memoryview(b"")
+        return data
+
+    def _break(self) -> None:
+        if not self.broken:
+            self.broken = True
+            self._parts.clear()
+            self._size = 0
+            self._on_broken()
+
+    async def _finish_later(self, rest: memoryview) -> None:
+        while rest:
+            await self._sink.wait()
+            rest = self._write(rest)
+            self._update_congestion()
+        self._waiting = False
+        self.flush()
+
+    def _update_congestion(self) -> None:
+        if self._size == 0:
+            self._empty.set()
+        if self.congested and self._size < _LOW_WATER_BYTES:
+            self.congested = False
+            self._uncongested.set()
+            self.on_writable()
+
+    async def drain(self, about: Request | None = None) -> None:
+        """Wait until the output is no longer congested."""
+        if self.congested:
+            await self._uncongested.wait()
+
+    async def finish(self, stall: float) -> None:
+        """Wait until everything has left, or nobody reads any more.
+
+        Args:
+            stall: Seconds after which a client that takes nothing counts as gone.
+        """
+        while self._kept_back:
+            self._release()
+        self.flush()
+        while self._size and not self.broken:
+            before = self._size
+            self._empty = anyio.Event()
+            with anyio.move_on_after(stall):
+                await self._empty.wait()
+            if self._size == before:
+                return
+        with anyio.move_on_after(stall):
+            await self._sink.finish()
+
+    def close(self) -> None:
+        """Close what was opened for writing."""
+        self._sink.close()
+
+
+class Sink(Protocol):
+    """A descriptor to write to without blocking the event loop."""
+
+    def write(self, data: memoryview) -> int:
+        """Take as many bytes as go without waiting.
+
+        Returns:
+            The number of bytes that were taken; 0 if the caller has to `wait` first.
+
+        Raises:
+            OSError: Nobody reads any more.
+        """
+        ...
+
+    async def wait(self) -> None:
+        """Wait until writing may go on."""
+        ...
+
+    async def finish(self) -> None:
+        """Wait until everything that was taken has left the process."""
+        ...
+
+    def close(self) -> None:
+        """Close what was opened for writing; the descriptor that was given stays open."""
+        ...
+
+
+def make_sink(fd: int) -> Sink:
+    """Return the sink for what a descriptor is.
+
+    A pipe or a socket is written to when the loop finds room in it, a file at once, and everything
+    else by a thread.
+
+    Args:
+        fd: To write to. It stays as it is for others who have it.
+    """
+    writer = open_writer(fd)
+    if writer is not None:
+        return PolledSink(writer)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return FileSink(fd)
+    return ThreadSink(fd)
+
+
+class PolledSink:
+    """A pipe or a socket, written to without blocking; the event loop waits for room in it.
+
+    Args:
+        writer: To write with; it is closed with the sink.
+    """
+
+    def __init__(self, writer: NonBlockingWriter) -> None:
+        self._writer = writer
+        # The writer's own method, so that a write does not take one call more.
+        self.write = writer.write
+
+    async def wait(self) -> None:
+        """Wait until there is room."""
+        await anyio.wait_writable(self._writer.fileno())
+
+    async def finish(self) -> None:
+        """Return at once, because nothing is kept back."""
+
+    def close(self) -> None:
+        """Close the writer."""
+        self._writer.close()
+
+
+class FileSink:
+    """A file, which takes everything."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def write(self, data: memoryview) -> int:
+        """Write all of the data."""
+        return os.write(self._fd, data)
+
+    async def wait(self) -> None:
+        """Return at once, because a file always has room."""
+
+    async def finish(self) -> None:
+        """Return at once, because nothing is kept back."""
+
+    def close(self) -> None:
+        """Do nothing, because nothing was opened."""
+
+
+class ThreadSink:
+    """Terminals, pipes that cannot be opened anew, all on Windows: a thread blocks in the write."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._data = memoryview(b"")
+        self._error: OSError | None = None
+        self._wake = threading.Condition()
+        self._closed = False
+        threading.Thread(target=self._work, name="mcpkit stdout", daemon=True).start()
+
+    def write(self, data: memoryview) -> int:
+        """Hand the data to the thread, if that has nothing left to do."""
+        with self._wake:
+            if self._error is not None:
+                raise self._error
+            if self._data:
+                return 0
+            self._data = data
+            self._wake.notify_all()
+            return len(data)
+
+    def _work(self) -> None:
+        while True:
+            with self._wake:
+                while not self._data and not self._closed:
+                    self._wake.wait()
+                if not self._data:
+                    return
+                data = self._data
+            try:
+                while data:
+                    data = data[os.write(self._fd, data) :]
+            except OSError as error:
+                self._error = error
+            with self._wake:
+                self._data = memoryview(b"")
+                self._wake.notify_all()
+
+    def _wait_for_thread(self) -> None:
+        with self._wake:
+            while self._data:
+                self._wake.wait()
+
+    async def wait(self) -> None:
+        """Wait until the thread has written what it was given."""
+        await anyio.to_thread.run_sync(self._wait_for_thread, abandon_on_cancel=True)
+
+    async def finish(self) -> None:
+        """Wait until the thread has nothing left to do."""
+        await self.wait()
+
+    def close(self) -> None:
+        """Let the thread end."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
