@@ -10,7 +10,7 @@ import pytest
 
 from tests.docs.pages import DOCS, ROOT
 
-PAGE: Final = (DOCS / "architecture.md").read_text(encoding="utf-8")
+PAGE: Final = (DOCS / "internals" / "architecture.md").read_text(encoding="utf-8")
 NAMES: Final = sorted(set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)*\.[A-Z]?\w+(?:\.\w+)?)`", PAGE)))
 FOLDERS: Final = sorted(set(re.findall(r"`(transports/\w+)`", PAGE)))
 

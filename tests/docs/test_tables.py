@@ -80,15 +80,15 @@ def test_the_templates_are_those_that_there_are() -> None:
 # --- what is measured -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", rows_of("../README.md", "figure"), ids=lambda row: row[0])
-def test_the_readme_measures_by_commands_that_there_are(row: list[str]) -> None:
+@pytest.mark.parametrize("row", rows_of("performance.md", "figure"), ids=lambda row: row[0])
+def test_figures_name_the_command_that_measures_them(row: list[str]) -> None:
     _, *_, command = row
     assert set(command.strip("`").partition(" --only ")[2].split()) <= {*CASES, *GROUPS}
     assert " --only " in command
 
 
-def test_the_readme_has_the_price_of_its_tool() -> None:
+def test_the_token_estimate_of_the_readme_is_current() -> None:
     with TestClient(app_of("readme_server").app) as client:
         (book,) = client.list_tools()
     price = f"costs a model about {tool_tokens(book.raw)} tokens in each conversation"
-    assert price in (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    assert price in (DOCS / "performance.md").read_text(encoding="utf-8")
