@@ -39,9 +39,9 @@ from mcpkit.transports import load
 from mcpkit.types import UNSET, CacheScope, Icon, Implementation, LogLevel
 
 if TYPE_CHECKING:
+    from mcpkit._server.task_runs import AppTasks
     from mcpkit.auth.verifiers import Auth
     from mcpkit.http import HttpOptions
-    from mcpkit.tasks.service import AppTasks
 
 __all__ = ["MCPKit", "prompt", "resource", "tool"]
 
@@ -194,7 +194,7 @@ class MCPKit(Generic[StateT]):
     @property
     def tasks(self) -> AppTasks:
         """Begins tasks that no client has called for: ``await app.tasks.start(report)``."""
-        from mcpkit.tasks.service import AppTasks  # few begin any
+        from mcpkit._server.task_runs import AppTasks  # few begin any
 
         return AppTasks(self._server)
 

@@ -20,12 +20,7 @@ from mcpkit._protocol.revisions import REVISIONS
 from mcpkit._server.encoding import Completion, Encoded
 from mcpkit._server.registry import Catalog, Page
 from mcpkit._server.server import Server, log
-from mcpkit._server.task_handlers import (
-    TASK_OPERATIONS,
-    create_task_if_requested,
-    may_list_tasks,
-    task_capabilities,
-)
+from mcpkit._server.task_handlers import TASK_OPERATIONS, create_task_if_requested
 from mcpkit._signature.converters import NotSerializable
 from mcpkit._signature.output import OutputMismatch, Rendered
 from mcpkit._utils.text import cut, named
@@ -46,6 +41,7 @@ from mcpkit.errors import (
     ResourceNotFound,
     UrlElicitationRequired,
 )
+from mcpkit.tasks.protocol import may_list_tasks, task_capabilities
 from mcpkit.types import PromptResult, ResourceResult, is_object
 
 __all__ = [

@@ -26,7 +26,7 @@ from mcpkit.types import CacheScope, Implementation, LogLevel
 
 if TYPE_CHECKING:
     from mcpkit._stores.memory import TaskTable
-    from mcpkit.tasks.service import Tasks
+    from mcpkit.tasks.service import TaskService
 
 __all__ = ["Middleware", "Server", "Settings", "log"]
 
@@ -115,8 +115,8 @@ class Server:
         default_factory=dict[Callable[..., Any], Callable[..., Any]]
     )
     shelf: list[TaskTable] = field(default_factory=list["TaskTable"])
-    tasks: Tasks | None = None
-    task_services: list[Tasks] = field(default_factory=list["Tasks"])
+    tasks: TaskService | None = None
+    task_services: list[TaskService] = field(default_factory=list["TaskService"])
     _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])
     info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
@@ -188,7 +188,7 @@ class Server:
         made.state = state
         return made
 
-    def with_tasks(self, tasks: Tasks) -> Server:
+    def with_tasks(self, tasks: TaskService) -> Server:
         """Return the same server with what looks after its tasks."""
         made = self._copy()
         made.tasks = tasks

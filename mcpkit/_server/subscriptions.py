@@ -15,7 +15,6 @@ from mcpkit._protocol.connection import SUBSCRIPTION_KEY, Connection, Request, S
 from mcpkit._server.handlers import check_uri, not_found, uri_of
 from mcpkit._server.registry import Catalog
 from mcpkit._server.server import Server, log
-from mcpkit._server.task_handlers import EXTENSION, declares, detailed, task_members
 from mcpkit._utils.sealing import SealBroken
 from mcpkit.context import ListKind
 from mcpkit.errors import (
@@ -26,11 +25,12 @@ from mcpkit.errors import (
     ProtocolError,
     ResourceNotFound,
 )
+from mcpkit.tasks.protocol import EXTENSION, declares, detailed, task_members
 from mcpkit.types import is_array, is_object
 
 if TYPE_CHECKING:
     from mcpkit.tasks.record import Task
-    from mcpkit.tasks.service import Tasks
+    from mcpkit.tasks.service import TaskService
 
 __all__ = ["Notify", "Subscriptions"]
 
@@ -330,7 +330,7 @@ class Subscriptions:
             return
         revision = self._connection.revision
         if revision is not None and revision.tasks == "wished":
-            params = task_members(task, revision, tasks)
+            params = task_members(task, revision, tasks.settings.poll_interval)
             self._notify("notifications/tasks/status", params, self._waiting.get(task.id))
         for listen in list(self._listens.values()):
             if task.id in listen.tasks:
@@ -344,7 +344,7 @@ class Subscriptions:
         if tasks is not None and not self._ended:
             self._loop.start(self._tell_of(id, listen, tasks))
 
-    async def _tell_of(self, id: str, listen: _Listen, tasks: Tasks) -> None:
+    async def _tell_of(self, id: str, listen: _Listen, tasks: TaskService) -> None:
         try:
             task = await tasks.get(id, tasks.owner_of(listen.request))
         except InvalidParams:  # it is nobody's, or not this client's
@@ -356,12 +356,15 @@ class Subscriptions:
         else:
             self._tell_details(task, listen, tasks)
 
-    def _tell_details(self, task: Task, listen: _Listen, tasks: Tasks) -> None:
+    def _tell_details(self, task: Task, listen: _Listen, tasks: TaskService) -> None:
         """Tell a stream all that there is to know of a task, if that is its client's."""
         request = listen.request
         if task.owner == tasks.owner_of(request) and request in self._listens:
             try:
-                details = from_json(b"{%b}" % detailed(task, request.revision, tasks))
+                details = from_json(
+                    b"{%b}"
+                    % detailed(task, request.revision, tasks.settings.poll_interval, tasks.open)
+                )
             except SealBroken:
                 log.warning("the task %s was made with another secret, or changed", task.id)
                 return

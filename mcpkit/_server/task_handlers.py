@@ -10,9 +10,6 @@ from __future__ import annotations
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime, timezone
-from hashlib import sha256
-from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import anyio
@@ -22,14 +19,11 @@ from mcpkit._entries import Tool
 from mcpkit._input_requests.task_replay import (
     RelayedRequest,
     question_id,
-    read_question_id,
     refusal,
     reply,
     request_of,
 )
-from mcpkit._protocol.connection import ClientProfile, Request
 from mcpkit._protocol.messages import members
-from mcpkit._protocol.revision import Revision
 from mcpkit._server.encoding import Encoded
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
@@ -45,84 +39,34 @@ from mcpkit.errors import (
     MissingClientCapability,
     ProtocolError,
 )
+from mcpkit.tasks.protocol import (
+    EXTENSION,
+    declares,
+    detailed,
+    may_list_tasks,
+    related,
+    requested_ttl,
+    split_outcome,
+    task_members,
+)
 from mcpkit.types import is_object
 
 if TYPE_CHECKING:
     from mcpkit._input_requests.rounds import Rounds
     from mcpkit._server.run import Run
     from mcpkit.tasks.record import Task
-    from mcpkit.tasks.service import Tasks
+    from mcpkit.tasks.service import TaskService
 
-__all__ = [
-    "EXTENSION",
-    "RELATED",
-    "create_task_if_requested",
-    "declares",
-    "detailed",
-    "may_list_tasks",
-    "owner_name",
-    "related",
-    "take_answer",
-    "task_capabilities",
-    "task_members",
-]
+__all__ = ["create_task_if_requested"]
 
-EXTENSION: Final = "io.modelcontextprotocol/tasks"
-"""The name of the extension, in capabilities (TASKX-1)."""
-
-RELATED: Final = "io.modelcontextprotocol/related-task"
-"""The member of ``_meta`` that says which task a message belongs to (TASKL-8)."""
 
 _PAGE: Final = 100
 """Tasks on a page of a list, unless the server's settings say otherwise."""
 
 _LONGEST_ID: Final = 100
-_LONGEST_TTL_MS: Final = 10**15
 
 Params = Mapping[str, Any]
 Failed: TypeAlias = Callable[[Tool, Context[Any], BaseException], Awaitable[Rendered]]
-
-
-def owner_name(revision: Revision, principal: str | None) -> str:
-    """Return the name of whoever a task belongs to: a principal, in one shape of tasks.
-
-    Tasks of one shape are none in the other (TASKX-18).
-    """
-    return sha256(f"{revision.tasks}\0{principal or ''}".encode()).hexdigest()[:32]
-
-
-def related(id: str) -> dict[str, Any]:
-    """Return the ``_meta`` of a message that belongs to a task."""
-    return {RELATED: {"taskId": id}}
-
-
-def declares(client: ClientProfile) -> bool:
-    """Return True if a client knows the extension."""
-    extensions = client.capabilities.get("extensions")
-    return is_object(extensions) and is_object(extensions.get(EXTENSION))
-
-
-def task_capabilities(revision: Revision, *, lists: bool) -> dict[str, Any]:
-    """Return the capabilities of a server with tasks, as a revision has them (TASKL-1, TASKX-1).
-
-    Args:
-        revision: The revision.
-        lists: Whether the client may list its tasks.
-    """
-    if revision.tasks == "extension":
-        return {"extensions": {EXTENSION: {}}}
-    found: dict[str, Any] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
-    if lists:
-        found["list"] = {}
-    return {"tasks": found}
-
-
-def may_list_tasks(request: Request) -> bool:
-    """Return True if it is known whose tasks are listed (TASKL-13).
-
-    What has no origin is a channel of its own, which only one client has.
-    """
-    return request.origin is None or request.principal is not None
 
 
 # --- calls ----------------------------------------------------------------------------------------
@@ -172,23 +116,11 @@ def create_task_if_requested(
     return None
 
 
-def _wished_ttl(wish: object) -> float | None:
-    """Return for how many seconds a client wishes its task to be kept; None: it does not say."""
-    if not is_object(wish):
-        raise InvalidParams('"task" must be an object')
-    ttl = wish.get("ttl")
-    if ttl is None:
-        return None
-    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 <= ttl < inf:
-        raise InvalidParams('"task.ttl" must be a number of milliseconds')
-    return min(ttl, _LONGEST_TTL_MS) / 1000
-
-
 async def _begin_as_wished(
     tool: Tool, wish: object, arguments: dict[str, Any], server: Server, context: Context[Any]
 ) -> Encoded:
     """Make a task at once, if the call may be (TASKL-4)."""
-    ttl = _wished_ttl(wish)
+    ttl = requested_ttl(wish)
     try:
         await tool.admit(arguments, context)
     except InvalidArguments as error:
@@ -224,66 +156,26 @@ async def _begin(
 ) -> Encoded:
     request = context.request
     tasks = tasks_of(server)
-    task = await tasks.begin(tool, arguments, request, ttl=ttl, given=given or {})
+    task = await tasks.begin(
+        tool.name, arguments, request, ttl=ttl, tool_ttl=tool.task_ttl, given=given or {}
+    )
     run = cast("Run", context.peer)
     run.session.announce_task(task.id)
-    found = task_members(task, request.revision, tasks)
+    found = task_members(task, request.revision, tasks.settings.poll_interval)
     if request.revision.tasks == "extension":
         return Encoded(members(found), kind=b"task")
     return Encoded(members({"task": found}))
 
 
-def tasks_of(server: Server) -> Tasks:
+def tasks_of(server: Server) -> TaskService:
     """Return what looks after the tasks of a server."""
-    found: Tasks | None = server.tasks
+    found: TaskService | None = server.tasks
     if found is None:
         raise InvalidRequest("This server is not served in a way that has tasks")
     return found
 
 
 # --- a task on the wire ---------------------------------------------------------------------------
-
-
-def _time(seconds: float) -> str:
-    at = datetime.fromtimestamp(seconds, timezone.utc)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def task_members(task: Task, revision: Revision, tasks: Tasks) -> dict[str, Any]:
-    """Return what a client is told of every task (TASKL-10)."""
-    suffix = "Ms" if revision.tasks == "extension" else ""
-    found: dict[str, Any] = {"taskId": task.id, "status": task.status}
-    if task.message is not None:
-        found["statusMessage"] = task.message
-    found["createdAt"] = _time(task.created)
-    found["lastUpdatedAt"] = _time(task.updated)
-    found[f"ttl{suffix}"] = None if task.ttl is None else _milliseconds(task.ttl)
-    found[f"pollInterval{suffix}"] = _milliseconds(tasks.settings.poll_interval)
-    return found
-
-
-def _milliseconds(seconds: float) -> int:
-    # Not fewer, since a task must not be forgotten early (TASKX-17), and never none.
-    return ceil(round(seconds * 1000, 3))
-
-
-def detailed(task: Task, revision: Revision, tasks: Tasks) -> bytes:
-    """Return the encoded members of a task with all there is to know of it (2026-07-28)."""
-    found = task_members(task, revision, tasks)
-    if task.status == "input_required":  # TASKX-7
-        found["inputRequests"] = {key: request_of(tasks.open(task.asks[key])) for key in task.open}
-    text = members(found)
-    if task.outcome is None:
-        return text
-    is_error, outcome = split_outcome(tasks.open(task.outcome))
-    if is_error:
-        return b'%b,"error":%b' % (text, outcome)
-    return b'%b,"result":{%b}' % (text, outcome)
-
-
-def split_outcome(outcome: bytes) -> tuple[bool, bytes]:
-    """Return True and an encoded error object; or False and the encoded members of a result."""
-    return outcome[:1] == b"e", outcome[1:]
 
 
 # --- methods --------------------------------------------------------------------------------------
@@ -315,8 +207,8 @@ async def _get_task(server: Server, params: Params, context: Context[Any]) -> En
     tasks, request = tasks_of(server), context.request
     task = await tasks.get(_id_of(params), tasks.owner_of(request), polled=True)
     if request.revision.tasks == "extension":
-        return Encoded(detailed(task, request.revision, tasks))
-    return Encoded(members(task_members(task, request.revision, tasks)))
+        return Encoded(detailed(task, request.revision, tasks.settings.poll_interval, tasks.open))
+    return Encoded(members(task_members(task, request.revision, tasks.settings.poll_interval)))
 
 
 async def _update_task(server: Server, params: Params, context: Context[Any]) -> Mapping[str, Any]:
@@ -339,7 +231,7 @@ async def _cancel_task(server: Server, params: Params, context: Context[Any]) ->
         return {}
     if not changed:
         raise InvalidParams(f"The task is over already: {task.status}")
-    return Encoded(members(task_members(task, request.revision, tasks)))
+    return Encoded(members(task_members(task, request.revision, tasks.settings.poll_interval)))
 
 
 async def _list_tasks(server: Server, params: Params, context: Context[Any]) -> Encoded:
@@ -353,7 +245,9 @@ async def _list_tasks(server: Server, params: Params, context: Context[Any]) -> 
     found = await tasks.list(tasks.owner_of(request), after, size + 1)
     page = found[:size]
     result: dict[str, Any] = {
-        "tasks": [task_members(each, request.revision, tasks) for each in page]
+        "tasks": [
+            task_members(each, request.revision, tasks.settings.poll_interval) for each in page
+        ]
     }
     if len(found) > size:
         result["nextCursor"] = _write_cursor((page[-1].created, page[-1].id))
@@ -411,7 +305,7 @@ async def _task_result(server: Server, params: Params, context: Context[Any]) ->
 
 
 async def _relay(
-    tasks: Tasks,
+    tasks: TaskService,
     task: Task,
     key: str,
     question: Mapping[str, Any],
@@ -428,36 +322,6 @@ async def _relay(
         except InvalidInputResponse:
             answer = reply(None)  # the task asks once more, or gives up
         await tasks.answer(task.id, task.owner, {key: answer})
-
-
-def take_answer(
-    tasks: Tasks | None, revision: Revision, principal: str | None, message: Mapping[str, Any]
-) -> bool:
-    """Take a client's answer to a question of a task, wherever that was put (TASKL-9).
-
-    Args:
-        tasks: Of the process.
-        revision: Of the session that the answer belongs to.
-        principal: Whose session that is.
-        message: The answer.
-
-    Returns:
-        True if it is one for a task; whether the task is there, and theirs, is seen later.
-    """
-    found = read_question_id(message.get("id"))
-    if found is None or tasks is None:
-        return False
-    id, key = found
-    error, result = message.get("error"), message.get("result")
-    if is_object(error):
-        said = ProtocolError.from_wire(error)
-        answer = refusal(InputRequestRefused(said.message, said.code))
-    elif is_object(result):
-        answer = reply(result)
-    else:
-        return False
-    tasks.answer_later(id, owner_name(revision, principal), {key: answer})
-    return True
 
 
 TASK_OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {

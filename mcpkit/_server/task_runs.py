@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 from pydantic_core import from_json
 
+from mcpkit._concurrency.loop import Loop
+from mcpkit._concurrency.threads import Threads
 from mcpkit._input_requests.rounds import Suspended
 from mcpkit._input_requests.task_replay import TaskReplay
-from mcpkit._protocol.connection import ClientProfile, Request
+from mcpkit._protocol.connection import UNKNOWN_CLIENT, ClientProfile, Request, RequestSource
 from mcpkit._protocol.messages import encode
-from mcpkit._protocol.revisions import BY_VERSION
+from mcpkit._protocol.revisions import BY_VERSION, PER_REQUEST
 from mcpkit._server.encoding import InputRequired, encode_result
 from mcpkit._server.handlers import Operation
 from mcpkit._server.run import ABANDONED, Failure, Outcome, Run
-from mcpkit._server.server import log
+from mcpkit._server.server import Server, log
 from mcpkit._server.session import operations_of
-from mcpkit._server.task_handlers import related
 from mcpkit._signature.output import Rendered
-from mcpkit._utils.quota import Holder
 from mcpkit._utils.sealing import SealBroken
 from mcpkit._utils.text import cut
 from mcpkit.context import Context, CurrentTask
 from mcpkit.errors import InternalError, ProtocolError
 from mcpkit.tasks import record
+from mcpkit.tasks.protocol import related
 from mcpkit.tasks.record import Task
+from mcpkit.tasks.service import StoredSource, TaskService
 from mcpkit.tasks.store import StoreUnavailable, TaskStore
 from mcpkit.types import Principal
 
 if TYPE_CHECKING:
-    from mcpkit._concurrency.threads import Threads
     from mcpkit._input_requests.asker import Requester
-    from mcpkit.tasks.service import Tasks
 
-__all__ = ["StoredSource", "TaskRun"]
+__all__ = ["AppTasks", "TaskRun", "serving_tasks"]
 
 T = TypeVar("T")
 
@@ -55,30 +55,17 @@ _CUT_OFF: Final = (
 )
 
 
-class StoredSource:
-    """What the call of a task arrived in, as far as it matters when that is long gone.
-
-    Args:
-        principal: Who called.
-        owner: Who answers for what it makes the server keep.
-    """
-
-    http: Any = None
-
-    def __init__(self, principal: Principal | None, owner: str) -> None:
-        self.principal = principal
-        self.holder = Holder(owner)
-
-
 class TaskRun:
     """A leg of a task, which is to its run what a session is to the run of a request.
 
     Args:
+        server: With its tasks.
         tasks: Of the process.
         task: As it was claimed.
     """
 
-    def __init__(self, tasks: Tasks, task: Task) -> None:
+    def __init__(self, server: Server, tasks: TaskService, task: Task) -> None:
+        self._server = server
         self.id = task.id
         self.number = task.leg
         self.ended = anyio.Event()
@@ -144,7 +131,7 @@ class TaskRun:
         except (SealBroken, ValueError, KeyError):
             await self._fail(InternalError("The task was made with another secret, or changed"))
             return
-        server = self._tasks.server.view_for(request)
+        server = self._server.view_for(request)
         tool = server.catalog.tools.get(call["tool"])
         if task.begun > 1 and (tool is None or not tool.resumable):
             await self._fail(InternalError(_CUT_OFF))
@@ -356,3 +343,144 @@ def _noted(leg: int, message: str, task: Task, now: float) -> Task | None:
 
 def _not_begun() -> None:
     """Stop nothing: the leg has not begun."""
+
+
+def _store_maker(server: Server) -> Callable[[], TaskStore]:
+    store = server.settings.tasks.store
+    if store is None:
+        from mcpkit._stores.memory import MemoryStore, TaskTable
+
+        if not server.shelf:
+            server.shelf.append(TaskTable())
+        return lambda: MemoryStore(server.shelf[0])
+    if not isinstance(store, str):
+        return store
+    from mcpkit._stores import make_store
+
+    return lambda: make_store(store, server.info.name)
+
+
+def _seals(server: Server) -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
+    """Return the functions that seal and open what is stored, if the server has a secret."""
+    if not server.settings.secrets or server.settings.tasks.store is None:
+        return bytes, bytes
+    sealer = server.sealer("tasks")
+    return (
+        lambda value: sealer.seal(value).encode("ascii"),
+        lambda sealed: sealer.open(sealed.decode("ascii")),
+    )
+
+
+@asynccontextmanager
+async def serving_tasks(
+    server: Server, loop: Loop
+) -> AsyncGenerator[tuple[Server, TaskService], None]:
+    """Look after the tasks of a server for as long as it is served.
+
+    Args:
+        server: With the state of its lifespan.
+        loop: That it is served on.
+
+    Yields:
+        The server with its tasks, and these.
+    """
+    settings = server.settings
+    seal, open = _seals(server)
+    tasks = TaskService(
+        settings.tasks,
+        loop,
+        Threads(loop, settings.max_threads),
+        make_store=_store_maker(server),
+        seal=seal,
+        open=open,
+        run_task=lambda task: TaskRun(served, tasks, task),
+    )
+    served = server.with_tasks(tasks)
+    if settings.tasks.store is not None and "tasks" in server.catalog.advertised:
+        tasks.serve()
+    server.task_services.append(tasks)
+    try:
+        yield served, tasks
+    finally:
+        server.task_services.remove(tasks)
+        await tasks.aclose()
+
+
+class AppTasks:
+    """The tasks of an app, for its own code.
+
+    Args:
+        server: Of the app.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def start(
+        self,
+        tool: str | Callable[..., Any],
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        ctx: Context[Any] | None = None,
+        principal: Principal | str | None = None,
+        ttl: float | None = None,
+    ) -> str:
+        """Begin a task that no client has called for, from anywhere on an event loop of the app.
+
+        Args:
+            tool: The name of a tool, or its function.
+            arguments: As a client would send them.
+            ctx: Of the request on whose behalf it is begun: the task is then its client's, which
+                can be asked, look at it and cancel it. Without one nobody can be asked.
+            principal: Whose task it is, if there is no `ctx`.
+            ttl: Seconds for which it is kept; what the tool or the app says if None.
+
+        Returns:
+            The id, which clients of 2026-07-28 know it by (those of `ctx`, if that is older).
+
+        Raises:
+            ValueError: There is no such tool, or it does not run as a task.
+            RuntimeError: The app is not served on this event loop.
+            ProtocolError: There are too many tasks, or they cannot be kept.
+        """
+        found = next((each for each in self._server.task_services if each.loop.on_loop()), None)
+        if found is None:
+            raise RuntimeError("the app is not served on this event loop, so nothing can be begun")
+        tools = self._server.registry.tools
+        named_or_made = (
+            tools.get(tool)
+            if isinstance(tool, str)
+            else next((each for each in tools.values() if each.function is tool), None)
+        )
+        if named_or_made is None:
+            raise ValueError(f"the app has no tool {tool!r}")
+        if named_or_made.task == "forbidden":
+            raise ValueError(
+                f'the tool {named_or_made.name} does not run as a task; add task="optional"'
+            )
+        if isinstance(principal, str):
+            principal = Principal(principal)
+        if ctx is None:
+            request = _request_without_call(
+                UNKNOWN_CLIENT, StoredSource(principal, principal.id if principal else "")
+            )
+        elif ctx.request.revision.tasks == "none":
+            request = _request_without_call(ctx.request.client, ctx.request.origin)
+        else:
+            request = ctx.request
+        task = await found.begin(
+            named_or_made.name,
+            arguments or {},
+            request,
+            ttl=ttl,
+            tool_ttl=named_or_made.task_ttl,
+            given={},
+        )
+        return task.id
+
+
+def _request_without_call(client: ClientProfile, origin: RequestSource | None) -> Request:
+    """Return the request that a task without a call seems to have begun with."""
+    revision = PER_REQUEST[-1]
+    known = revision.methods["tools/call"]
+    return Request("", "tools/call", known, {}, {}, revision, client, origin=origin)

@@ -364,7 +364,7 @@ class Client:
         assert self._loop is not None
         target = self._target
         if isinstance(target, MCPKit):
-            from mcpkit.tasks.service import serving_tasks
+            from mcpkit._server.task_runs import serving_tasks
 
             server = await self._stack.enter_async_context(self._running(target))
             served, _ = await self._stack.enter_async_context(serving_tasks(server, self._loop))

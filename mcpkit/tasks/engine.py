@@ -14,13 +14,15 @@ from typing import Final, Protocol
 
 import anyio
 
-from mcpkit._server.server import log
+from mcpkit._utils.logs import get_logger
 from mcpkit.tasks import record
 from mcpkit.tasks.options import TaskSettings
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.store import StoreUnavailable, TaskStore
 
 __all__ = ["GLANCE_S", "Engine", "LeaseEngine", "RunningLeg"]
+
+log: Final = get_logger("mcpkit")
 
 GLANCE_S: Final = 1.0
 """Seconds between two looks for what other processes have left, or changed without a word."""

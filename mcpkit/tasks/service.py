@@ -18,26 +18,25 @@ import anyio
 from pydantic_core import to_json, to_jsonable_python
 
 from mcpkit._concurrency.loop import Loop
-from mcpkit._concurrency.threads import Threads
-from mcpkit._protocol.connection import UNKNOWN_CLIENT, ClientProfile, Request, RequestSource
-from mcpkit._protocol.revisions import PER_REQUEST
-from mcpkit._server.server import Server, log
-from mcpkit._server.task_handlers import owner_name
-from mcpkit._server.task_runs import StoredSource, TaskRun
+from mcpkit._protocol.connection import Request
+from mcpkit._utils.logs import get_logger
+from mcpkit._utils.quota import Holder
 from mcpkit._utils.text import named
-from mcpkit.context import Context
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from mcpkit.tasks import record
-from mcpkit.tasks.engine import GLANCE_S, LeaseEngine
+from mcpkit.tasks.engine import GLANCE_S, LeaseEngine, RunningLeg
+from mcpkit.tasks.options import TaskSettings
+from mcpkit.tasks.protocol import owner_name
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.store import Change, Position, StoreUnavailable, TaskStore, TooManyTasks
 from mcpkit.types import Principal
 
 if TYPE_CHECKING:
-    from mcpkit._entries import Tool
-    from mcpkit.tasks.options import TaskSettings
+    from mcpkit._concurrency.threads import Threads
 
-__all__ = ["AppTasks", "TaskListener", "Tasks", "Watch", "serving_tasks"]
+__all__ = ["StoredSource", "TaskListener", "TaskService", "TaskWaiter"]
+
+log: Final = get_logger("mcpkit")
 
 _AWAY: Final = "The tasks of this server cannot be reached at the moment; ask again later"
 _BURST: Final = 100
@@ -68,7 +67,7 @@ class TaskListener(Protocol):
         ...
 
 
-class Watch:
+class TaskWaiter:
     """Waits for changes of one task. What has changed since the last wait ends the next at once."""
 
     def __init__(self) -> None:
@@ -94,6 +93,21 @@ class Watch:
         self._changed = anyio.Event()
 
 
+class StoredSource:
+    """The origin of a task's call, read from the store.
+
+    Args:
+        principal: The caller.
+        owner: The owner of what it makes the server keep.
+    """
+
+    http: Any = None
+
+    def __init__(self, principal: Principal | None, owner: str) -> None:
+        self.principal = principal
+        self.holder = Holder(owner)
+
+
 class _Opening:
     """The opening of a store, which several wait for."""
 
@@ -102,21 +116,36 @@ class _Opening:
         self.error: Exception | None = None
 
 
-class Tasks:
+class TaskService:
     """The tasks of a server in one process.
 
     Args:
-        server: As it is served, with the state of its lifespan.
-        loop: That the tasks are worked on.
+        settings: How tasks are stored and run.
+        loop: The event loop that runs them.
+        threads: The worker threads of their handlers; calls have others, which tasks cannot occupy.
         make_store: Makes the store, when it is first needed.
+        seal: Encrypts bytes that are stored.
+        open: Decrypts them. Raises `SealBroken` if they were sealed with another secret, or
+            changed.
+        run_task: Makes the run of a claimed task.
     """
 
-    def __init__(self, server: Server, loop: Loop, make_store: Callable[[], TaskStore]) -> None:
-        self.server = server
-        self.settings: TaskSettings = server.settings.tasks
+    def __init__(
+        self,
+        settings: TaskSettings,
+        loop: Loop,
+        threads: Threads,
+        *,
+        make_store: Callable[[], TaskStore],
+        seal: Callable[[bytes], bytes],
+        open: Callable[[bytes], bytes],
+        run_task: Callable[[Task], RunningLeg],
+    ) -> None:
+        self.settings = settings
         self.loop = loop
-        self.threads = Threads(loop, server.settings.max_threads)
-        """Those of calls are others, which no task can keep busy."""
+        self.threads = threads
+        self.seal = seal
+        self.open = open
         self.is_closing = False
         self._make_store = make_store
         self._store: TaskStore | None = None
@@ -131,21 +160,19 @@ class Tasks:
         self._is_away = False
         self._is_closed = False
         self._polls: dict[str, tuple[float, float]] = {}
-        seals = bool(server.settings.secrets) and self.settings.store is not None
-        self._sealer = server.sealer("tasks") if seals else None
+        self._run_task = run_task
 
     # --- coming and going -------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Begin to work on what others have left in the store, if there may be something.
+        """Run the tasks that are due in the store.
 
         Raises:
-            ImportError: What speaks to the store is not installed.
+            ImportError: The library of the database is not installed.
         """
-        if self.settings.store is not None and "tasks" in self.server.catalog.advertised:
-            store = self._make_store()  # what is missing is said now, and not with the first task
-            self._make_store = lambda: store
-            self._stop.append(self.loop.start(self._begin_to_serve()))
+        store = self._make_store()  # so that a missing library is reported now
+        self._make_store = lambda: store
+        self._stop.append(self.loop.start(self._begin_to_serve()))
 
     async def _begin_to_serve(self) -> None:
         while not self.is_closing:
@@ -194,7 +221,7 @@ class Tasks:
             dispatcher = self._dispatcher = LeaseEngine(
                 store, self.settings, self._note_reached, self._look_at_followed
             )
-            self._stop.append(self.loop.start(dispatcher.serve(self._make_leg)))
+            self._stop.append(self.loop.start(dispatcher.serve(self._run_task)))
             self._stop.append(self.loop.start(dispatcher.keep()))
         finally:
             self._opening = None
@@ -246,20 +273,6 @@ class Tasks:
         """True if other processes go on with what this one leaves."""
         return self._store is not None and self._store.is_shared
 
-    # --- at rest ----------------------------------------------------------------------------------
-
-    def seal(self, value: bytes) -> bytes:
-        """Return bytes as they are kept: encrypted, if the server has a secret."""
-        return value if self._sealer is None else self._sealer.seal(value).encode("ascii")
-
-    def open(self, kept: bytes) -> bytes:
-        """Return bytes that were kept.
-
-        Raises:
-            SealBroken: They were sealed with another secret, or changed.
-        """
-        return kept if self._sealer is None else self._sealer.open(kept.decode("ascii"))
-
     def owner_of(self, request: Request) -> str:
         """Return the name of whoever the tasks of a request belong to."""
         principal = request.principal
@@ -269,20 +282,22 @@ class Tasks:
 
     async def begin(
         self,
-        tool: Tool,
+        tool_name: str,
         arguments: Mapping[str, Any],
         request: Request,
         *,
         ttl: float | None = None,
+        tool_ttl: float | None = None,
         given: Mapping[str, tuple[str, Any]],
     ) -> Task:
         """Make a task of a call.
 
         Args:
-            tool: That is called.
+            tool_name: The tool that is called.
             arguments: As they were sent.
             request: The call.
-            ttl: Seconds that the client wishes the task to be kept for; None: it does not say.
+            ttl: Seconds for which the client wants the task to be kept; None if it does not say.
+            tool_ttl: Those that the tool says.
             given: Answers that the call brings along: key → fingerprint, and the result.
 
         Raises:
@@ -292,7 +307,7 @@ class Tasks:
         call = to_json(
             {
                 "layout": _LAYOUT,
-                "tool": tool.name,
+                "tool": tool_name,
                 "arguments": arguments,
                 "revision": request.revision.version,
                 "client": [request.client.capabilities, request.client.info],
@@ -315,7 +330,7 @@ class Tasks:
         )
         if len(call) > self.settings.max_bytes:
             raise InvalidParams(f"The call has more than {self.settings.max_bytes} bytes")
-        default = self.settings.ttl if tool.task_ttl is None else tool.task_ttl
+        default = self.settings.ttl if tool_ttl is None else tool_ttl
         task = Task(
             id=secrets.token_hex(24),
             owner=self.owner_of(request),
@@ -472,9 +487,9 @@ class Tasks:
         return self._followers.pop(id, ())
 
     @contextmanager
-    def watching(self, id: str) -> Generator[Watch, None, None]:
+    def watching(self, id: str) -> Generator[TaskWaiter, None, None]:
         """Watch a task."""
-        watch = Watch()
+        watch = TaskWaiter()
         self.follow(id, watch)
         try:
             yield watch
@@ -548,10 +563,7 @@ class Tasks:
 
     # --- those who work ---------------------------------------------------------------------------
 
-    def _make_leg(self, task: Task) -> TaskRun:
-        return TaskRun(self, task)
-
-    def ended(self, leg: TaskRun) -> None:
+    def ended(self, leg: RunningLeg) -> None:
         """Note that a leg has ended."""
         if self._dispatcher is not None:
             self._dispatcher.ended(leg)
@@ -576,113 +588,3 @@ def _is_news(task: Task, told: Task | None) -> bool:
 def _stage(task: Task) -> tuple[bool, int, bool, int]:
     """Return how far a task is, whatever the clock says: what only grows."""
     return task.is_over, task.leg, task.runner is None, -len(task.open)
-
-
-def _store_maker(server: Server) -> Callable[[], TaskStore]:
-    store = server.settings.tasks.store
-    if store is None:
-        from mcpkit._stores.memory import MemoryStore, TaskTable
-
-        if not server.shelf:
-            server.shelf.append(TaskTable())
-        return lambda: MemoryStore(server.shelf[0])
-    if not isinstance(store, str):
-        return store
-    from mcpkit._stores import make_store
-
-    return lambda: make_store(store, server.info.name)
-
-
-@asynccontextmanager
-async def serving_tasks(server: Server, loop: Loop) -> AsyncGenerator[tuple[Server, Tasks], None]:
-    """Look after the tasks of a server for as long as it is served.
-
-    Args:
-        server: With the state of its lifespan.
-        loop: That it is served on.
-
-    Yields:
-        The server with its tasks, and these.
-    """
-    tasks = Tasks(server, loop, _store_maker(server))
-    tasks.server = server.with_tasks(tasks)
-    tasks.serve()
-    server.task_services.append(tasks)
-    try:
-        yield tasks.server, tasks
-    finally:
-        server.task_services.remove(tasks)
-        await tasks.aclose()
-
-
-class AppTasks:
-    """The tasks of an app, for its own code.
-
-    Args:
-        server: Of the app.
-    """
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-
-    async def start(
-        self,
-        tool: str | Callable[..., Any],
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        ctx: Context[Any] | None = None,
-        principal: Principal | str | None = None,
-        ttl: float | None = None,
-    ) -> str:
-        """Begin a task that no client has called for, from anywhere on an event loop of the app.
-
-        Args:
-            tool: The name of a tool, or its function.
-            arguments: As a client would send them.
-            ctx: Of the request on whose behalf it is begun: the task is then its client's, which
-                can be asked, look at it and cancel it. Without one nobody can be asked.
-            principal: Whose task it is, if there is no `ctx`.
-            ttl: Seconds for which it is kept; what the tool or the app says if None.
-
-        Returns:
-            The id, which clients of 2026-07-28 know it by (those of `ctx`, if that is older).
-
-        Raises:
-            ValueError: There is no such tool, or it does not run as a task.
-            RuntimeError: The app is not served on this event loop.
-            ProtocolError: There are too many tasks, or they cannot be kept.
-        """
-        found = next((each for each in self._server.task_services if each.loop.on_loop()), None)
-        if found is None:
-            raise RuntimeError("the app is not served on this event loop, so nothing can be begun")
-        tools = self._server.registry.tools
-        named_or_made = (
-            tools.get(tool)
-            if isinstance(tool, str)
-            else next((each for each in tools.values() if each.function is tool), None)
-        )
-        if named_or_made is None:
-            raise ValueError(f"the app has no tool {tool!r}")
-        if named_or_made.task == "forbidden":
-            raise ValueError(
-                f'the tool {named_or_made.name} does not run as a task; add task="optional"'
-            )
-        if isinstance(principal, str):
-            principal = Principal(principal)
-        if ctx is None:
-            request = _request_of(
-                UNKNOWN_CLIENT, StoredSource(principal, principal.id if principal else "")
-            )
-        elif ctx.request.revision.tasks == "none":
-            request = _request_of(ctx.request.client, ctx.request.origin)
-        else:
-            request = ctx.request
-        task = await found.begin(named_or_made, arguments or {}, request, ttl=ttl, given={})
-        return task.id
-
-
-def _request_of(client: ClientProfile, origin: RequestSource | None) -> Request:
-    """Return the request that a task without a call seems to have begun with."""
-    revision = PER_REQUEST[-1]
-    known = revision.methods["tools/call"]
-    return Request("", "tools/call", known, {}, {}, revision, client, origin=origin)

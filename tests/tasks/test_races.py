@@ -25,7 +25,7 @@ from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.client.client import Link
 from mcpkit.errors import InternalError, InvalidParams
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.service import Tasks
+from mcpkit.tasks.service import TaskService
 from mcpkit.tasks.store import StoreUnavailable, TaskStore
 from mcpkit.testing import AsyncTestClient
 from tests.asking.conftest import Asked, accept
@@ -43,7 +43,7 @@ from tests.tasks.wire.conftest import CORE
 pytestmark = pytest.mark.anyio
 
 
-def tasks_of(app: MCPKit[Any]) -> Tasks:
+def tasks_of(app: MCPKit[Any]) -> TaskService:
     """What looks after the tasks of an app that is served once."""
     (found,) = app.server.task_services
     return found

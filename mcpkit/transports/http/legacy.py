@@ -16,10 +16,10 @@ from mcpkit._protocol.connection import (
 from mcpkit._protocol.messages import check_envelope, encode, readable_id
 from mcpkit._protocol.revisions import HANDSHAKE
 from mcpkit._server.session import Session
-from mcpkit._server.task_handlers import take_answer
 from mcpkit._utils.sealing import SealBroken
 from mcpkit.errors import InvalidRequest
 from mcpkit.http import HttpRequest
+from mcpkit.tasks.protocol import take_answer
 from mcpkit.transports.http.era import has_session_version, is_announced
 from mcpkit.transports.http.exchange import Exchange, ExchangeChannel
 from mcpkit.transports.http.headers import accepts, check_repeated, read_token
@@ -186,7 +186,10 @@ class LegacySessions:
             answer = message.get("id")
             if answer is None:
                 raise InvalidRequest("An answer without an id")
-            if take_answer(self._server.tasks, id.revision, id.principal, message):
+            tasks = self._server.tasks
+            if tasks is not None and take_answer(
+                tasks.answer_later, id.revision, id.principal, message
+            ):
                 return
             self.table.pass_on(id, answer, encode(message))
         except InvalidRequest as error:

@@ -23,7 +23,7 @@ import anyio
 from mcpkit._concurrency.loop import Loop, open_loop
 from mcpkit._concurrency.threads import Threads
 from mcpkit._server.server import Server, log
-from mcpkit.tasks.service import serving_tasks
+from mcpkit._server.task_runs import serving_tasks
 
 __all__ = ["Lifespan", "Lifespans"]
 

@@ -22,7 +22,7 @@ from mcpkit._concurrency.event_loop import run_loop
 from mcpkit._concurrency.loop import open_loop
 from mcpkit._server.server import Server, log
 from mcpkit._server.session import Session
-from mcpkit.tasks.service import serving_tasks
+from mcpkit._server.task_runs import serving_tasks
 from mcpkit.transports import Served
 from mcpkit.transports.leaving import exit_now, stop_signals
 from mcpkit.transports.stdio.guard import ProtocolStreams, take_over

@@ -1,0 +1,182 @@
+"""Tasks on the wire, in both shapes: capabilities, members of a task, ids of questions.
+
+Two revisions have tasks. In 2025-11-25 a client requests one with each call, and fetches its
+outcome with ``tasks/result``; in 2026-07-28 they are an extension: the server makes a task of a
+call, and ``tasks/get`` returns all of its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from hashlib import sha256
+from math import ceil, inf
+from typing import Any, Final
+
+from mcpkit._input_requests.task_replay import read_question_id, refusal, reply, request_of
+from mcpkit._protocol.connection import ClientProfile, Request
+from mcpkit._protocol.messages import members
+from mcpkit._protocol.revision import Revision
+from mcpkit.errors import InputRequestRefused, InvalidParams, ProtocolError
+from mcpkit.tasks.record import Task
+from mcpkit.types import is_object
+
+EXTENSION: Final = "io.modelcontextprotocol/tasks"
+"""The name of the extension, in capabilities (TASKX-1)."""
+
+RELATED: Final = "io.modelcontextprotocol/related-task"
+"""The member of ``_meta`` that names the task of a message (TASKL-8)."""
+
+MAX_TTL_MS: Final = 10**15
+"""A longer ``ttl`` of a client is read as this one: it must stay exact as a float of seconds."""
+
+
+def owner_name(revision: Revision, principal: str | None) -> str:
+    """Return the owner of a task: a principal, in one shape of tasks.
+
+    Tasks of one shape are unknown in the other (TASKX-18).
+    """
+    return sha256(f"{revision.tasks}\0{principal or ''}".encode()).hexdigest()[:32]
+
+
+def related(id: str) -> dict[str, Any]:
+    """Return the ``_meta`` of a message that belongs to a task."""
+    return {RELATED: {"taskId": id}}
+
+
+def declares(client: ClientProfile) -> bool:
+    """Return True if a client declares the extension."""
+    extensions = client.capabilities.get("extensions")
+    return is_object(extensions) and is_object(extensions.get(EXTENSION))
+
+
+def task_capabilities(revision: Revision, *, lists: bool) -> dict[str, Any]:
+    """Return the capabilities of a server with tasks, in a revision (TASKL-1, TASKX-1).
+
+    Args:
+        revision: The revision.
+        lists: True if the client may list its tasks.
+    """
+    if revision.tasks == "extension":
+        return {"extensions": {EXTENSION: {}}}
+    found: dict[str, Any] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
+    if lists:
+        found["list"] = {}
+    return {"tasks": found}
+
+
+def may_list_tasks(request: Request) -> bool:
+    """Return True if a request may list tasks: its client must be known (TASKL-13).
+
+    A request without an origin arrived on a channel that has only one client.
+    """
+    return request.origin is None or request.principal is not None
+
+
+def requested_ttl(task: object) -> float | None:
+    """Return the seconds of ``task.ttl`` in the params of a call; None if there is none.
+
+    Raises:
+        InvalidParams: ``task`` is not an object, or ``ttl`` not a number of milliseconds.
+    """
+    if not is_object(task):
+        raise InvalidParams('"task" must be an object')
+    ttl = task.get("ttl")
+    if ttl is None:
+        return None
+    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 <= ttl < inf:
+        raise InvalidParams('"task.ttl" must be a number of milliseconds')
+    return min(ttl, MAX_TTL_MS) / 1000
+
+
+def task_members(task: Task, revision: Revision, poll_interval: float) -> dict[str, Any]:
+    """Return the members that every message about a task has (TASKL-10).
+
+    Args:
+        task: The task.
+        revision: The revision of the message.
+        poll_interval: Seconds that a client should wait before it asks again.
+    """
+    suffix = "Ms" if revision.tasks == "extension" else ""
+    found: dict[str, Any] = {"taskId": task.id, "status": task.status}
+    if task.message is not None:
+        found["statusMessage"] = task.message
+    found["createdAt"] = _time(task.created)
+    found["lastUpdatedAt"] = _time(task.updated)
+    found[f"ttl{suffix}"] = None if task.ttl is None else _milliseconds(task.ttl)
+    found[f"pollInterval{suffix}"] = _milliseconds(poll_interval)
+    return found
+
+
+def _time(seconds: float) -> str:
+    at = datetime.fromtimestamp(seconds, timezone.utc)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _milliseconds(seconds: float) -> int:
+    # Rounded up: a task must not be forgotten early (TASKX-17), and 0 would mean no wait at all.
+    return ceil(round(seconds * 1000, 3))
+
+
+def detailed(
+    task: Task, revision: Revision, poll_interval: float, open: Callable[[bytes], bytes]
+) -> bytes:
+    """Return the encoded members of a task with its questions and its outcome (2026-07-28).
+
+    Args:
+        task: The task.
+        revision: The revision of the message.
+        poll_interval: Seconds that a client should wait before it asks again.
+        open: Unseals bytes of the record.
+
+    Raises:
+        SealBroken: They were sealed with another secret, or changed.
+    """
+    found = task_members(task, revision, poll_interval)
+    if task.status == "input_required":  # TASKX-7
+        found["inputRequests"] = {key: request_of(open(task.asks[key])) for key in task.open}
+    text = members(found)
+    if task.outcome is None:
+        return text
+    is_error, outcome = split_outcome(open(task.outcome))
+    if is_error:
+        return b'%b,"error":%b' % (text, outcome)
+    return b'%b,"result":{%b}' % (text, outcome)
+
+
+def split_outcome(outcome: bytes) -> tuple[bool, bytes]:
+    """Return True and an encoded error object; or False and the encoded members of a result."""
+    return outcome[:1] == b"e", outcome[1:]
+
+
+def take_answer(
+    answer_later: Callable[[str, str, Mapping[str, bytes]], object],
+    revision: Revision,
+    principal: str | None,
+    message: Mapping[str, Any],
+) -> bool:
+    """Take the client's answer to a question of a task, wherever that was asked (TASKL-9).
+
+    Args:
+        answer_later: Given the id of the task, its owner and the answer by key.
+        revision: The revision of the session that the answer belongs to.
+        principal: The id of its principal, if any.
+        message: The response.
+
+    Returns:
+        True if it answers a task; `answer_later` finds out if that exists, and is the client's.
+    """
+    found = read_question_id(message.get("id"))
+    if found is None:
+        return False
+    id, key = found
+    error, result = message.get("error"), message.get("result")
+    if is_object(error):
+        rejected = ProtocolError.from_wire(error)
+        answer = refusal(InputRequestRefused(rejected.message, rejected.code))
+    elif is_object(result):
+        answer = reply(result)
+    else:
+        return False
+    answer_later(id, owner_name(revision, principal), {key: answer})
+    return True
