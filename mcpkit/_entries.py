@@ -16,7 +16,7 @@ from typing_extensions import Self
 
 from mcpkit._protocol import wire
 from mcpkit._protocol.headers import HeaderParameter
-from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.output import Rendered, wrapped_schema
 from mcpkit._utils.json import JsonSchema
 from mcpkit._utils.uri_template import UriTemplate

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Literal, cast
 from pydantic_core import ValidationError
 from typing_extensions import TypeVar
 
-from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import explain
 from mcpkit._signature.schema import TypeForm, form_of, optional_instead_of_null, settle_references
 from mcpkit._utils.json import JsonSchema, copy_schema, every_schema

@@ -16,9 +16,10 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypeVar, Unpack
 
 from mcpkit._input_requests.rounds import Step, typed
-from mcpkit._protocol.connection import ClientProfile, Request
+from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import Ask
 from mcpkit._protocol.messages import Id
+from mcpkit._protocol.revisions import ClientProfile
 from mcpkit._protocol.wire import implementation_from_wire
 from mcpkit._utils.names import unknown_attribute, with_suggestions
 from mcpkit.elicitation import Elicit, Elicitation, ElicitUrl

@@ -9,10 +9,9 @@ from typing import Any, Generic, Literal, NoReturn, TypeAlias
 from typing_extensions import TypeVar
 
 from mcpkit._forms import Form
-from mcpkit._protocol.connection import ClientProfile
 from mcpkit._protocol.input_request import Ask, digest
 from mcpkit._protocol.messages import encode
-from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit._utils.text import quoted
 from mcpkit.errors import ElicitationError, InvalidInputResponse, MissingClientCapability, ToolError
 from mcpkit.types import UNSET, is_object

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcpkit._protocol.input_request import Ask
-from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import Revision
 from mcpkit.errors import InvalidInputResponse
 from mcpkit.types import is_array, is_object
 

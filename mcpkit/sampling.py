@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from mcpkit._protocol import wire
 from mcpkit._protocol.input_request import Ask
 from mcpkit._protocol.messages import encode
-from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import explain
 from mcpkit._signature.output import block_of
 from mcpkit._signature.schema import form_of, settle_references

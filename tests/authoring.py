@@ -17,10 +17,9 @@ import anyio.to_thread
 from mcpkit._entries import Listing
 from mcpkit._injection import CallPlan, inspect_handler
 from mcpkit._input_requests.rounds import Step
-from mcpkit._protocol.connection import ClientProfile, Request
+from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import Ask
-from mcpkit._protocol.revision import Method, Revision
-from mcpkit._protocol.revisions import REVISIONS
+from mcpkit._protocol.revisions import REVISIONS, ClientProfile, Method, Revision
 from mcpkit._server.registry import Catalog, Page
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.output import Output

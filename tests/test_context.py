@@ -10,9 +10,7 @@ from typing import Any, get_args
 import anyio.to_thread
 import pytest
 
-from mcpkit._protocol.connection import ClientProfile
-from mcpkit._protocol.revision import Revision
-from mcpkit._protocol.revisions import REVISIONS
+from mcpkit._protocol.revisions import REVISIONS, ClientProfile, Revision
 from mcpkit.context import Client, Context, SyncContext
 from mcpkit.types import (
     LOG_LEVELS,

@@ -20,8 +20,7 @@ from mcpkit import (
     ToolError,
     ToolResult,
 )
-from mcpkit._protocol.revision import Revision
-from mcpkit._protocol.revisions import BY_VERSION, REVISIONS
+from mcpkit._protocol.revisions import BY_VERSION, REVISIONS, Revision
 from mcpkit._server.handlers import OPERATIONS, capabilities, unwrap
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from mcpkit.testing import AsyncTestClient

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from mcpkit._entries import Entry, Listing
 from mcpkit._from_functions import make_prompt, make_resource, make_tool
-from mcpkit._protocol.revision import Revision
-from mcpkit._protocol.revisions import REVISIONS
+from mcpkit._protocol.revisions import REVISIONS, Revision
 from mcpkit._server import registry as registry_module
 from mcpkit._server.registry import Page, Registry, View
 from mcpkit._utils.uri_template import UriTemplate

@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 
 from mcpkit._input_requests.rounds import Step
-from mcpkit._protocol.connection import Answer, ClientProfile, Connection, Request, State
+from mcpkit._protocol.connection import Answer, Connection, Request, State
 from mcpkit._protocol.input_request import Ask
 from mcpkit._protocol.messages import Id
-from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit.errors import (
     ConnectionClosed,
     InputRequestError,

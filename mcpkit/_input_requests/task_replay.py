@@ -14,9 +14,9 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 
 from mcpkit._input_requests.rounds import Rounds, Step
-from mcpkit._protocol.connection import ClientProfile, Request
+from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import Ask
-from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit.errors import InputRequestRefused, InvalidInputResponse
 from mcpkit.types import UNSET, is_object
 

@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, c
 
 from mcpkit._protocol import messages
 from mcpkit._protocol.messages import Id
-from mcpkit._protocol.revision import Method, Notice, Revision
-from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISIONS
+from mcpkit._protocol.revisions import (
+    BY_VERSION,
+    HANDSHAKE,
+    PER_REQUEST,
+    REVISIONS,
+    UNKNOWN_CLIENT,
+    ClientProfile,
+    Method,
+    Notice,
+    Revision,
+)
 from mcpkit._utils.quota import Holder
 from mcpkit._utils.text import cut, quoted
 from mcpkit.errors import (
@@ -37,7 +46,6 @@ __all__ = [
     "INITIALIZE_IN_BATCH",
     "Answer",
     "Cancelled",
-    "ClientProfile",
     "Connection",
     "Dropped",
     "Event",
@@ -76,21 +84,6 @@ class State(Enum):
     NEW = "new"
     OPENING = "opening"
     OPEN = "open"
-
-
-class ClientProfile(NamedTuple):
-    """The facts that a client states of itself, in the handshake or in one request.
-
-    Args:
-        capabilities: The object as it was sent.
-        info: ``clientInfo`` as it was sent; None if it was not.
-    """
-
-    capabilities: Mapping[str, Any]
-    info: Mapping[str, Any] | None
-
-
-UNKNOWN_CLIENT: Final = ClientProfile({}, None)
 
 
 class RequestSource(Protocol):

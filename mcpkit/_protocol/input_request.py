@@ -12,9 +12,8 @@ from typing import Any, ClassVar, Generic
 
 from typing_extensions import TypeVar
 
-from mcpkit._protocol.connection import ClientProfile
 from mcpkit._protocol.messages import encode
-from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit.dependencies import InputMarker
 from mcpkit.errors import MissingClientCapability
 from mcpkit.types import is_object

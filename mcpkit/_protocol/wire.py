@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
-from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import Revision
 from mcpkit._utils.text import named, quoted
 from mcpkit.types import (
     Annotations,

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import encode, members
-from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import Revision
 from mcpkit._server.registry import Page
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered, block_of

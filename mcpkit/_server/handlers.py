@@ -15,8 +15,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 from mcpkit._entries import Entry, Listing, Prompt, Readable, ResourceTemplate, Tool
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.revision import Revision
-from mcpkit._protocol.revisions import REVISIONS
+from mcpkit._protocol.revisions import REVISIONS, Revision
 from mcpkit._server.encoding import Completion, Encoded
 from mcpkit._server.registry import Catalog, Page
 from mcpkit._server.server import Server, log

@@ -27,8 +27,7 @@ from mcpkit._entries import (
 )
 from mcpkit._protocol import wire
 from mcpkit._protocol.messages import encode
-from mcpkit._protocol.revision import Capability, Revision
-from mcpkit._protocol.revisions import PER_REQUEST
+from mcpkit._protocol.revisions import PER_REQUEST, Capability, Revision
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import InvalidParams, RegistrationError
 

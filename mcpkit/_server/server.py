@@ -13,7 +13,7 @@ from mcpkit._input_requests.replay import StepMemory
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import SERVER_INFO_KEY, Request
 from mcpkit._protocol.messages import encode
-from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import Revision
 from mcpkit._server.changes import Changes
 from mcpkit._server.registry import Catalog, Registry, View
 from mcpkit._signature.converters import Converters

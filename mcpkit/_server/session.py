@@ -24,7 +24,6 @@ from mcpkit._input_requests.replay import Replay
 from mcpkit._protocol.connection import (
     Answer,
     Cancelled,
-    ClientProfile,
     Connection,
     Dropped,
     Event,
@@ -34,7 +33,7 @@ from mcpkit._protocol.connection import (
     RequestSource,
 )
 from mcpkit._protocol.messages import Id, parse
-from mcpkit._protocol.revision import Notice, Revision
+from mcpkit._protocol.revisions import ClientProfile, Notice, Revision
 from mcpkit._server.channel import SessionState
 from mcpkit._server.encoding import Tagged, encode_result
 from mcpkit._server.handlers import OPERATIONS, Operation, check_uri

@@ -14,9 +14,9 @@ from mcpkit._concurrency.loop import Loop
 from mcpkit._concurrency.threads import Threads
 from mcpkit._input_requests.rounds import Suspended
 from mcpkit._input_requests.task_replay import TaskReplay
-from mcpkit._protocol.connection import UNKNOWN_CLIENT, ClientProfile, Request, RequestSource
+from mcpkit._protocol.connection import Request, RequestSource
 from mcpkit._protocol.messages import encode
-from mcpkit._protocol.revisions import BY_VERSION, PER_REQUEST
+from mcpkit._protocol.revisions import BY_VERSION, PER_REQUEST, UNKNOWN_CLIENT, ClientProfile
 from mcpkit._server.encoding import InputRequired, encode_result
 from mcpkit._server.handlers import Operation
 from mcpkit._server.run import ABANDONED, Failure, Outcome, Run

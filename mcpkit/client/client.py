@@ -40,8 +40,7 @@ from mcpkit._protocol import wire
 from mcpkit._protocol.client_connection import Answered, Asked, Caller, InvalidMessage, Sent, Told
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Id, is_id
-from mcpkit._protocol.revision import Revision
-from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST
+from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, Revision
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.quota import ANONYMOUS, Budget
 from mcpkit._utils.targets import names_file, run_command

@@ -14,9 +14,9 @@ from math import ceil, inf
 from typing import Any, Final
 
 from mcpkit._input_requests.task_replay import read_question_id, refusal, reply, request_of
-from mcpkit._protocol.connection import ClientProfile, Request
+from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import members
-from mcpkit._protocol.revision import Revision
+from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit.errors import InputRequestRefused, InvalidParams, ProtocolError
 from mcpkit.tasks.record import Task
 from mcpkit.types import is_object

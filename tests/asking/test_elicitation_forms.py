@@ -14,8 +14,7 @@ from typing_extensions import TypedDict
 
 from mcpkit import Choices, Elicit, ElicitationError, InvalidInputResponse
 from mcpkit._forms import Form
-from mcpkit._protocol.revision import Revision
-from mcpkit._protocol.revisions import REVISIONS
+from mcpkit._protocol.revisions import REVISIONS, Revision
 from mcpkit.elicitation import Accepted, Declined, Dismissed, ElicitUrl
 from tests.schemas import check_value
 

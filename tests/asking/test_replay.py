@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from mcpkit import Elicit, MissingClientCapability, Roots, Sample
 from mcpkit._input_requests.replay import Replay, StepMemory
 from mcpkit._input_requests.rounds import Suspended, typed
-from mcpkit._protocol.connection import ClientProfile, Request
+from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import Ask
-from mcpkit._protocol.revisions import BY_VERSION
+from mcpkit._protocol.revisions import BY_VERSION, ClientProfile
 from mcpkit._utils.quota import Holder
 from mcpkit._utils.sealing import Sealer
 from mcpkit.errors import InvalidParams

@@ -21,8 +21,7 @@ from mcpkit import (
     TextContent,
     ToolError,
 )
-from mcpkit._protocol.revision import Revision
-from mcpkit._protocol.revisions import REVISIONS
+from mcpkit._protocol.revisions import REVISIONS, Revision
 from mcpkit.sampling import ToolUse, ToolUseResult, read_json
 from mcpkit.types import AudioContent
 from tests.asking.conftest import Asked, Connect, speak

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from mcpkit._protocol.revision import Revision
-from mcpkit._protocol.revisions import REVISIONS
+from mcpkit._protocol.revisions import REVISIONS, Revision
 from tests.docs.pages import DOCS
 
 PAGE: Final = (DOCS / "revisions.md").read_text(encoding="utf-8")

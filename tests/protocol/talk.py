@@ -7,8 +7,7 @@ from typing import Any, Final, TypeVar
 
 from mcpkit._protocol.connection import Connection, Event, Refused, Request, State
 from mcpkit._protocol.messages import Id
-from mcpkit._protocol.revision import Revision
-from mcpkit._protocol.revisions import BY_VERSION, PER_REQUEST, REVISIONS
+from mcpkit._protocol.revisions import BY_VERSION, PER_REQUEST, REVISIONS, Revision
 from tests.messages import Message, announced, initialize, notification, request
 
 MODERN: Final = [each.version for each in PER_REQUEST]

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from mcpkit._protocol.connection import (
     Answer,
     Cancelled,
-    ClientProfile,
     Connection,
     Dropped,
     Notification,
@@ -20,7 +19,7 @@ from mcpkit._protocol.connection import (
     Request,
     State,
 )
-from mcpkit._protocol.revisions import HANDSHAKE
+from mcpkit._protocol.revisions import HANDSHAKE, ClientProfile
 from mcpkit.errors import InternalError, InvalidParams, ParseError, ProtocolError
 from tests.messages import (
     BATCHES,

@@ -13,7 +13,6 @@ from mcpkit._protocol.connection import (
     LOG_LEVEL_KEY,
     VERSION_KEY,
     Cancelled,
-    ClientProfile,
     Connection,
     Dropped,
     Event,
@@ -22,6 +21,7 @@ from mcpkit._protocol.connection import (
     Request,
     State,
 )
+from mcpkit._protocol.revisions import ClientProfile
 from mcpkit.types import LOG_LEVELS
 from tests.messages import (
     LEGACY,

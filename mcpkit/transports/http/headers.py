@@ -13,8 +13,7 @@ from typing import Any, Final
 from mcpkit._protocol import headers
 from mcpkit._protocol.connection import CAPABILITIES_KEY, VERSION_KEY, Request
 from mcpkit._protocol.messages import check_envelope, readable_id
-from mcpkit._protocol.revision import Method
-from mcpkit._protocol.revisions import BY_VERSION
+from mcpkit._protocol.revisions import BY_VERSION, Method
 from mcpkit._server.registry import Catalog
 from mcpkit.errors import HeaderMismatch, InvalidRequest
 from mcpkit.transports.http.http_error import HttpError

@@ -14,10 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json
 
-from mcpkit._protocol.connection import ClientProfile
 from mcpkit._protocol.messages import encode
-from mcpkit._protocol.revision import Revision
-from mcpkit._protocol.revisions import BY_VERSION
+from mcpkit._protocol.revisions import BY_VERSION, ClientProfile, Revision
 from mcpkit._utils.sealing import SealBroken, Sealer
 from mcpkit.types import is_array, is_object
 
