@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 import mcpkit.auth
 from mcpkit import Accepted, Audio, Declined, Dismissed, File, Image, MCPKit, ToolAnnotations
 from mcpkit._signature.by_schema import schema_errors
-from mcpkit._utils.peers import GUIDES, PeerName, peer_names
+from mcpkit._utils.names import GUIDES, PeerName, peer_names
 from mcpkit.context import Context, SyncContext
 from mcpkit.errors import InvalidArguments, RegistrationError, ToolError
 from mcpkit.http import HttpSettings

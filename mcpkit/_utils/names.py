@@ -1,6 +1,8 @@
-"""Names that are not there, refused with the ones that are meant: by the table, or by likeness.
+"""Suggestions for names that do not exist: from the names of other libraries, or by likeness.
 
-Nothing here costs anything until somebody gets a name wrong; the table is loaded then.
+The names of FastMCP and the official SDK are in ``names.txt``, each with its replacement. They
+serve the errors about unknown names, a rule of ``mcpkit check``, ``mcpkit migrate`` and the
+migration guides. The file is read when a name is wrong for the first time.
 """
 
 from __future__ import annotations
@@ -8,19 +10,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
-from functools import wraps
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
-
-__all__ = [
-    "LIBRARIES",
-    "Library",
-    "caller",
-    "check_keywords",
-    "library_of",
-    "suggest",
-    "unknown_attribute",
-    "with_suggestions",
-]
+from functools import cache, wraps
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 Library: TypeAlias = Literal["FastMCP", "the official SDK"]
 
@@ -29,29 +20,91 @@ LIBRARIES: Final[dict[str, Library]] = {
     "mcp": "the official SDK",
     "mcp_types": "the official SDK",
 }
-"""Root of a module → whose it is."""
+"""Top-level module → its library."""
+
+GUIDES: Final[dict[Library, str]] = {
+    "FastMCP": "docs/migration/fastmcp.md",
+    "the official SDK": "docs/migration/python-sdk.md",
+}
+"""Library → its migration guide."""
+
+How: TypeAlias = Literal["rename", "drop", "rewrite", "hand", "keep", "guard"]
+"""How ``mcpkit migrate`` treats a name.
+
+rename: writes our name. drop: deletes it. rewrite: has a function for it. hand: marks it with a
+TODO, and deletes it if it is an option. keep: marks an option and keeps it, because it guards
+something: the server must not start before the author has decided. guard: deletes an option whose
+replacement stops the server from starting if it is on.
+"""
+
+
+class PeerName(NamedTuple):
+    """A name of another library.
+
+    Args:
+        on: The owner of the name: ``ctx``, ``app``, ``answer``, ``import``, or a callable that
+            takes it as a keyword, such as ``tool(…)``.
+        theirs: The name.
+        how: The treatment by ``mcpkit migrate``.
+        ours: Our name; empty if none means the same.
+        say: The advice, as the rest of a sentence; ``write`` and our name if empty.
+        guide: The section of the migration guides about it.
+    """
+
+    on: str
+    theirs: str
+    how: How
+    ours: str
+    say: str
+    guide: str
+
+    @property
+    def advice(self) -> str:
+        """The advice, as the rest of a sentence."""
+        return self.say or f"write {self.ours}"
+
+
+@cache
+def peer_names() -> dict[tuple[str, str], PeerName]:
+    """Return the names of other libraries by (owner, name)."""
+    from importlib.resources import files
+
+    found: dict[tuple[str, str], PeerName] = {}
+    on = ""
+    for line in (files("mcpkit._utils") / "names.txt").read_text("utf-8").splitlines():
+        if line.startswith("["):
+            on = line[1:-1]
+        elif line and not line.startswith("#"):
+            theirs, how, ours, say, guide = (
+                "" if each == "-" else each for each in line.split(" | ")
+            )
+            found[on, theirs] = PeerName(on, theirs, cast("How", how), ours, say, f"#{guide}")
+    return found
+
+
+def peer_name(on: str, theirs: str) -> PeerName | None:
+    """Return a name of another library; None if it is not in the table."""
+    return peer_names().get((on, theirs))
 
 
 def library_of(found: Any) -> Library | None:
-    """Return the library that a class, or the class of an object, is from; None for any other."""
+    """Return the library that defines a class, or the class of an object; None for any other."""
     kind = found if isinstance(found, type) else type(found)
     return LIBRARIES.get(str(getattr(kind, "__module__", "")).partition(".")[0])
 
 
 def suggest(on: str, name: str, known: Iterable[str]) -> str:
-    """Return what to do instead, as the rest of a sentence: by the table, or the nearest name.
+    """Return advice about an unknown name, as the rest of a sentence.
 
     Args:
-        on: As in the table.
-        name: The one that is not there.
-        known: Those that are.
+        on: The owner of the name, as in `PeerName`.
+        name: The unknown name.
+        known: The names that exist.
     """
-    from mcpkit._utils.peers import named  # only for those who get it wrong
-
-    found = named(on, name)
-    if found is not None:
-        return found.advice
-    import difflib  # as above
+    peer = peer_name(on, name)
+    if peer is not None:
+        return peer.advice
+    import difflib
 
     names = sorted(known) if isinstance(known, frozenset) else list(known)
     close = difflib.get_close_matches(name, names, n=1)
@@ -62,7 +115,7 @@ _PACKAGE: Final = os.path.dirname(os.path.dirname(__file__))
 
 
 def caller() -> str:
-    """Return ``file:line: `` of the innermost line that is not ours; empty if there is none."""
+    """Return ``file:line: `` of the innermost frame outside mcpkit; empty if there is none."""
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_PACKAGE):
         if frame.f_back is None:
@@ -72,11 +125,11 @@ def caller() -> str:
 
 
 def unknown_attribute(found: object, on: str, name: str) -> AttributeError:
-    """Return the error for an attribute that an object does not have.
+    """Return the error for an unknown attribute of an object.
 
     Args:
         found: The object.
-        on: As in the table; also how the sentence calls the object.
+        on: The object's name in the message, and the owner as in `PeerName`.
         name: The attribute.
     """
     kind = type(found).__name__
@@ -84,7 +137,7 @@ def unknown_attribute(found: object, on: str, name: str) -> AttributeError:
         return AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=found)
     known = [each for each in dir(type(found)) if not each.startswith("_")]
     advice = suggest(on, name, known)
-    # Without `obj`, for which Python would add a guess of its own.
+    # Without `obj`, for which Python would add its own suggestion.
     return AttributeError(f"{caller()}there is no {on}.{name}; {advice}", name=name)
 
 
@@ -92,13 +145,13 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def with_suggestions(on: str | None = None) -> Callable[[_F], _F]:
-    """Have a function refuse keywords that it does not know, by the table or the nearest name.
+    """Decorate a function so that it rejects unknown keywords with a suggestion.
 
     Args:
-        on: What is called, as in the table; the class of the object that is made, if None.
+        on: The function, as in `PeerName`; None for the class of its first argument.
 
     Returns:
-        A decorator. What it makes raises `TypeError`, with the file and line of the call.
+        A decorator. The decorated function raises `TypeError`, with the file and line of the call.
     """
 
     def decorate(fn: _F) -> _F:
@@ -117,15 +170,16 @@ def with_suggestions(on: str | None = None) -> Callable[[_F], _F]:
 
 
 def check_keywords(on: str, options: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse keywords that are not known.
+    """Reject unknown keywords.
 
     Args:
-        on: What is called, as in the table.
-        options: The keywords.
-        known: Those that there are.
+        on: The callable, as in `PeerName`.
+        options: The given keywords.
+        known: The accepted keywords.
 
     Raises:
-        TypeError: With the file and line of the call, and what to write instead.
+        TypeError: A keyword is unknown. The message has the file and line of the call, and a
+            suggestion.
     """
     for name in options:
         if name not in known:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit._utils.peers import PeerName, peer_names
+from mcpkit._utils.names import PeerName, peer_names
 from mcpkit.cli._migrate.rewrite import MARK, migrate
 from mcpkit.testing import TestClient
 from tests.authoring import module_from

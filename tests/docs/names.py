@@ -9,7 +9,7 @@ import re
 from itertools import groupby
 from typing import Final
 
-from mcpkit._utils.peers import How, PeerName, peer_names
+from mcpkit._utils.names import How, PeerName, peer_names
 from tests.docs.pages import DOCS
 
 __all__ = ["PAGE", "page"]

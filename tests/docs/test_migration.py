@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from mcpkit._utils.peers import GUIDES, peer_names
+from mcpkit._utils.names import GUIDES, peer_names
 from mcpkit.testing import TestClient
 from tests import warm
 from tests.docs import names

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcpkit._signature.docstrings import parse_docstring
-from mcpkit._utils.peers import named
+from mcpkit._utils.names import peer_name
 from mcpkit._utils.targets import is_remote, split
 from mcpkit.cli._check.listing import Entry, Kind, Location, Served
 from mcpkit.cli._target import TargetError, load_app
@@ -252,7 +252,7 @@ _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDe
 def _foreign_names(body: list[ast.stmt] | None) -> Iterator[tuple[str, str]]:
     """Yield what a function uses of its context that is not there, with what to write instead."""
     for name, attribute in _uses_of_contexts(body):
-        row = named("ctx", attribute)
+        row = peer_name("ctx", attribute)
         if row is not None:
             yield f"{name}.{attribute}", row.advice
 

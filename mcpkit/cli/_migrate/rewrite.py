@@ -1,6 +1,6 @@
 """A file of another library → the same for mcpkit, with marks where a person has to decide.
 
-What is written instead of a name is in `mcpkit._utils.peers`. Comments and layout stay, and what
+What is written instead of a name is in `mcpkit._utils.names`. Comments and layout stay, and what
 is not understood is left as it is.
 """
 
@@ -14,8 +14,7 @@ import libcst as cst
 from libcst import matchers as m
 from libcst import metadata as meta
 
-from mcpkit._utils.names import LIBRARIES, Library
-from mcpkit._utils.peers import GUIDES, PeerName, named, peer_names
+from mcpkit._utils.names import GUIDES, LIBRARIES, Library, PeerName, peer_name, peer_names
 from mcpkit.cli._migrate.arguments import Args, expression, string_of
 from mcpkit.cli._migrate.imports import MARK, Used, import_line, with_imports, without
 from mcpkit.cli._migrate.middleware import Middlewares
@@ -223,7 +222,7 @@ class _Rewrite(cst.CSTTransformer):
         target = updated_node.target
         if not isinstance(target, cst.Name) or target.value not in self._found.imported:
             return updated_node
-        row = named("import", self._found.in_text(target.value))
+        row = peer_name("import", self._found.in_text(target.value))
         if row is None or row.how != "rename":
             return updated_node
         return updated_node.with_changes(
@@ -276,7 +275,7 @@ class _Rewrite(cst.CSTTransformer):
         self, original: cst.Name | cst.Attribute, updated: cst.BaseExpression
     ) -> cst.BaseExpression:
         theirs = self._theirs(original)
-        row = named("import", theirs) if theirs else None
+        row = peer_name("import", theirs) if theirs else None
         if isinstance(original, cst.Attribute) and (row is None or row.how == "hand"):
             self._mark_in_module(original, theirs, row)
         if row is None:
@@ -321,7 +320,7 @@ class _Rewrite(cst.CSTTransformer):
     def _in_text(self, match: re.Match[str]) -> str:
         """Return what a name in a text is called here."""
         theirs = self._found.in_text(match[0])
-        row = named("import", theirs) if theirs else None
+        row = peer_name("import", theirs) if theirs else None
         is_renamed = row is not None and (row.how == "rename" or theirs == "Client")
         if row is None or not is_renamed:
             return match[0]
@@ -406,7 +405,7 @@ class _Rewrite(cst.CSTTransformer):
         for alias in node.names:
             name = text_of(alias.name)
             local = text_of(alias.asname.name) if alias.asname else name
-            row = named("import", name)
+            row = peer_name("import", name)
             if row is not None and row.how == "rename":
                 home, _, ours_name = f"mcpkit.{row.ours}".rpartition(".")
                 ours.setdefault(home, []).append(self._imported(local, ours_name, alias))
@@ -468,7 +467,7 @@ class _Rewrite(cst.CSTTransformer):
     def _of_context(
         self, original: cst.Attribute, updated: cst.Attribute, name: str
     ) -> cst.BaseExpression:
-        row = named("ctx", name)
+        row = peer_name("ctx", name)
         parent = self.get_metadata(meta.ParentNodeProvider, original, None)
         if row is None:
             return updated
@@ -496,7 +495,7 @@ class _Rewrite(cst.CSTTransformer):
     def _of_app(
         self, original: cst.Attribute, updated: cst.Attribute, name: str
     ) -> cst.BaseExpression:
-        row = named("app", name)
+        row = peer_name("app", name)
         if row is None:
             return updated
         if row.how == "rename":
@@ -520,7 +519,7 @@ class _Rewrite(cst.CSTTransformer):
             return content(theirs, args, self.needed)
         if theirs in MEDIA:
             if args.take("name") is not None:
-                self._mark("name=", named("File(…)", "name"))
+                self._mark("name=", peer_name("File(…)", "name"))
             return media(theirs, args)
         if theirs in ("McpError", "MCPError"):
             return self._protocol_error(original_node, updated_node, args)
@@ -548,7 +547,7 @@ class _Rewrite(cst.CSTTransformer):
         if not args.positional and "name" not in args.keywords and not _has_stars(args):
             args.first(expression('"server"'))
         for name in args.keywords:
-            row = named("MCPKit(…)", name)
+            row = peer_name("MCPKit(…)", name)
             if name == "log_level":
                 args.take(name)
                 self._mark("log_level", None, "use mcpkit run --debug, or configure logging")
@@ -666,7 +665,7 @@ class _Rewrite(cst.CSTTransformer):
             args.all.insert(0, cst.Arg(code, keyword=cst.Name("code"), equal=_EQUAL))
         args.first(message)
         name = written.removesuffix(".CODE") if written.endswith(".CODE") else None
-        row = named("import", "McpError")
+        row = peer_name("import", "McpError")
         assert row is not None
         return Args(updated.with_changes(args=args.call().args)).call(
             expression(name or self._renamed.get(text_of(original.func)) or self._ours(row))
@@ -685,7 +684,7 @@ class _Rewrite(cst.CSTTransformer):
     def _context_call(self, front: str, name: str, args: Args) -> cst.BaseExpression:
         if name in _LEVELS:
             for each in args.keywords:
-                row = named("log(…)", each)
+                row = peer_name("log(…)", each)
                 if row is not None and row.how == "rename":
                     args.rename(each, row.ours)
                 elif row is not None:
@@ -699,7 +698,7 @@ class _Rewrite(cst.CSTTransformer):
                 args.swap()
         elif name in ("elicit", "sample"):
             for each in args.keywords:
-                row = named(f"{name}(…)", each)
+                row = peer_name(f"{name}(…)", each)
                 if row is not None and row.how == "rename":
                     args.rename(each, row.ours)
                 elif row is not None:
@@ -723,7 +722,7 @@ class _Rewrite(cst.CSTTransformer):
             elif each == "server":
                 args.first(cast("Any", args.take(each)))
             elif each != "prefix":
-                self._mark(f"{front}.{name}({each}=…)", named("app", name))
+                self._mark(f"{front}.{name}({each}=…)", peer_name("app", name))
         return args.call()
 
     def _not_awaited(self, call: cst.Call) -> cst.BaseExpression:
@@ -742,7 +741,7 @@ class _Rewrite(cst.CSTTransformer):
             if name == "include" and front in self._found.apps:
                 return inner
             if name == "run" and front in self._found.apps:
-                self._mark(f"await {front}.run_async()", named("app", "run_async"))
+                self._mark(f"await {front}.run_async()", peer_name("app", "run_async"))
                 return original_node
         return updated_node
 
@@ -785,19 +784,19 @@ class _Rewrite(cst.CSTTransformer):
                 return updated.with_changes(
                     func=cast("Any", updated.func).with_changes(attr=cst.Name("middleware"))
                 )
-            self._mark(f"{front}.{name}", named("app", name))
+            self._mark(f"{front}.{name}", peer_name("app", name))
             return updated
         if name == "run":
             return self._run(front, args)
         if name in _RUNS:
-            self._mark(f"{front}.{name}()", named("app", name))
+            self._mark(f"{front}.{name}()", peer_name("app", name))
             return updated
         if name == "sse_app":
             args.add("sse", expression("True"))
             return args.call(expression(f"{front}.asgi"))
         if name in ("http_app", "streamable_http_app"):
             for each in args.keywords:
-                row = named("run(…)", each)
+                row = peer_name("run(…)", each)
                 if row is not None and row.how == "rename":
                     args.rename(each, row.ours)
                 elif row is not None or each in ("transport", "lifespan"):
@@ -818,7 +817,7 @@ class _Rewrite(cst.CSTTransformer):
         if kind == "tool":
             self._task(args)
         for each in args.keywords:
-            row = named(f"{kind}(…)", each)
+            row = peer_name(f"{kind}(…)", each)
             if row is None:
                 continue
             value = args.get(each)
@@ -855,7 +854,7 @@ class _Rewrite(cst.CSTTransformer):
     def _run(self, front: str, args: Args) -> cst.BaseExpression:
         transport = args.get("transport") or (args.positional[0].value if args.positional else None)
         known = string_of(transport)
-        row = named("run(…)", known) if known else None
+        row = peer_name("run(…)", known) if known else None
         if row is not None:
             value = expression(f'"{row.ours}"')
             if "transport" in args.keywords:
@@ -865,7 +864,7 @@ class _Rewrite(cst.CSTTransformer):
         elif transport is not None and known is None:
             self._mark(f"{front}.run(…)", None, 'the transports are "stdio", "http" and "sse"')
         for each in args.keywords:
-            row = named("run(…)", each)
+            row = peer_name("run(…)", each)
             if row is None:
                 continue
             if row.how == "rename":

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import libcst as cst
 from libcst import matchers as m
 
-from mcpkit._utils.peers import peer_names
+from mcpkit._utils.names import peer_names
 from mcpkit.cli._migrate.arguments import Args, expression, string_of
 from mcpkit.cli._migrate.source import text_of
 
