@@ -20,8 +20,8 @@ __all__ = [
     "table",
 ]
 
-HERE: Final = Path(__file__).parent
-PAGE: Final = HERE.parents[2] / "docs" / "clients.md"
+HERE: Final = Path(__file__).resolve().parent
+PAGE: Final = HERE.parents[1] / "docs" / "clients.md"
 EXPECTED: Final = HERE / "expected.json"
 
 DIRECT: Final = ("stdio", "HTTP")

@@ -1,6 +1,6 @@
 """Tries frameworks, bridges and hosts, and compares what works with what is expected.
 
-    python -m tests.peers.frameworks [--write] [KEY ...]
+    python .ci/frameworks [--write | --check] [KEY ...]
 
 Each is installed into .cache/frameworks from its own requirements; what is there already is kept.
 None of them reaches a model, or anything else outside this machine. The official clients in front
@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from tests.peers.frameworks.clients import (
+from clients import (
     CHECKS,
     CLIENTS,
     EXPECTED,
@@ -34,11 +34,14 @@ from tests.peers.frameworks.clients import (
     Client,
     Expected,
     marks,
+    on_page,
     table,
     write,
 )
-from tests.peers.installed import INSTALLED, NODE, ROOT
 
+ROOT: Final = Path(__file__).resolve().parents[2]
+INSTALLED: Final = ROOT / ".cache" / "peers"
+NODE: Final = INSTALLED / "node"
 HOME: Final = ROOT / ".cache" / "frameworks"
 SERVER: Final = HERE / "server.py"
 DRIVERS: Final = HERE / "drivers"
@@ -225,14 +228,21 @@ def differences(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
 def main() -> int:
     """Try all, or those that are named."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.peers.frameworks", description=__doc__.splitlines()[0]
+        prog="python .ci/frameworks", description=__doc__.splitlines()[0]
     )
     keys = [each.key for each in CLIENTS]
     parser.add_argument("key", nargs="*", help=f"one of {', '.join(keys)}; all without")
     parser.add_argument(
         "--write", action="store_true", help="expect what is found, and show it on the page"
     )
+    parser.add_argument(
+        "--check", action="store_true", help="only compare docs/clients.md with the expectations"
+    )
     options = parser.parse_args()
+    if options.check:
+        current = on_page() == table(json.loads(EXPECTED.read_text(encoding="utf-8")))
+        print("docs/clients.md is " + ("current" if current else "out of date: use --write"))
+        return not current
     if unknown := set(options.key) - set(keys):
         parser.error(f"there is no {', '.join(sorted(unknown))}")
     if not all((INSTALLED / each / "installed-from").is_file() for each in (*GENERATIONS, "node")):
