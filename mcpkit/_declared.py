@@ -15,11 +15,11 @@ from typing import Annotated, Any, cast, get_args, get_origin
 from mcpkit._forms import Form
 from mcpkit._protocol.input_request import Ask
 from mcpkit._signature.signature import Parameter
+from mcpkit._utils.json import UNSET
 from mcpkit.elicitation import Accepted, Declined, Dismissed, Elicit
 from mcpkit.errors import ElicitationError, RegistrationError
 from mcpkit.roots import Roots
 from mcpkit.sampling import Sample, SampleResult
-from mcpkit.types import UNSET
 
 __all__ = ["InputParameter"]
 

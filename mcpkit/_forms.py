@@ -15,12 +15,11 @@ from pydantic_core import ValidationError
 from typing_extensions import TypeVar
 
 from mcpkit._protocol.revisions import Revision
-from mcpkit._signature.arguments import explain
 from mcpkit._signature.schema import TypeForm, form_of, optional_instead_of_null, settle_references
-from mcpkit._utils.json import JsonSchema, copy_schema, every_schema
-from mcpkit._utils.text import shorten
+from mcpkit._signature.validation import explain
+from mcpkit._utils.json import JsonSchema, copy_schema, every_schema, is_object
+from mcpkit._utils.text import summarize
 from mcpkit.errors import ElicitationError, InvalidInputResponse
-from mcpkit.types import is_object
 
 __all__ = ["Choices", "Form"]
 
@@ -169,7 +168,7 @@ class Form(Generic[T]):
         for name, field in self._properties.items():
             if name in content and not _has_type(content[name], field["type"]):
                 raise InvalidInputResponse(
-                    f"{name}: expected {field['type']}, got {shorten(content[name])}"
+                    f"{name}: expected {field['type']}, got {summarize(content[name])}"
                 )
         try:
             return self._form.validate(value)

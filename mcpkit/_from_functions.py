@@ -43,27 +43,21 @@ from mcpkit._signature.converters import (
     Converters,
     NoConverter,
     NotSerializable,
+    block_of,
     refuse_infinities_in,
 )
 from mcpkit._signature.docstrings import Docs
-from mcpkit._signature.hints import unalias
-from mcpkit._signature.output import Output, Rendered, block_of, is_structured
-from mcpkit._signature.signature import (
-    Parameter,
-    Signature,
-    function_name,
-    inspect_function,
-    takes_any,
-)
-from mcpkit._utils.json import JsonSchema, every_schema
+from mcpkit._signature.hints import function_name, unalias
+from mcpkit._signature.output import Output, Rendered, is_structured
+from mcpkit._signature.signature import Parameter, Signature, inspect_function, takes_any
+from mcpkit._utils.json import UNSET, JsonSchema, every_schema, is_binary, is_object
 from mcpkit._utils.names import library_of, suggest
-from mcpkit._utils.text import cut
+from mcpkit._utils.text import truncate
 from mcpkit._utils.uri_template import UriTemplate, misleads
 from mcpkit.context import Context
 from mcpkit.errors import Forbidden, InvalidArguments, RegistrationError, ResourceNotFound
 from mcpkit.permissions import Allow, check_allowed, needed_scopes
 from mcpkit.types import (
-    UNSET,
     Annotations,
     BlobResourceContents,
     CacheScope,
@@ -78,8 +72,6 @@ from mcpkit.types import (
     TextResourceContents,
     ToolAnnotations,
     contents_of,
-    is_binary,
-    is_object,
 )
 
 __all__ = [
@@ -193,11 +185,13 @@ class FunctionTemplate(ResourceTemplate):
             if name not in self.unchecked:
                 why = misleads(value)
                 if why:
-                    raise ResourceNotFound(uri, f"Resource not found: {cut(uri)} ({name}: {why})")
+                    raise ResourceNotFound(
+                        uri, f"Resource not found: {truncate(uri)} ({name}: {why})"
+                    )
         try:
             values = self.accepts.validate(variables)
         except InvalidArguments as error:
-            raise ResourceNotFound(uri, f"Resource not found: {cut(uri)} ({error})") from error
+            raise ResourceNotFound(uri, f"Resource not found: {truncate(uri)} ({error})") from error
         if self.allow is not None:
             await check_allowed(self, values, context)
         return values
@@ -628,10 +622,10 @@ def make_tool(
         arguments = Arguments(signature)
         input_schema = arguments.schema()
     else:
-        from mcpkit._signature.by_schema import OpenArguments, unfit  # few have one
+        from mcpkit._signature.arguments import OpenArguments, check_input_schema  # few have one
 
         arguments = OpenArguments(signature, given) if is_open else Arguments(signature)
-        unfit(signature, arguments, given, is_open)
+        check_input_schema(signature, arguments, given, is_open)
         input_schema = given
     try:
         headers = declared_in(input_schema)

@@ -10,10 +10,10 @@ from pydantic.errors import PydanticUserError
 
 from mcpkit._signature.hints import ANNOTATED
 from mcpkit._signature.signature import Parameter
+from mcpkit._utils.json import UNSET
 from mcpkit.context import Context
 from mcpkit.dependencies import Claim, Env
 from mcpkit.errors import Forbidden, MissingEnvironment, RegistrationError
-from mcpkit.types import UNSET
 
 __all__ = ["Given"]
 

@@ -24,12 +24,13 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_origin
 from mcpkit._concurrency.threads import ThreadCall, is_interrupt
 from mcpkit._declared import InputParameter
 from mcpkit._given import Given
-from mcpkit._signature.signature import Parameter, Signature, function_name, inspect_function
+from mcpkit._signature.hints import function_name
+from mcpkit._signature.signature import Parameter, Signature, inspect_function
+from mcpkit._utils.json import UNSET
 from mcpkit._utils.logs import get_logger
 from mcpkit.context import Context, SyncContext
 from mcpkit.dependencies import Depends
 from mcpkit.errors import ConnectionClosed, RegistrationError
-from mcpkit.types import UNSET
 
 __all__ = ["CallPlan", "inspect_handler"]
 

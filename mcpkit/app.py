@@ -21,7 +21,9 @@ from mcpkit._from_functions import (
 )
 from mcpkit._server.registry import Registry
 from mcpkit._server.server import Middleware, Server, Settings
-from mcpkit._signature.signature import function_name, is_async, location, underlying
+from mcpkit._signature.hints import function_name, location, underlying
+from mcpkit._signature.signature import is_async
+from mcpkit._utils.json import UNSET
 from mcpkit._utils.names import (
     caller,
     check_keywords,
@@ -36,7 +38,7 @@ from mcpkit.errors import MissingEnvironment, RegistrationError
 from mcpkit.permissions import Hierarchy, needed_scopes
 from mcpkit.tasks.options import Store, TaskOptions, settings_of
 from mcpkit.transports import load
-from mcpkit.types import UNSET, CacheScope, Icon, Implementation, LogLevel
+from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
 
 if TYPE_CHECKING:
     from mcpkit._server.task_runs import AppTasks

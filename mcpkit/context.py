@@ -21,6 +21,7 @@ from mcpkit._protocol.input_request import Ask
 from mcpkit._protocol.messages import Id
 from mcpkit._protocol.revisions import ClientProfile
 from mcpkit._protocol.wire import implementation_from_wire
+from mcpkit._utils.json import is_object
 from mcpkit._utils.names import unknown_attribute, with_suggestions
 from mcpkit.elicitation import Elicit, Elicitation, ElicitUrl
 from mcpkit.errors import InvalidInputResponse, UrlElicitationRequired
@@ -33,14 +34,7 @@ from mcpkit.sampling import (
     json_instruction,
     read_json,
 )
-from mcpkit.types import (
-    LOG_RANK,
-    Implementation,
-    LogLevel,
-    Principal,
-    ResourceContents,
-    is_object,
-)
+from mcpkit.types import LOG_RANK, Implementation, LogLevel, Principal, ResourceContents
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema

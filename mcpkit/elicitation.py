@@ -12,9 +12,9 @@ from mcpkit._forms import Form
 from mcpkit._protocol.input_request import Ask, digest
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import ClientProfile, Revision
-from mcpkit._utils.text import quoted
+from mcpkit._utils.json import UNSET, is_object
+from mcpkit._utils.text import quote
 from mcpkit.errors import ElicitationError, InvalidInputResponse, MissingClientCapability, ToolError
-from mcpkit.types import UNSET, is_object
 
 __all__ = ["Accepted", "Declined", "Dismissed", "Elicit", "ElicitUrl", "Elicitation"]
 
@@ -194,4 +194,4 @@ def _action(result: Mapping[str, Any]) -> str:
     action = result.get("action")
     if isinstance(action, str) and action in ("accept", "decline", "cancel"):
         return action
-    raise InvalidInputResponse(f'"action" must be accept, decline or cancel, got {quoted(action)}')
+    raise InvalidInputResponse(f'"action" must be accept, decline or cancel, got {quote(action)}')

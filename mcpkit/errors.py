@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from mcpkit._utils.text import cut
+from mcpkit._utils.text import truncate
 
 __all__ = [
     "AccessDenied",
@@ -130,7 +130,7 @@ class ResourceNotFound(ResourceError):
 
     def __init__(self, uri: str | None = None, message: str | None = None) -> None:
         self.uri = uri
-        super().__init__(message or ("Resource not found" + (f": {cut(uri)}" if uri else "")))
+        super().__init__(message or ("Resource not found" + (f": {truncate(uri)}" if uri else "")))
 
 
 class PromptError(PublicError):
@@ -266,7 +266,7 @@ class UnsupportedProtocolVersion(ProtocolError):
     CODE = -32022
 
     def __init__(self, requested: str, supported: list[str]) -> None:
-        requested = cut(requested)
+        requested = truncate(requested)
         super().__init__(
             f"Unsupported protocol version: {requested}",
             data={"supported": supported, "requested": requested},

@@ -10,10 +10,11 @@ from pydantic_core import from_json
 
 from mcpkit._server.handlers import Operation
 from mcpkit._server.server import Middleware, Server
-from mcpkit._signature.converters import Converters
-from mcpkit._signature.output import Rendered, blocks_of
+from mcpkit._signature.converters import Converters, blocks_of
+from mcpkit._signature.output import Rendered
+from mcpkit._utils.json import UNSET
 from mcpkit.context import Context
-from mcpkit.types import UNSET, ContentBlock, ToolResult
+from mcpkit.types import ContentBlock, ToolResult
 
 __all__ = ["Answer", "compose"]
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from mcpkit._scopes import scopes_of
-from mcpkit._utils.text import cut
+from mcpkit._utils.text import truncate
 from mcpkit.errors import AccessDenied, Forbidden, RegistrationError
 from mcpkit.types import Principal
 
@@ -89,7 +89,7 @@ def refusal_of(entry: Entry, held: frozenset[str], *, is_known: bool) -> Forbidd
         return None
     names = " ".join(entry.scopes)
     return Forbidden(
-        f"{cut(entry.key)} needs the scopes {names}",
+        f"{truncate(entry.key)} needs the scopes {names}",
         scopes=entry.scopes,
         status=403 if is_known else 401,
     )
@@ -115,7 +115,7 @@ async def check_allowed(entry: Entry, arguments: Mapping[str, Any], context: Con
         return
     principal = request.principal
     if principal is None:
-        raise Forbidden(f"{cut(entry.key)} is for those who are logged in", status=401)
+        raise Forbidden(f"{truncate(entry.key)} is for those who are logged in", status=401)
     try:
         found = allow(principal, dict(arguments))
         if inspect.isawaitable(found):
@@ -123,4 +123,4 @@ async def check_allowed(entry: Entry, arguments: Mapping[str, Any], context: Con
     except AccessDenied as error:
         raise Forbidden(str(error), status=error.status) from None
     if not found:
-        raise Forbidden(f"You may not use {cut(entry.key)} so")
+        raise Forbidden(f"You may not use {truncate(entry.key)} so")

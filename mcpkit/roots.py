@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcpkit._protocol.input_request import Ask
 from mcpkit._protocol.revisions import Revision
+from mcpkit._utils.json import is_array, is_object
 from mcpkit.errors import InvalidInputResponse
-from mcpkit.types import is_array, is_object
 
 if TYPE_CHECKING:
     from pathlib import Path

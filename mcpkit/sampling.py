@@ -15,24 +15,13 @@ from mcpkit._protocol import wire
 from mcpkit._protocol.input_request import Ask
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import Revision
-from mcpkit._signature.arguments import explain
-from mcpkit._signature.output import block_of
+from mcpkit._signature.converters import block_of
 from mcpkit._signature.schema import form_of, settle_references
-from mcpkit._signature.validation import MOST_VALUES
-from mcpkit._utils.json import copy_schema
-from mcpkit._utils.json_text import excess_of
-from mcpkit._utils.text import quoted
+from mcpkit._signature.validation import MOST_VALUES, explain
+from mcpkit._utils.json import copy_schema, excess_of, is_array, is_object
+from mcpkit._utils.text import quote
 from mcpkit.errors import ElicitationError, InvalidInputResponse
-from mcpkit.types import (
-    AudioContent,
-    ContentBlock,
-    ImageContent,
-    Media,
-    Role,
-    TextContent,
-    is_array,
-    is_object,
-)
+from mcpkit.types import AudioContent, ContentBlock, ImageContent, Media, Role, TextContent
 
 __all__ = [
     "Sample",
@@ -282,7 +271,7 @@ def _sample_block_from_wire(value: Mapping[str, Any]) -> SampleBlock:
         return ToolUseResult(value["toolUseId"], blocks, bool(value.get("isError", False)))
     block = wire.block_from_wire(value)
     if not isinstance(block, (TextContent, ImageContent, AudioContent)):
-        raise ValueError(f"a model does not say {quoted(kind)}")
+        raise ValueError(f"a model does not say {quote(kind)}")
     return block
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from mcpkit._utils.json import UNSET
 from mcpkit._utils.names import with_suggestions
 
 if TYPE_CHECKING:
@@ -67,36 +68,6 @@ LOG_LEVELS: Final[tuple[LogLevel, ...]] = (
 """Ascending severity, RFC 5424."""
 
 LOG_RANK: Final[dict[str, int]] = {level: rank for rank, level in enumerate(LOG_LEVELS)}
-
-
-class Unset:
-    """The type of `UNSET`: absent, where None would be a value."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "UNSET"
-
-    def __bool__(self) -> Literal[False]:
-        return False
-
-
-UNSET: Final = Unset()
-
-
-def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Return True if a value that came from JSON is an object."""
-    return isinstance(value, dict)
-
-
-def is_binary(value: object) -> TypeGuard[bytes | bytearray | memoryview]:
-    """Return True if a value is ``bytes``, a ``bytearray`` or a ``memoryview``."""
-    return isinstance(value, (bytes, bytearray, memoryview))
-
-
-def is_array(value: object) -> TypeGuard[list[Any]]:
-    """Return True if a value that came from JSON is an array."""
-    return isinstance(value, list)
 
 
 @dataclass(slots=True)

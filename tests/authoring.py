@@ -23,12 +23,12 @@ from mcpkit._protocol.revisions import REVISIONS, ClientProfile, Method, Revisio
 from mcpkit._server.registry import Catalog, Page
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.output import Output
-from mcpkit._utils.json import JsonSchema
+from mcpkit._utils.json import UNSET, JsonSchema
 from mcpkit.context import Context, CurrentTask, ListKind
 from mcpkit.errors import UrlElicitationRequired
 from mcpkit.roots import Root
 from mcpkit.sampling import Sample, SampleResult
-from mcpkit.types import LOG_RANK, UNSET, LogLevel, ResourceContents, TextResourceContents
+from mcpkit.types import LOG_RANK, LogLevel, ResourceContents, TextResourceContents
 
 T = TypeVar("T")
 

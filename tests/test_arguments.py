@@ -19,10 +19,9 @@ from pydantic_core import ValidationError
 from typing_extensions import TypedDict
 
 from mcpkit._signature import schema
-from mcpkit._signature.arguments import Arguments
-from mcpkit._signature.habits import HABITS, Habit
+from mcpkit._signature.arguments import HOST_QUIRKS, Arguments, HostQuirk
 from mcpkit._signature.schema import form_of
-from mcpkit._utils.text import shorten
+from mcpkit._utils.text import summarize
 from mcpkit.errors import InvalidArguments
 from tests.authoring import (
     accepted,
@@ -375,7 +374,7 @@ class TestProblems:
                     yield each
 
         assert (
-            shorten(Counted(range(10_000)))
+            summarize(Counted(range(10_000)))
             == "[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22…"
         )
         assert len(read) < 60
@@ -396,7 +395,7 @@ class TestProblems:
     )
     def test_show_the_beginning_of_a_value(self, value: Any) -> None:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-        assert shorten(value) == (text if len(text) <= 60 else text[:59] + "…")
+        assert summarize(value) == (text if len(text) <= 60 else text[:59] + "…")
 
     @pytest.mark.parametrize(
         ("annotation", "raw", "path"),
@@ -454,15 +453,15 @@ class TestProblems:
 class TestHabits:
     """What hosts add by themselves is not for the tool."""
 
-    @pytest.mark.parametrize("habit", HABITS, ids=lambda each: each.host)
-    def test_what_a_host_adds_is_dropped(self, habit: Habit) -> None:
+    @pytest.mark.parametrize("habit", HOST_QUIRKS, ids=lambda each: each.host)
+    def test_what_a_host_adds_is_dropped(self, habit: HostQuirk) -> None:
         def fn(a: int = 1) -> None: ...
 
         added = dict.fromkeys(habit.names, "x")
         assert arguments_of(fn).validate({"a": 2, **added}) == {"a": 2}
 
-    @pytest.mark.parametrize("habit", HABITS, ids=lambda each: each.host)
-    def test_a_tool_may_have_it_for_itself(self, habit: Habit) -> None:
+    @pytest.mark.parametrize("habit", HOST_QUIRKS, ids=lambda each: each.host)
+    def test_a_tool_may_have_it_for_itself(self, habit: HostQuirk) -> None:
         arguments = arguments_of(handler(Annotated[str, Field(alias=habit.mark)]))
         assert arguments.validate({habit.mark: "mine"}) == {"x": "mine"}
 
@@ -479,8 +478,8 @@ class TestHabits:
             arguments_of(fn).validate({"wait_for_previous": True, "b": 1})
 
     def test_each_has_its_source(self) -> None:
-        assert all(each.source.startswith("https://") for each in HABITS)
-        assert all(each.mark in each.names for each in HABITS)
+        assert all(each.source.startswith("https://") for each in HOST_QUIRKS)
+        assert all(each.mark in each.names for each in HOST_QUIRKS)
 
 
 class TestAbsent:

@@ -21,7 +21,12 @@ from typing_extensions import TypedDict
 
 from mcpkit import Image, MCPKit, Message, PromptResult, ToolResult
 from mcpkit._injection import inspect_handler
-from mcpkit._signature.converters import WELL_KNOWN, Converters, NoConverter, NotSerializable
+from mcpkit._signature.converters import (
+    BUILT_IN_CONVERTERS,
+    Converters,
+    NoConverter,
+    NotSerializable,
+)
 from mcpkit._signature.output import Output
 from mcpkit.errors import RegistrationError
 from mcpkit.testing import TestClient
@@ -460,7 +465,7 @@ class TestStandIns:
         assert refusal_of({"a": ndarray([1, NAN])}) == "result.a[1] is NaN" + SAID
 
     def test_none_of_them_is_imported(self) -> None:
-        tops = {module for module, _ in WELL_KNOWN} - {"builtins", "sqlite3"}
+        tops = {module for module, _ in BUILT_IN_CONVERTERS} - {"builtins", "sqlite3"}
         code = "import mcpkit, sys; print(*sys.modules)"
         found = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=20

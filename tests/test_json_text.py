@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit._utils.json_text import count_values, excess_of, excess_of_digits, has_more_values
+from mcpkit._utils.json import count_values, excess_of, excess_of_digits, has_more_values
 
 TEXTS = st.text(alphabet=' ,:"\\[]{}aé', max_size=8)
 JSON = st.recursive(

@@ -19,11 +19,11 @@ from mcpkit._entries import Entry
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.revisions import REVISIONS
 from mcpkit._server.handlers import call_tool
+from mcpkit._utils.json import UNSET
 from mcpkit.client.results import CallResult
 from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.middleware import compose
 from mcpkit.testing import AsyncTestClient
-from mcpkit.types import UNSET
 
 pytestmark = pytest.mark.anyio
 every_version = pytest.mark.parametrize("version", [each.version for each in REVISIONS])

@@ -17,10 +17,10 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
-from mcpkit._signature.converters import NotSerializable
-from mcpkit._signature.output import OutputMismatch, Rendered, blocks_of, wrapped_schema
+from mcpkit._signature.converters import NotSerializable, blocks_of
+from mcpkit._signature.output import OutputMismatch, Rendered, wrapped_schema
+from mcpkit._utils.json import UNSET
 from mcpkit.types import (
-    UNSET,
     Audio,
     AudioContent,
     BlobResourceContents,

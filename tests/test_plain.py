@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit._utils.plain import single_line, visible
+from mcpkit._utils.text import escape_control, single_line
 
 SHOWN = {
     "escape": ("a\x1b[31mb", r"a\x1b[31mb"),
@@ -40,7 +40,7 @@ SHOWN = {
 
 @pytest.mark.parametrize(("text", "shown"), SHOWN.values(), ids=SHOWN.keys())
 def test_what_steers_or_hides_is_written_out(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    assert escape_control(text) == shown
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_steers_or_hides_is_written_out(text: str, shown: str) -> None:
     ],
 )
 def test_what_is_merely_foreign_stays(text: str) -> None:
-    assert visible(text) == text
+    assert escape_control(text) == text
 
 
 SIGNS = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
@@ -65,7 +65,7 @@ def test_every_character_that_only_formats_is_written_out() -> None:
     formats = [
         each for each in map(chr, range(sys.maxunicode)) if unicodedata.category(each) == "Cf"
     ]
-    shown = [each for each in formats if visible(f"x{each}y") == f"x{each}y"]
+    shown = [each for each in formats if escape_control(f"x{each}y") == f"x{each}y"]
     # An older Python does not know the newest of them.
     known = [each for each in SIGNS if unicodedata.category(each) == "Cf"]
     assert shown == known
@@ -83,17 +83,17 @@ IGNORABLE = [
 @pytest.mark.parametrize("before", ["x", "é", "\N{EURO SIGN}"])
 def test_nothing_that_is_not_drawn_hides_behind_a_letter(before: str) -> None:
     hidden = map(chr, IGNORABLE)
-    assert [each for each in hidden if each in visible(f"{before}{each}y")] == []
+    assert [each for each in hidden if each in escape_control(f"{before}{each}y")] == []
 
 
 def test_lines_of_windows_are_lines() -> None:
-    assert visible("a\r\nb") == "a\nb"
+    assert escape_control("a\r\nb") == "a\nb"
 
 
 @given(st.text(st.characters(), max_size=20))
 def test_nothing_else_steers(text: str) -> None:
-    shown = visible(text)
-    assert visible(shown) == shown
+    shown = escape_control(text)
+    assert escape_control(shown) == shown
     shown.encode()
     controls = {each for each in shown if unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp")}
     assert controls <= {"\n", "\t"}
@@ -102,7 +102,7 @@ def test_nothing_else_steers(text: str) -> None:
 
 
 def test_a_careless_server_sends_no_text() -> None:
-    assert visible(5) == "5"
+    assert escape_control(5) == "5"
 
 
 def test_a_part_of_a_line() -> None:
@@ -118,12 +118,14 @@ def test_a_long_text_is_cut() -> None:
 @pytest.mark.parametrize("part", [" ", "\n \t", "\u200d", "\x1b", "\ufe0f"], ids=ascii)
 def test_neither_takes_more_than_linear_time(part: str) -> None:
     text = part * 200_000 + "x"
-    assert visible(text).endswith("x")
+    assert escape_control(text).endswith("x")
     assert single_line(text).endswith("x")
 
 
 def test_as_json() -> None:
     text = "\u202e\x9b\U000e0041"
-    shown = visible(json.dumps(text, ensure_ascii=False), lambda each: json.dumps(each)[1:-1])
+    shown = escape_control(
+        json.dumps(text, ensure_ascii=False), lambda each: json.dumps(each)[1:-1]
+    )
     assert shown == r'"\u202e\u009b\udb40\udc41"'
     assert json.loads(shown) == text

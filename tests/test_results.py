@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mcpkit._utils.json import UNSET
 from mcpkit.client.results import (
     CallResult,
     Completion,
@@ -18,7 +19,6 @@ from mcpkit.client.results import (
     parse,
 )
 from mcpkit.types import (
-    UNSET,
     Annotations,
     EmbeddedResource,
     Icon,

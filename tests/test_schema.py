@@ -15,10 +15,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, Field
 
 from mcpkit._signature.schema import form_of
+from mcpkit._utils.json import UNSET
 from mcpkit.errors import RegistrationError
-from mcpkit.types import (
-    UNSET,
-)
 from tests.authoring import (
     arguments_of,
     handler,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mcpkit._utils.json import UNSET
 from mcpkit.types import (
     LOG_LEVELS,
-    UNSET,
     Annotations,
     AssistantMessage,
     Audio,

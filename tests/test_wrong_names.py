@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 import mcpkit.auth
 from mcpkit import Accepted, Audio, Declined, Dismissed, File, Image, MCPKit, ToolAnnotations
-from mcpkit._signature.by_schema import schema_errors
+from mcpkit._signature.arguments import schema_errors
 from mcpkit._utils.names import GUIDES, PeerName, peer_names
 from mcpkit.context import Context, SyncContext
 from mcpkit.errors import InvalidArguments, RegistrationError, ToolError

@@ -13,6 +13,7 @@ from mcpkit._protocol.connection import Answer, Connection, Request, State
 from mcpkit._protocol.input_request import Ask
 from mcpkit._protocol.messages import Id
 from mcpkit._protocol.revisions import ClientProfile, Revision
+from mcpkit._utils.json import is_object
 from mcpkit.errors import (
     ConnectionClosed,
     InputRequestError,
@@ -22,7 +23,6 @@ from mcpkit.errors import (
     UrlElicitationRequired,
 )
 from mcpkit.roots import Root, Roots
-from mcpkit.types import is_object
 
 __all__ = ["LiveRequester", "Questions", "RootsHandler"]
 

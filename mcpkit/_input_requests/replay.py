@@ -21,10 +21,10 @@ from pydantic_core import from_json, to_json
 from mcpkit._input_requests.rounds import Rounds, Step
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import Ask
+from mcpkit._utils.json import UNSET, is_array, is_object
 from mcpkit._utils.quota import ANONYMOUS, Budget, Holder
 from mcpkit._utils.sealing import SealBroken, Sealer
 from mcpkit.errors import InvalidInputResponse, InvalidParams
-from mcpkit.types import UNSET, is_array, is_object
 
 if TYPE_CHECKING:
     from anyio import Event

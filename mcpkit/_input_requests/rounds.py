@@ -17,12 +17,11 @@ from pydantic_core import ValidationError, from_json, to_json
 
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import Ask
-from mcpkit._signature.hints import resolve_hints
+from mcpkit._signature.hints import function_name, location, resolve_hints, underlying
 from mcpkit._signature.schema import form_of
-from mcpkit._signature.signature import function_name, location, underlying
+from mcpkit._utils.json import UNSET
 from mcpkit.elicitation import ElicitUrl
 from mcpkit.errors import InputRequestError, UrlElicitationRequired
-from mcpkit.types import UNSET
 
 __all__ = ["Rounds", "Step", "Suspended", "typed"]
 

@@ -17,8 +17,8 @@ from mcpkit._input_requests.rounds import Rounds, Step
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import Ask
 from mcpkit._protocol.revisions import ClientProfile, Revision
+from mcpkit._utils.json import UNSET, is_object
 from mcpkit.errors import InputRequestRefused, InvalidInputResponse
-from mcpkit.types import UNSET, is_object
 
 __all__ = [
     "RelayedRequest",

@@ -14,9 +14,8 @@ from mcpkit._protocol import messages
 from mcpkit._protocol.connection import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSION_KEY
 from mcpkit._protocol.messages import Id
 from mcpkit._protocol.revisions import PER_REQUEST, Revision
-from mcpkit._utils.json_text import has_more_values
+from mcpkit._utils.json import has_more_values, is_array, is_object
 from mcpkit.errors import InvalidRequest, ProtocolError
-from mcpkit.types import is_array, is_object
 
 __all__ = ["Answered", "Asked", "Caller", "InvalidMessage", "Sent", "Told", "parse", "read"]
 

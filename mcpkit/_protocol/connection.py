@@ -28,8 +28,9 @@ from mcpkit._protocol.revisions import (
     Notice,
     Revision,
 )
+from mcpkit._utils.json import UNSET, Unset, is_array, is_object
 from mcpkit._utils.quota import Holder
-from mcpkit._utils.text import cut, quoted
+from mcpkit._utils.text import quote, truncate
 from mcpkit.errors import (
     InvalidParams,
     InvalidRequest,
@@ -37,7 +38,7 @@ from mcpkit.errors import (
     ProtocolError,
     UnsupportedProtocolVersion,
 )
-from mcpkit.types import LOG_RANK, UNSET, Principal, Unset, is_array, is_object
+from mcpkit.types import LOG_RANK, Principal
 
 if TYPE_CHECKING:
     from mcpkit.http import HttpRequest
@@ -358,7 +359,7 @@ class Connection:
                 raise InvalidParams('The member "params" must be an object')
             if id in self._in_flight:
                 raise InvalidRequest(
-                    f"The id {quoted(id)} belongs to a request that is still running"
+                    f"The id {quote(id)} belongs to a request that is still running"
                 )
             request = self._request(id, method, params)
         except ProtocolError as error:
@@ -401,7 +402,7 @@ class Connection:
             raise InvalidRequest("The first request must be initialize (or carry its own _meta)")
         known = revision.methods.get(method)
         if known is None:
-            raise MethodNotFound(f"Method not found: {cut(method)}")
+            raise MethodNotFound(f"Method not found: {truncate(method)}")
         return Request(id, method, known, params, meta, revision, self.client)
 
     def _initialize(self, id: Id, params: dict[str, Any], meta: dict[str, Any]) -> Request:
@@ -448,22 +449,22 @@ class Connection:
             raise InvalidParams(f"Version {version} starts with initialize, not with _meta")
         known = revision.methods.get(method)
         if known is None:
-            raise MethodNotFound(f"Method not found: {cut(method)}")
+            raise MethodNotFound(f"Method not found: {truncate(method)}")
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and not (isinstance(level, str) and level in LOG_RANK):
-            raise InvalidParams(f"Unknown log level: {quoted(level)}; known: {', '.join(LOG_RANK)}")
+            raise InvalidParams(f"Unknown log level: {quote(level)}; known: {', '.join(LOG_RANK)}")
         return Request(id, method, known, params, meta, revision, None, level)
 
     def _notification(self, method: str, params: Any) -> Event:
         if params is None:
             params = {}
         elif type(params) is not dict:
-            return Dropped(f"{cut(method)}: params must be an object")
+            return Dropped(f"{truncate(method)}: params must be an object")
         params = cast("dict[str, Any]", params)
         revision = self.revision or PER_REQUEST[-1]
         notice = revision.notices.get(method)
         if notice is None:
-            return Dropped(f"Unknown notification: {cut(method)}")
+            return Dropped(f"Unknown notification: {truncate(method)}")
         if notice == "cancelled":
             return self._cancelled(params)
         if notice == "initialized":
@@ -475,7 +476,7 @@ class Connection:
         id = params.get("requestId")
         request = self._in_flight.get(id) if messages.is_id(id) else None
         if request is None:
-            return Dropped(f"Nothing to cancel under id {quoted(id)}")
+            return Dropped(f"Nothing to cancel under id {quote(id)}")
         if request.method == "initialize":
             return Dropped("initialize cannot be cancelled")  # LIFE-9
         del self._in_flight[request.id]
@@ -489,11 +490,11 @@ class Connection:
         if "error" in message:
             error = message["error"]
             if not is_object(error):
-                return _useless(f"A malformed error under id {quoted(id)}", id)
+                return _useless(f"A malformed error under id {quote(id)}", id)
             return Answer(id, None, ProtocolError.from_wire(error))
         result = message["result"]
         if not is_object(result):
-            return _useless(f"A malformed result under id {quoted(id)}", id)
+            return _useless(f"A malformed result under id {quote(id)}", id)
         return Answer(id, result, None)
 
     def _refuse(self, error: ProtocolError, id: Id | Unset, batch: Batch | None) -> Event:

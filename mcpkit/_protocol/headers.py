@@ -15,10 +15,9 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from pydantic_core import to_json
 
 from mcpkit._protocol.revisions import PER_REQUEST, REVISIONS
-from mcpkit._utils.json import Step, walk
-from mcpkit._utils.text import quoted
+from mcpkit._utils.json import Step, is_array, is_object, walk
+from mcpkit._utils.text import quote
 from mcpkit.errors import HeaderMismatch
-from mcpkit.types import is_array, is_object
 
 __all__ = [
     "HeaderParameter",
@@ -125,7 +124,7 @@ def _text(value: bytes | None, header: str) -> str:
 def _differs(header: str, expected: str, found: str) -> HeaderMismatch:
     # Quoted: what was decoded may have line breaks, which must not reach a log.
     return HeaderMismatch(
-        f"{header}: expected {quoted(expected)} as in the body, got {quoted(found)}"
+        f"{header}: expected {quote(expected)} as in the body, got {quote(found)}"
     )
 
 
@@ -243,7 +242,7 @@ def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
         name = part[_KEYWORD]
         if not isinstance(name, str) or _TOKEN.fullmatch(name) is None:
             raise ValueError(
-                f'"{_KEYWORD}" at {place} is {quoted(str(name))}, which cannot be part of a '
+                f'"{_KEYWORD}" at {place} is {quote(str(name))}, which cannot be part of a '
                 f"header's name; use letters, digits and hyphens"
             )
         kind = part.get("type")
@@ -306,7 +305,7 @@ def _other_type(schema: Mapping[str, Any]) -> str:
     if kind is None:
         combined = (each for each in ("$ref", "anyOf", "oneOf", "allOf") if each in schema)
         kind = next(combined, "nothing")
-    return f"not {quoted(str(kind))}; change the type, or remove the header"
+    return f"not {quote(str(kind))}; change the type, or remove the header"
 
 
 def check_parameters(

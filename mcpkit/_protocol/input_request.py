@@ -14,9 +14,9 @@ from typing_extensions import TypeVar
 
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import ClientProfile, Revision
+from mcpkit._utils.json import is_object
 from mcpkit.dependencies import InputMarker
 from mcpkit.errors import MissingClientCapability
-from mcpkit.types import is_object
 
 __all__ = ["Ask", "digest"]
 

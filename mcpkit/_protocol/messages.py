@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 from pydantic_core import from_json, to_json
 
+from mcpkit._utils.json import UNSET, Unset, is_object
 from mcpkit.errors import InvalidRequest, ParseError, ProtocolError
-from mcpkit.types import UNSET, Unset, is_object
 
 __all__ = ["Id", "encode", "encode_id", "error_text", "parse", "readable_id", "result_text"]
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
 from mcpkit._protocol.revisions import Revision
-from mcpkit._utils.text import named, quoted
+from mcpkit._utils.json import is_array, is_object
+from mcpkit._utils.text import quote, quote_name
 from mcpkit.types import (
     Annotations,
     AudioContent,
@@ -28,8 +29,6 @@ from mcpkit.types import (
     TextContent,
     TextResourceContents,
     ToolAnnotations,
-    is_array,
-    is_object,
 )
 
 __all__ = [
@@ -352,10 +351,10 @@ def block_from_wire(value: Mapping[str, Any]) -> ContentBlock:
                 meta=meta,
             )
     except KeyError as missing:
-        raise ValueError(f"A {named(kind)} block lacks the member {missing}") from None
+        raise ValueError(f"A {quote_name(kind)} block lacks the member {missing}") from None
     except (AttributeError, TypeError):
-        raise ValueError(f"A {named(kind)} block has a member of the wrong type") from None
-    raise ValueError(f"Unknown content block type: {quoted(kind)}")
+        raise ValueError(f"A {quote_name(kind)} block has a member of the wrong type") from None
+    raise ValueError(f"Unknown content block type: {quote(kind)}")
 
 
 def message_to_wire(message: Message, block: ContentBlock, revision: Revision) -> Wire:

@@ -17,7 +17,8 @@ from mcpkit._protocol.messages import encode, members
 from mcpkit._protocol.revisions import Revision
 from mcpkit._server.registry import Page
 from mcpkit._server.server import Server
-from mcpkit._signature.output import Rendered, block_of
+from mcpkit._signature.converters import block_of
+from mcpkit._signature.output import Rendered
 from mcpkit.types import CacheScope, Message, PromptResult, ResourceResult
 
 __all__ = ["Completion", "Encoded", "InputRequired", "Tagged", "encode_result"]

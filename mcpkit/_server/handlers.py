@@ -22,7 +22,8 @@ from mcpkit._server.server import Server, log
 from mcpkit._server.task_handlers import TASK_OPERATIONS, create_task_if_requested
 from mcpkit._signature.converters import NotSerializable
 from mcpkit._signature.output import OutputMismatch, Rendered
-from mcpkit._utils.text import cut, named
+from mcpkit._utils.json import is_object
+from mcpkit._utils.text import quote_name, truncate
 from mcpkit.context import Context
 from mcpkit.errors import (
     ConnectionClosed,
@@ -41,7 +42,7 @@ from mcpkit.errors import (
     UrlElicitationRequired,
 )
 from mcpkit.tasks.protocol import may_list_tasks, task_capabilities
-from mcpkit.types import PromptResult, ResourceResult, is_object
+from mcpkit.types import PromptResult, ResourceResult
 
 __all__ = [
     "OPERATIONS",
@@ -148,7 +149,7 @@ def call_tool(
         return use_tool(tool, arguments, context)
     provided = catalog.provided("tools", name, context)
     if provided is None:
-        raise InvalidParams(f"Unknown tool: {cut(name)}")  # TOOL-6
+        raise InvalidParams(f"Unknown tool: {truncate(name)}")  # TOOL-6
     return _use_provided(name, provided, arguments, context)
 
 
@@ -157,7 +158,7 @@ async def _use_provided(
 ) -> Rendered:
     tool = await provided
     if tool is None:
-        raise InvalidParams(f"Unknown tool: {cut(name)}")  # TOOL-6
+        raise InvalidParams(f"Unknown tool: {truncate(name)}")  # TOOL-6
     return await use_tool(tool, arguments, context)
 
 
@@ -384,7 +385,7 @@ async def read(server: Server, uri: str, context: Context[Any]) -> ResourceResul
 def not_found(error: ResourceNotFound, uri: str, revision: Revision) -> ProtocolError:
     """Return the JSON-RPC error for a URI that names nothing; its code depends on the revision."""
     return ProtocolError(
-        str(error) if error.uri else f"Resource not found: {cut(uri)}",
+        str(error) if error.uri else f"Resource not found: {truncate(uri)}",
         code=revision.resource_not_found,
         data={"uri": uri},
     )
@@ -409,7 +410,9 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> P
     try:
         result = await prompt.get(arguments, context)
     except InvalidArguments as error:  # PROMPT-2, PROMPT-3
-        raise InvalidParams(f"Invalid arguments for the prompt {cut(name)}: {error}") from error
+        raise InvalidParams(
+            f"Invalid arguments for the prompt {truncate(name)}: {error}"
+        ) from error
     except UrlElicitationRequired as error:
         raise await context.peer.open_url(error) from None
     except Exception as error:
@@ -425,7 +428,7 @@ async def _prompt(catalog: Catalog, name: Any, context: Context[Any]) -> Prompt:
         provided = catalog.provided("prompts", name, context)
         prompt = None if provided is None else await provided
     if prompt is None:
-        raise InvalidParams(f"Unknown prompt: {named(name)}")
+        raise InvalidParams(f"Unknown prompt: {quote_name(name)}")
     return prompt
 
 
@@ -452,7 +455,7 @@ async def complete(server: Server, params: Params, context: Context[Any]) -> Com
         raise InvalidParams('"argument" needs "name" and "value", both strings')
     entry = await _referred(server.catalog, ref, context)
     if name not in entry.argument_names:
-        raise InvalidParams(f"Unknown argument: {cut(name)}")  # COMP-3
+        raise InvalidParams(f"Unknown argument: {truncate(name)}")  # COMP-3
     others: Mapping[str, str] | None = None
     if context.request.revision.completion_context:
         filled = params.get("context")
@@ -487,7 +490,7 @@ async def _referred(
             entry = None if provided is None else await provided
             if isinstance(entry, ResourceTemplate):
                 return entry
-        raise InvalidParams(f"Unknown resource template: {named(uri)}")
+        raise InvalidParams(f"Unknown resource template: {quote_name(uri)}")
     raise InvalidParams('"ref.type" must be "ref/prompt" or "ref/resource"')
 
 

@@ -40,7 +40,8 @@ from mcpkit._server.handlers import OPERATIONS, Operation, check_uri
 from mcpkit._server.run import ABANDONED, Failure, Outcome, Run
 from mcpkit._server.server import Server, log
 from mcpkit._server.subscriptions import Subscriptions
-from mcpkit._utils.text import quoted
+from mcpkit._utils.json import is_array, is_object
+from mcpkit._utils.text import quote
 from mcpkit.context import Context
 from mcpkit.errors import (
     InternalError,
@@ -50,7 +51,7 @@ from mcpkit.errors import (
 )
 from mcpkit.middleware import compose
 from mcpkit.roots import Roots
-from mcpkit.types import LOG_LEVELS, LOG_RANK, is_array, is_object
+from mcpkit.types import LOG_LEVELS, LOG_RANK
 
 __all__ = ["Channel", "Session", "operations_of"]
 
@@ -522,7 +523,7 @@ class Session:
     def _set_level(self, run: Run) -> Mapping[str, Any]:
         level = run.request.params.get("level")
         if not isinstance(level, str) or level not in LOG_RANK:
-            raise InvalidParams(f"Unknown log level: {quoted(level)}; known: {', '.join(LOG_RANK)}")
+            raise InvalidParams(f"Unknown log level: {quote(level)}; known: {', '.join(LOG_RANK)}")
         self._log_rank = LOG_RANK[level]
         return {}
 

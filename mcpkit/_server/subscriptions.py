@@ -15,6 +15,7 @@ from mcpkit._protocol.connection import SUBSCRIPTION_KEY, Connection, Request, S
 from mcpkit._server.handlers import check_uri, not_found, uri_of
 from mcpkit._server.registry import Catalog
 from mcpkit._server.server import Server, log
+from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.sealing import SealBroken
 from mcpkit.context import ListKind
 from mcpkit.errors import (
@@ -26,7 +27,6 @@ from mcpkit.errors import (
     ResourceNotFound,
 )
 from mcpkit.tasks.protocol import EXTENSION, declares, detailed, task_members
-from mcpkit.types import is_array, is_object
 
 if TYPE_CHECKING:
     from mcpkit.tasks.record import Task

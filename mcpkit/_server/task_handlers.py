@@ -27,7 +27,8 @@ from mcpkit._protocol.messages import members
 from mcpkit._server.encoding import Encoded
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
-from mcpkit._utils.text import named
+from mcpkit._utils.json import is_object
+from mcpkit._utils.text import quote_name
 from mcpkit.context import Context
 from mcpkit.errors import (
     InputRequestRefused,
@@ -49,7 +50,6 @@ from mcpkit.tasks.protocol import (
     split_outcome,
     task_members,
 )
-from mcpkit.types import is_object
 
 if TYPE_CHECKING:
     from mcpkit._input_requests.rounds import Rounds
@@ -198,7 +198,7 @@ def _id_of(params: Params) -> str:
     if not isinstance(id, str):
         raise InvalidParams('"taskId" must be a string')
     if len(id) > _LONGEST_ID:
-        raise InvalidParams(f"Unknown task: {named(id)}")
+        raise InvalidParams(f"Unknown task: {quote_name(id)}")
     return id
 
 

@@ -24,7 +24,7 @@ from mcpkit._server.server import Server, log
 from mcpkit._server.session import operations_of
 from mcpkit._signature.output import Rendered
 from mcpkit._utils.sealing import SealBroken
-from mcpkit._utils.text import cut
+from mcpkit._utils.text import truncate
 from mcpkit.context import Context, CurrentTask
 from mcpkit.errors import InternalError, ProtocolError
 from mcpkit.tasks import record
@@ -188,7 +188,7 @@ class TaskRun:
         await self._finish(status, b"r" + text, self._message)
 
     async def _fail(self, error: ProtocolError) -> None:
-        message = cut(error.message, _LONGEST_NOTE)
+        message = truncate(error.message, _LONGEST_NOTE)
         await self._finish("failed", b"e" + encode(error.to_wire()), message)
 
     async def _finish(self, status: record.Outcome, outcome: bytes, message: str | None) -> None:
@@ -259,7 +259,7 @@ class TaskRun:
         """Note how far the task is, for clients that look at it. From any thread."""
         if self._repeats:
             return  # it would go back
-        self._message = cut(message, _LONGEST_NOTE)
+        self._message = truncate(message, _LONGEST_NOTE)
         if not self._noting:
             self._noting = True
             self._tasks.loop.soon(self._begin_noting)

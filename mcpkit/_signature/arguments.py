@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
+import operator
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import pydantic
-from pydantic_core import ValidationError, from_json, to_json
+from pydantic_core import ValidationError, from_json
 
-from mcpkit._signature.habits import is_host_argument
 from mcpkit._signature.schema import (
     PydanticForm,
     first_line,
@@ -25,20 +26,21 @@ from mcpkit._signature.schema import (
     settle_references,
 )
 from mcpkit._signature.signature import Parameter, Signature
-from mcpkit._signature.validation import (
-    LONGEST_JSON,
-    MOST_VALUES,
-    first_problems,
-    is_checked_in_haste,
-    too_deep,
+from mcpkit._signature.validation import LONGEST_JSON, MOST_VALUES, Problems, too_deep
+from mcpkit._utils.json import (
+    UNSET,
+    JsonSchema,
+    copy_schema,
+    count_values,
+    every_schema,
+    excess_of_digits,
+    is_array,
+    is_object,
+    resolve,
+    walk,
 )
-from mcpkit._utils.json import JsonSchema, copy_schema, every_schema
-from mcpkit._utils.json_text import count_values, excess_of_digits
-from mcpkit._utils.text import cut, shorten
+from mcpkit._utils.text import summarize
 from mcpkit.errors import InvalidArguments, RegistrationError
-from mcpkit.types import UNSET, is_array, is_object
-
-__all__ = ["Arguments", "Field", "explain"]
 
 
 class Field:
@@ -323,190 +325,329 @@ class Arguments:
         return schemas
 
 
-# --- problems, for a model to read ----------------------------------------------------------------
-
-_EXPECTED: Final[dict[str, str]] = {
-    "int_type": "an integer",
-    "int_parsing": "an integer",
-    "int_from_float": "an integer",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_type": "a string",
-    "list_type": "an array",
-    "tuple_type": "an array",
-    "set_type": "an array",
-    "frozen_set_type": "an array",
-    "dict_type": "an object",
-    "model_type": "an object",
-    "model_attributes_type": "an object",
-    "dataclass_type": "an object",
-    "none_required": "null",
-    "date_type": "a date (YYYY-MM-DD)",
-    "date_parsing": "a date (YYYY-MM-DD)",
-    "date_from_datetime_parsing": "a date (YYYY-MM-DD)",
-    "date_from_datetime_inexact": "a date (YYYY-MM-DD)",
-    "datetime_type": "a date and time (ISO 8601)",
-    "datetime_parsing": "a date and time (ISO 8601)",
-    "datetime_from_date_parsing": "a date and time (ISO 8601)",
-    "time_type": "a time (HH:MM:SS)",
-    "time_parsing": "a time (HH:MM:SS)",
-    "time_delta_type": "a duration (ISO 8601)",
-    "time_delta_parsing": "a duration (ISO 8601)",
-    "uuid_type": "a UUID",
-    "uuid_parsing": "a UUID",
-    "decimal_type": "a decimal number",
-    "decimal_parsing": "a decimal number",
-    "bytes_type": "base64",
-    "bytes_invalid_encoding": "base64",
-    "path_type": "a path",
-    "url_type": "a URL",
-    "url_parsing": "a URL",
-}
-
-_SHOULD: Final = re.compile(r"^[A-Z][\w ]*? should (be |have )?")
+# --- hosts ---
 
 
-def _to_expected(match: re.Match[str]) -> str:
-    return "" if match[1] else "to "
-
-
-_MOST_TOLD: Final = 20
-"""The problems that a model reads at once; it mends those and tries again."""
-
-_MOST_COMPARED: Final = 3
-"""The unknown arguments whose names are compared with the known ones."""
-
-_LONGEST_NAME: Final = 64
-_LONGEST_PATH: Final = 200
-_LONGEST_LINE: Final = 1000
-"""Characters of a name that is compared, of a path, and of a line."""
-
-
-def explain(error: ValidationError, raw: Any, name: str) -> list[str]:
-    """Return the first problems of one value, a line for each: ``path: expected …, got …``.
+class HostQuirk(NamedTuple):
+    """The arguments that a host adds.
 
     Args:
-        error: Of a validator made by `form_of`.
-        raw: The value as it was sent; None if it is not at hand.
-        name: Of the value.
+        host: Who does it.
+        mark: The one that is always among them.
+        names: All of them.
+        source: Where it is from.
     """
-    problems = Problems()
-    problems.explain(error, raw, name)
-    return problems.told()
+
+    host: str
+    mark: str
+    names: Set[str]
+    source: str
 
 
-class Problems:
-    """The problems of a call: lines for the first ones, and the number of the others."""
-
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-        self._others = 0
-        self._may_be_more = False
-
-    def told(self) -> list[str]:
-        """Return the lines."""
-        lines = [*self._lines]
-        if self._others:
-            lines.append(f"and {self._others:,} more problem{'s' if self._others > 1 else ''}")
-        if self._may_be_more:
-            lines.append("there may be more: a long list is checked up to its first problem only")
-        return lines
-
-    def add(self, path: str, text: str, count: int = 1) -> None:
-        """Add a line, which stands for `count` problems."""
-        if len(self._lines) < _MOST_TOLD:
-            line = f"{cut(path, _LONGEST_PATH)}: {text}"
-            self._lines.append(cut(line, _LONGEST_LINE))
-        else:
-            self._others += count
-
-    def add_unknown(self, unknown: Sequence[str], names: Sequence[str]) -> None:
-        """Add arguments that have none of the names."""
-        told = unknown[: max(0, _MOST_TOLD - len(self._lines))]
-        for place, name in enumerate(told):
-            self.add(name, _unknown(name, names, compared=place < _MOST_COMPARED))
-        self._others += len(unknown) - len(told)
-
-    def explain(self, error: ValidationError, raw: Any, name: str) -> None:
-        """Add the problems that a validator has found in one value."""
-        found: dict[str, _Found] = {}
-        read = 0
-        for problem in first_problems(error):
-            path, wanted, got = _read_problem(problem, raw, name)
-            if path not in found and len(found) >= _MOST_TOLD:
-                break
-            one = found.setdefault(path, _Found())
-            one.wanted[wanted] = None
-            one.got = one.got if got is UNSET else got
-            one.count += 1
-            read += 1
-        for path, one in found.items():
-            text = " or ".join(one.wanted)
-            if one.got is not UNSET:
-                text = f"expected {text}, got {shorten(one.got)}"
-            self.add(path, text, one.count)
-        self._others += error.error_count() - read
-        if (is_array(raw) or is_object(raw)) and is_checked_in_haste(to_json(raw, fallback=str)):
-            self._may_be_more = True
+HOST_QUIRKS: Final = (
+    HostQuirk(
+        "Gemini CLI",
+        "wait_for_previous",
+        frozenset({"wait_for_previous"}),
+        "https://github.com/google-gemini/gemini-cli, packages/core/src/tools/tools.ts",
+    ),
+    HostQuirk(
+        "n8n",
+        "toolCallId",
+        frozenset({"toolCallId", "sessionId", "chatInput", "action", "tool"}),
+        "https://github.com/n8n-io/n8n/issues/21716, mpeirone/zabbix-mcp-server/pull/27",
+    ),
+)
 
 
-class _Found:
-    """The problems at one path: one of several types fits, and each of them says what it wants."""
-
-    def __init__(self) -> None:
-        self.wanted: dict[str, None] = {}
-        self.got: Any = UNSET
-        self.count = 0
-
-
-def _unknown(name: str, names: Sequence[str], *, compared: bool) -> str:
-    import difflib  # only for those who get it wrong
-
-    if compared and len(name) <= _LONGEST_NAME:
-        close = difflib.get_close_matches(name, names, n=1)
-        if close:
-            return f'unknown argument; did you mean "{close[0]}"?'
-    return f"unknown argument; known: {', '.join(names) or 'none'}"
+def is_host_argument(unknown: Iterable[str]) -> frozenset[str]:
+    """Return which of the arguments that a tool does not know a host has added by itself."""
+    names = frozenset(unknown)
+    found: set[str] = set()
+    for quirk in HOST_QUIRKS:
+        if quirk.mark in names:
+            found |= names & quirk.names
+    return frozenset(found)
 
 
-def _read_problem(problem: Any, raw: Any, name: str) -> tuple[str, str, Any]:
-    """Return the path of a problem, what is wanted there, and the value, if it is to be shown."""
-    path, value = _locate(problem["loc"], raw, name)
-    kind = problem["type"]
-    if kind == "missing":
-        last = problem["loc"][-1]
-        key = f"{path}[{last}]" if isinstance(last, int) else f"{path}.{last}"
-        return key, "required, but missing", UNSET
-    if kind == "union_tag_not_found" and (tag := _quoted(problem)):
-        return f"{path}.{tag}", "required, but missing", UNSET
-    if kind == "union_tag_invalid" and (tag := _quoted(problem)):
-        wanted = problem.get("ctx", {}).get("expected_tags", "").replace(", ", " or ")
-        return f"{path}.{tag}", wanted, value.get(tag) if is_object(value) else value
-    if kind == "extra_forbidden":
-        return path, "unknown member", UNSET
-    if kind in _EXPECTED or _SHOULD.match(problem["msg"]):
-        return path, _EXPECTED.get(kind) or _SHOULD.sub(_to_expected, problem["msg"]), value
-    return path, problem["msg"].removeprefix("Value error, "), UNSET
+# --- input_schema= ---
+
+Schema: TypeAlias = "Mapping[str, Any] | bool"
+
+_DEEPEST: Final = 100
+"""Schemas inside of each other, by references too; no value of a client needs as many."""
+
+_UNSUPPORTED: Final = frozenset(
+    {"$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties"}
+)
+
+_KINDS: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
+    "null": ("null", lambda value: value is None),
+    "boolean": ("true or false", lambda value: isinstance(value, bool)),
+    "string": ("a string", lambda value: isinstance(value, str)),
+    "array": ("an array", is_array),
+    "object": ("an object", is_object),
+    "number": ("a number", lambda value: _is_number(value)),
+    "integer": ("an integer", lambda value: _is_number(value) and value == value // 1),
+}
 
 
-def _quoted(problem: Any) -> str:
-    """Return the member that tells the types of a union apart, or an empty string."""
-    found = re.fullmatch(r"'([^']+)'", str(problem.get("ctx", {}).get("discriminator", "")))
-    return found[1] if found else ""
+class OpenArguments(Arguments):
+    """The arguments of a function that takes whatever a JSON Schema allows, as ``**arguments``.
+
+    Args:
+        signature: Without its ``**arguments``; what it names is validated by its types as well.
+        schema: Of all arguments together.
+
+    Raises:
+        RegistrationError: The schema has keywords that cannot be checked.
+    """
+
+    __slots__ = ("_injected", "_root")
+
+    def __init__(self, signature: Signature, schema: JsonSchema) -> None:
+        super().__init__(signature)
+        self._root = schema
+        self._injected = {each.name for each in signature.parameters if each.source != "argument"}
+        for place in walk(schema, unknown=True):
+            wrong = sorted(_UNSUPPORTED & place.schema.keys())
+            if wrong:
+                raise RegistrationError(
+                    f"{signature.place}: nothing checks {wrong[0]} of input_schema; write the "
+                    f"properties out, or use additionalProperties"
+                )
+            reference = place.schema.get("$ref")
+            if isinstance(reference, str) and resolve(schema, reference) is None:
+                raise RegistrationError(
+                    f"{signature.place}: input_schema has nothing at {reference!r}"
+                )
+
+    def validate(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments, validated by the schema, and those of the signature by its types.
+
+        Raises:
+            InvalidArguments: With the first problems, not just one.
+        """
+        problems = Problems()
+        for path, text in schema_errors(self._root, dict(raw)):
+            problems.add(path, text)
+        for name in raw.keys() & self._injected:
+            problems.add(name, "unknown argument")
+        told = problems.told()
+        if told:
+            raise InvalidArguments(told)
+        named = {field.wire_name for field in self.fields}
+        values = super().validate({name: raw[name] for name in raw if name in named})
+        return {**{name: raw[name] for name in raw if name not in named}, **values}
 
 
-def _locate(loc: tuple[int | str, ...], raw: Any, name: str) -> tuple[str, Any]:
-    """Return the path of a problem and the value there; labels of unions are no part of it."""
-    path, value = name, raw
-    for step in loc:
-        if isinstance(step, int) and is_array(value):
-            if step < len(value):
-                path, value = f"{path}[{step}]", value[step]
-        elif isinstance(step, str) and is_object(value) and step in value:
-            path, value = f"{path}.{step}", value[step]
-    if loc[-1:] == ("[key]",):
-        value = loc[-2]
-    return path, value
+def check_input_schema(
+    signature: Signature, arguments: Arguments, schema: JsonSchema, is_open: bool
+) -> None:
+    """Refuse a schema whose arguments the function does not take, or that lacks one it needs.
+
+    Args:
+        signature: For messages.
+        arguments: What the function takes.
+        schema: What is advertised.
+        is_open: Whether the function takes others as well.
+
+    Raises:
+        RegistrationError: They do not fit together; the message has the fix.
+    """
+    at = f"{signature.place}: input_schema"
+    if schema.get("type") != "object":
+        raise RegistrationError(f'{at} is not of an object; begin it with "type": "object"')
+    properties: Any = schema.get("properties", {})
+    if not is_object(properties):
+        raise RegistrationError(f"{at} has properties that are no object")
+    fields = {each.wire_name: each for each in arguments.fields}
+    if not is_open:
+        for name in properties:
+            if name not in fields:
+                raise RegistrationError(
+                    f"{at} has a property {name!r}, which the function does not take; add a "
+                    f"parameter, or write **arguments to take whatever the schema allows"
+                )
+    for name, field in fields.items():
+        if name not in properties and field.required:
+            raise RegistrationError(
+                f"{at} has no property {name!r}, which the function needs; add it, or give the "
+                f"parameter a default"
+            )
+
+
+def schema_errors(
+    root: JsonSchema, value: Any, schema: Schema | None = None, path: str = "", depth: int = 0
+) -> Iterator[tuple[str, str]]:
+    """Yield what does not fit: its path, and what is wrong with it.
+
+    Args:
+        root: The whole schema, for references.
+        value: A JSON value.
+        schema: The part of the schema that is for the value; all of it if None.
+        path: Of the value.
+        depth: Of the schema, counted through references.
+    """
+    found: Schema = root if schema is None else schema
+    place = path or "arguments"
+    if found is True:
+        return
+    if found is False or depth > _DEEPEST:
+        yield place, "unknown argument" if found is False else "is nested too deeply"
+        return
+
+    def below(inner: Schema, each: Any = value, at: str = path) -> Iterator[tuple[str, str]]:
+        return schema_errors(root, each, inner, at, depth + 1)
+
+    def fits(inner: Schema, each: Any = value) -> bool:
+        return next(below(inner, each), None) is None
+
+    if "$ref" in found:
+        target = resolve(root, found["$ref"])
+        yield from below(False if target is None else target)
+    wanted = found.get("type")
+    kinds = [wanted] if isinstance(wanted, str) else wanted or []
+    if kinds and not any(_KINDS[kind][1](value) for kind in kinds if kind in _KINDS):
+        words = " or ".join(_KINDS[kind][0] for kind in kinds if kind in _KINDS)
+        yield place, f"expected {words}, got {summarize(value)}"
+        return
+    if "enum" in found and not any(_same(value, each) for each in found["enum"]):
+        words = " or ".join(summarize(each) for each in found["enum"])
+        yield place, f"expected {words}, got {summarize(value)}"
+        return
+    if "const" in found and not _same(value, found["const"]):
+        yield place, f"expected {summarize(found['const'])}, got {summarize(value)}"
+        return
+    if isinstance(value, str):
+        yield from _text(found, value, place)
+    elif _is_number(value):
+        yield from _number(found, value, place)
+    elif is_array(value):
+        yield from _array(found, value, path, below, fits)
+    elif is_object(value):
+        yield from _object(found, value, path, below, fits)
+    for inner in found.get("allOf", ()):
+        yield from below(inner)
+    for keyword in ("anyOf", "oneOf"):
+        choices = found.get(keyword, ())
+        count = sum(fits(inner) for inner in choices)
+        if choices and (count == 0 or (keyword == "oneOf" and count > 1)):
+            if len(choices) == 1:
+                yield from below(choices[0])
+            else:
+                what = "one" if keyword == "anyOf" else "exactly one"
+                yield place, f"fits not {what} of the {len(choices)} forms it may have"
+    if "not" in found and fits(found["not"]):
+        yield place, "has a form that is excluded"
+    if "if" in found:
+        then = found.get("then" if fits(found["if"]) else "else")
+        if then is not None:
+            yield from below(then)
+
+
+def _text(schema: Mapping[str, Any], value: str, path: str) -> Iterator[tuple[str, str]]:
+    if len(value) < schema.get("minLength", 0):
+        yield path, f"expected at least {schema['minLength']} characters, got {summarize(value)}"
+    if len(value) > schema.get("maxLength", math.inf):
+        yield path, f"expected at most {schema['maxLength']} characters, got {len(value)}"
+    if "pattern" in schema and re.search(schema["pattern"], value) is None:
+        yield path, f"expected a match of {schema['pattern']}, got {summarize(value)}"
+
+
+def _number(schema: Mapping[str, Any], value: float, path: str) -> Iterator[tuple[str, str]]:
+    for keyword, (words, holds) in _BOUNDS.items():
+        limit = schema.get(keyword)
+        if limit is not None and not holds(value, limit):
+            yield path, f"expected {words} {limit}, got {summarize(value)}"
+
+
+def _array(
+    schema: Mapping[str, Any], value: list[Any], path: str, below: Any, fits: Any
+) -> Iterator[tuple[str, str]]:
+    place = path or "arguments"
+    if len(value) < schema.get("minItems", 0):
+        yield place, f"expected at least {schema['minItems']} items, got {len(value)}"
+    if len(value) > schema.get("maxItems", math.inf):
+        yield place, f"expected at most {schema['maxItems']} items, got {len(value)}"
+        return
+    if schema.get("uniqueItems") and len({_key(each) for each in value}) < len(value):
+        yield place, "has an item twice"
+    first = schema.get("prefixItems", ())
+    rest = schema.get("items")
+    for index, each in enumerate(value):
+        inner = first[index] if index < len(first) else rest
+        if inner is not None:
+            yield from below(inner, each, f"{path}[{index}]")
+    if "contains" in schema:
+        count = sum(fits(schema["contains"], each) for each in value)
+        if not schema.get("minContains", 1) <= count <= schema.get("maxContains", math.inf):
+            yield place, f"has {count} items of the form that is looked for"
+
+
+def _object(
+    schema: Mapping[str, Any], value: dict[str, Any], path: str, below: Any, fits: Any
+) -> Iterator[tuple[str, str]]:
+    def at(name: str) -> str:
+        return f"{path}.{name}" if path else name
+
+    properties: Mapping[str, Schema] = schema.get("properties", {})
+    patterns: Mapping[str, Schema] = schema.get("patternProperties", {})
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield at(name), "required, but missing"
+    for name, others in schema.get("dependentRequired", {}).items():
+        for other in others if name in value else ():
+            if other not in value:
+                yield at(other), f"required with {name}, but missing"
+    for name, inner in schema.get("dependentSchemas", {}).items():
+        if name in value:
+            yield from below(inner)
+    if len(value) < schema.get("minProperties", 0):
+        yield path or "arguments", f"expected at least {schema['minProperties']} members"
+    if len(value) > schema.get("maxProperties", math.inf):
+        yield path or "arguments", f"expected at most {schema['maxProperties']} members"
+    for name, each in value.items():
+        known = False
+        if name in properties:
+            known = True
+            yield from below(properties[name], each, at(name))
+        for pattern, inner in patterns.items():
+            if re.search(pattern, name):
+                known = True
+                yield from below(inner, each, at(name))
+        if not known and "additionalProperties" in schema:
+            yield from below(schema["additionalProperties"], each, at(name))
+        if "propertyNames" in schema and not fits(schema["propertyNames"], name):
+            yield at(name), "is no name that a member may have"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_multiple(value: float, unit: float) -> bool:
+    quotient = value / unit
+    return math.isfinite(quotient) and abs(quotient - round(quotient)) < 1e-9
+
+
+_BOUNDS: Final[dict[str, tuple[str, Callable[[float, float], bool]]]] = {
+    "minimum": ("at least", operator.ge),
+    "maximum": ("at most", operator.le),
+    "exclusiveMinimum": ("more than", operator.gt),
+    "exclusiveMaximum": ("less than", operator.lt),
+    "multipleOf": ("a multiple of", _is_multiple),
+}
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
+    return bool(_key(one) == _key(other))
+
+
+def _key(value: Any) -> Any:
+    if is_array(value):
+        return ("array", *map(_key, value))
+    if is_object(value):
+        return ("object", frozenset((name, _key(each)) for name, each in value.items()))
+    return (isinstance(value, bool), value)

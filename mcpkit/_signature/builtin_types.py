@@ -18,9 +18,6 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Optional, TypeAli
 from mcpkit._utils.json import JsonSchema
 from mcpkit.dependencies import Complete
 
-__all__ = ["BuiltIn", "is_plain", "read_built_in"]
-
-
 Core: TypeAlias = dict[str, Any]
 BuiltIn: TypeAlias = tuple[dict[str, Any], JsonSchema]
 """A type of this module's grammar: its core schema, and its JSON Schema.

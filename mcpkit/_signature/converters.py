@@ -22,17 +22,20 @@ from typing_extensions import get_type_hints
 
 from mcpkit._signature.hints import UNIONS, unalias
 from mcpkit._signature.schema import form_of
-from mcpkit.types import Image, Media, is_array, is_object
-
-__all__ = [
-    "BRACKETS",
-    "WELL_KNOWN",
-    "Converters",
-    "NoConverter",
-    "NotSerializable",
-    "refuse_infinities",
-    "refuse_infinities_in",
-]
+from mcpkit._utils.json import is_array, is_binary, is_object
+from mcpkit.types import (
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    Image,
+    ImageContent,
+    Media,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    sniff,
+)
 
 
 class NoConverter(TypeError):
@@ -52,7 +55,7 @@ _written: Final = functools.partial(
 )
 
 
-class Row(NamedTuple):
+class Converter(NamedTuple):
     """A row of the table.
 
     Args:
@@ -68,8 +71,8 @@ class Converters:
     """The converters of an app: its own, and those that everybody has."""
 
     def __init__(self) -> None:
-        self._own: dict[type, Row] = {}
-        self._rows: dict[type, Row | None] = {}
+        self._own: dict[type, Converter] = {}
+        self._rows: dict[type, Converter | None] = {}
 
     @property
     def has_own(self) -> bool:
@@ -89,19 +92,19 @@ class Converters:
             returns = Any  # a class, a builtin, or names that are not there: it says nothing
         if isinstance(convert, type):
             returns = convert
-        self._own[kind] = Row(convert, returns)
+        self._own[kind] = Converter(convert, returns)
         self._rows.clear()
 
-    def row(self, kind: type) -> Row | None:
+    def row(self, kind: type) -> Converter | None:
         """Return the converter of a class: of the nearest of its bases that has one."""
         try:
             return self._rows[kind]
         except KeyError:
             pass
-        found: Row | None = None
+        found: Converter | None = None
         for base in kind.__mro__:
             key = (base.__module__.partition(".")[0], base.__name__)
-            found = self._own.get(base) or WELL_KNOWN.get(key)
+            found = self._own.get(base) or BUILT_IN_CONVERTERS.get(key)
             if found is not None:
                 break
         self._rows[kind] = found
@@ -125,7 +128,7 @@ class Converters:
             row = self.row(value.__class__)
         if row is None:
             return value
-        seen: list[Row] = []
+        seen: list[Converter] = []
         while row is not None and row not in seen:
             seen.append(row)
             value = row.convert(value)
@@ -549,35 +552,104 @@ def _nothing(value: Any) -> None:
 
 _Rows = list[dict[str, Any]]
 
-WELL_KNOWN: Final[Mapping[tuple[str, str], Row]] = {
-    ("builtins", "dict_items"): Row(list, list[Any]),
-    ("builtins", "dict_keys"): Row(list, list[Any]),
-    ("builtins", "dict_values"): Row(list, list[Any]),
-    ("builtins", "range"): Row(list, list[int]),
-    ("matplotlib", "Axes"): Row(_of_axes, Image),
-    ("matplotlib", "Figure"): Row(_figure, Image),
-    ("numpy", "bool"): Row(_array, bool),
-    ("numpy", "bool_"): Row(_array, bool),
-    ("numpy", "bytes_"): Row(_array, bytes),
-    ("numpy", "complexfloating"): Row(_array, complex),
-    ("numpy", "datetime64"): Row(_array, datetime),
-    ("numpy", "floating"): Row(_array, float),
-    ("numpy", "generic"): Row(_array, Any),
-    ("numpy", "integer"): Row(_array, int),
-    ("numpy", "ndarray"): Row(_array, list[Any]),
-    ("numpy", "str_"): Row(str, str),
-    ("numpy", "timedelta64"): Row(_array, timedelta),
-    ("pandas", "DataFrame"): Row(_frame, _Rows),
-    ("pandas", "Index"): Row(operator.methodcaller("tolist"), list[Any]),
-    ("pandas", "Interval"): Row(str, str),
-    ("pandas", "NAType"): Row(_nothing, None),
-    ("pandas", "NaTType"): Row(_nothing, None),
-    ("pandas", "Period"): Row(str, str),
-    ("pandas", "Series"): Row(_series, list[Any] | dict[str, Any]),
-    ("PIL", "Image"): Row(_picture, Image),
-    ("polars", "DataFrame"): Row(operator.methodcaller("to_dicts"), _Rows),
-    ("polars", "Series"): Row(operator.methodcaller("to_list"), list[Any]),
-    ("pyarrow", "Table"): Row(operator.methodcaller("to_pylist"), _Rows),
-    ("sqlite3", "Row"): Row(_sqlite_row, dict[str, Any]),
+BUILT_IN_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = {
+    ("builtins", "dict_items"): Converter(list, list[Any]),
+    ("builtins", "dict_keys"): Converter(list, list[Any]),
+    ("builtins", "dict_values"): Converter(list, list[Any]),
+    ("builtins", "range"): Converter(list, list[int]),
+    ("matplotlib", "Axes"): Converter(_of_axes, Image),
+    ("matplotlib", "Figure"): Converter(_figure, Image),
+    ("numpy", "bool"): Converter(_array, bool),
+    ("numpy", "bool_"): Converter(_array, bool),
+    ("numpy", "bytes_"): Converter(_array, bytes),
+    ("numpy", "complexfloating"): Converter(_array, complex),
+    ("numpy", "datetime64"): Converter(_array, datetime),
+    ("numpy", "floating"): Converter(_array, float),
+    ("numpy", "generic"): Converter(_array, Any),
+    ("numpy", "integer"): Converter(_array, int),
+    ("numpy", "ndarray"): Converter(_array, list[Any]),
+    ("numpy", "str_"): Converter(str, str),
+    ("numpy", "timedelta64"): Converter(_array, timedelta),
+    ("pandas", "DataFrame"): Converter(_frame, _Rows),
+    ("pandas", "Index"): Converter(operator.methodcaller("tolist"), list[Any]),
+    ("pandas", "Interval"): Converter(str, str),
+    ("pandas", "NAType"): Converter(_nothing, None),
+    ("pandas", "NaTType"): Converter(_nothing, None),
+    ("pandas", "Period"): Converter(str, str),
+    ("pandas", "Series"): Converter(_series, list[Any] | dict[str, Any]),
+    ("PIL", "Image"): Converter(_picture, Image),
+    ("polars", "DataFrame"): Converter(operator.methodcaller("to_dicts"), _Rows),
+    ("polars", "Series"): Converter(operator.methodcaller("to_list"), list[Any]),
+    ("pyarrow", "Table"): Converter(operator.methodcaller("to_pylist"), _Rows),
+    ("sqlite3", "Row"): Converter(_sqlite_row, dict[str, Any]),
 }
 """Converters that everybody has, by the top of the module and the name of the class."""
+
+
+# --- content --------------------------------------------------------------------------------------
+
+BLOCK_TYPES: Final = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
+DEFAULT: Final = Converters()
+"""The converters without an app."""
+
+
+def readable(json_text: bytes) -> str:
+    """Return JSON text for a model to read: a lone string without its quotes."""
+    if json_text[:1] == b'"':
+        return str(from_json(json_text))
+    return json_text.decode()
+
+
+def blocks_of(value: Any, converters: Converters = DEFAULT) -> list[ContentBlock]:
+    """Return the content blocks for a value of any type.
+
+    Text stays text; `Image`, `Audio`, `File` and bytes become blocks; a list that contains any of
+    these becomes a block each; everything else becomes its JSON text; None is no block at all.
+
+    Args:
+        value: Anything.
+        converters: For values that are none of these.
+
+    Raises:
+        NotSerializable: Something in it has no JSON.
+    """
+    if isinstance(value, (list, tuple)):
+        items = converters.each_converted(cast("Iterable[Any]", value))
+        if any(issubclass(kind, (*BLOCK_TYPES, Media, bytes)) for kind in set(map(type, items))):
+            return [block_of(item, converters) for item in items]
+    return [] if value is None else [block_of(value, converters)]
+
+
+def block_of(value: Any, converters: Converters = DEFAULT) -> ContentBlock:
+    """Return one content block for one value.
+
+    Args:
+        value: Anything.
+        converters: For values that are neither text, nor bytes, nor content.
+
+    Raises:
+        NotSerializable: Something in it has no JSON.
+    """
+    if value.__class__ is not str:
+        value = converters.converted(value)
+    if isinstance(value, str):
+        refuse_infinities_in(value)
+        return TextContent(value)
+    if isinstance(value, BLOCK_TYPES):
+        return value
+    if isinstance(value, Media):
+        return value.block()
+    if isinstance(value, (TextResourceContents, BlobResourceContents)):
+        return EmbeddedResource(value)
+    if is_binary(value):
+        return _block_of_bytes(bytes(value))
+    return TextContent(readable(converters.json(value)))
+
+
+def _block_of_bytes(data: bytes) -> ContentBlock:
+    mime_type = sniff(data) or "application/octet-stream"
+    if mime_type.startswith("image/"):
+        return ImageContent(data, mime_type)
+    if mime_type.startswith("audio/"):
+        return AudioContent(data, mime_type)
+    return EmbeddedResource(BlobResourceContents("data:,", data, mime_type=mime_type))

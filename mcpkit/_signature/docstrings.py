@@ -10,8 +10,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-__all__ = ["Docs", "Part", "parse_docstring"]
-
 PartKind: TypeAlias = Literal["text", "section", "returns"]
 
 

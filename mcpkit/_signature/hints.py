@@ -11,14 +11,12 @@ import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Final, Generic, Literal, Optional, Protocol
+from typing import Annotated, Any, Final, Generic, Literal, Optional, Protocol, cast
 
 from typing_extensions import TypeAliasType, get_type_hints
 
+from mcpkit._utils.json import UNSET
 from mcpkit.errors import RegistrationError
-from mcpkit.types import UNSET
-
-__all__ = ["ANNOTATED", "UNIONS", "resolve_hints", "unalias"]
 
 
 def unalias(annotation: Any) -> Any:
@@ -201,3 +199,44 @@ def _typing_only_statements(tree: ast.Module) -> Iterator[ast.stmt]:
             guard = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
             if guard == "TYPE_CHECKING":
                 yield from node.body
+
+
+# --- what a callable really is ---
+
+
+def without_arguments(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that a `functools.partial` calls in the end; any other as it is."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn
+
+
+def underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function whose annotations describe `fn`."""
+    if type(fn) is types.FunctionType and "__wrapped__" not in fn.__dict__:
+        return fn
+    fn = inspect.unwrap(without_arguments(fn))
+    if isinstance(fn, types.MethodType):
+        fn = fn.__func__
+    if not inspect.isroutine(fn) and not isinstance(fn, type):
+        call = type(fn).__call__
+        return call if inspect.isfunction(call) else fn
+    if isinstance(fn, type):
+        init = cast("Any", fn).__init__
+        return init if inspect.isfunction(init) else fn
+    return fn
+
+
+def function_name(fn: Callable[..., Any]) -> str:
+    """Return the name of a callable: its own, or that of its class."""
+    fn = without_arguments(fn)
+    name = getattr(fn, "__name__", None)
+    return name if isinstance(name, str) else type(fn).__name__
+
+
+def location(fn: Callable[..., Any]) -> str:
+    """Return ``file:line`` of the definition of a function, or its module."""
+    code = getattr(fn, "__code__", None)
+    if isinstance(code, types.CodeType):
+        return f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
+    return str(getattr(fn, "__module__", "?"))

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, cast, get_args, get_origin
 
@@ -17,9 +17,13 @@ from pydantic_core import PydanticSerializationError, ValidationError, from_json
 from typing_extensions import is_typeddict
 
 from mcpkit._signature.converters import (
+    BLOCK_TYPES,
     BRACKETS,
+    DEFAULT,
     Converters,
     NoConverter,
+    blocks_of,
+    readable,
     refuse_infinities,
     refuse_infinities_in,
 )
@@ -27,40 +31,22 @@ from mcpkit._signature.hints import unalias
 from mcpkit._signature.schema import TypeForm, form_of, settle_references
 from mcpkit._signature.signature import Signature
 from mcpkit._signature.validation import within
-from mcpkit._utils.json import JsonSchema, copy_schema
+from mcpkit._utils.json import UNSET, JsonSchema, copy_schema
 from mcpkit.errors import RegistrationError
 from mcpkit.types import (
-    UNSET,
-    AudioContent,
     BlobResourceContents,
     ContentBlock,
-    EmbeddedResource,
-    ImageContent,
     Media,
     Message,
     PromptResult,
-    ResourceLink,
     ResourceResult,
     TextContent,
     TextResourceContents,
     ToolResult,
-    is_binary,
-    sniff,
 )
 
-__all__ = [
-    "Output",
-    "OutputMismatch",
-    "Rendered",
-    "block_of",
-    "blocks_of",
-    "is_structured",
-    "wrapped_schema",
-]
-
-_BLOCK_TYPES: Final = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
 _CONTENT_TYPES: Final = (
-    *_BLOCK_TYPES,
+    *BLOCK_TYPES,
     Media,
     ToolResult,
     PromptResult,
@@ -98,7 +84,7 @@ class Rendered:
         """Return the blocks for the model."""
         content = self.content
         if content is None:
-            content = _readable(self.structured or b"")
+            content = readable(self.structured or b"")
         return [TextContent(content)] if isinstance(content, str) else content
 
 
@@ -112,10 +98,6 @@ def wrapped_schema(schema: JsonSchema) -> JsonSchema:
 
 class OutputMismatch(Exception):
     """A handler returned something that its own return annotation does not allow."""
-
-
-_DEFAULT: Final = Converters()
-"""The converters where there is no app."""
 
 
 class Output:
@@ -138,7 +120,7 @@ class Output:
         self,
         signature: Signature,
         structured: bool | Literal["raw"] | None,
-        converters: Converters = _DEFAULT,
+        converters: Converters = DEFAULT,
     ) -> None:
         self._converters = converters
         self._is_converted = False
@@ -218,7 +200,7 @@ class Output:
         is_empty = type(content) is list and not content
         blocks = [] if is_empty else blocks_of(content, self._converters)
         if not blocks and structured is not None:
-            blocks = [TextContent(_readable(structured))]
+            blocks = [TextContent(readable(structured))]
         is_object = self.is_object
         if self.schema is None:
             is_object = structured is None or structured[:1] == b"{"
@@ -356,65 +338,3 @@ def _mentions_content(annotation: Any, seen: list[Any]) -> bool:
     if plain in seen:  # a recursive alias
         return False
     return any(_mentions_content(part, [*seen, plain]) for part in get_args(plain))
-
-
-def _readable(json_text: bytes) -> str:
-    """Return JSON text for a model to read: a lone string without its quotes."""
-    if json_text[:1] == b'"':
-        return str(from_json(json_text))
-    return json_text.decode()
-
-
-def blocks_of(value: Any, converters: Converters = _DEFAULT) -> list[ContentBlock]:
-    """Return the content blocks for a value of any type.
-
-    Text stays text; `Image`, `Audio`, `File` and bytes become blocks; a list that contains any of
-    these becomes a block each; everything else becomes its JSON text; None is no block at all.
-
-    Args:
-        value: Anything.
-        converters: For values that are none of these.
-
-    Raises:
-        NotSerializable: Something in it has no JSON.
-    """
-    if isinstance(value, (list, tuple)):
-        items = converters.each_converted(cast("Iterable[Any]", value))
-        if any(issubclass(kind, (*_BLOCK_TYPES, Media, bytes)) for kind in set(map(type, items))):
-            return [block_of(item, converters) for item in items]
-    return [] if value is None else [block_of(value, converters)]
-
-
-def block_of(value: Any, converters: Converters = _DEFAULT) -> ContentBlock:
-    """Return one content block for one value.
-
-    Args:
-        value: Anything.
-        converters: For values that are neither text, nor bytes, nor content.
-
-    Raises:
-        NotSerializable: Something in it has no JSON.
-    """
-    if value.__class__ is not str:
-        value = converters.converted(value)
-    if isinstance(value, str):
-        refuse_infinities_in(value)
-        return TextContent(value)
-    if isinstance(value, _BLOCK_TYPES):
-        return value
-    if isinstance(value, Media):
-        return value.block()
-    if isinstance(value, (TextResourceContents, BlobResourceContents)):
-        return EmbeddedResource(value)
-    if is_binary(value):
-        return _block_of_bytes(bytes(value))
-    return TextContent(_readable(converters.json(value)))
-
-
-def _block_of_bytes(data: bytes) -> ContentBlock:
-    mime_type = sniff(data) or "application/octet-stream"
-    if mime_type.startswith("image/"):
-        return ImageContent(data, mime_type)
-    if mime_type.startswith("audio/"):
-        return AudioContent(data, mime_type)
-    return EmbeddedResource(BlobResourceContents("data:,", data, mime_type=mime_type))

@@ -32,21 +32,16 @@ from mcpkit._signature.validation import (
     make_validator,
     types_of,
 )
-from mcpkit._utils.collector import pause
-from mcpkit._utils.json import JsonSchema, copy_schema, every_schema, subschemas
-from mcpkit.types import UNSET, is_array, is_object
-
-__all__ = [
-    "Mode",
-    "PydanticForm",
-    "TypeForm",
-    "first_line",
-    "form_of",
-    "is_finite",
-    "optional_instead_of_null",
-    "schema_generator",
-    "settle_references",
-]
+from mcpkit._utils.json import (
+    UNSET,
+    CollectorPause,
+    JsonSchema,
+    copy_schema,
+    every_schema,
+    is_array,
+    is_object,
+    subschemas,
+)
 
 Mode: TypeAlias = Literal["validation", "serialization"]
 
@@ -141,12 +136,8 @@ class TypeForm(ABC):
 
     def _check_in_haste(self, text: bytes) -> Any:
         # Otherwise a hundred thousand models would set off the collector again and again.
-        paused = pause.begin()
-        try:
+        with CollectorPause():
             return self._hasty().validate_json(text)
-        finally:
-            if paused:
-                pause.end()
 
     def _hasty(self) -> SchemaValidator:
         if self._hasty_validator is None:

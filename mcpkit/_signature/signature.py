@@ -5,29 +5,26 @@ All introspection happens here, once, when a function is registered.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from mcpkit._signature.docstrings import Docs, Part, parse_docstring
-from mcpkit._signature.hints import ANNOTATED, UNIONS, resolve_hints, unalias
+from mcpkit._signature.hints import (
+    ANNOTATED,
+    UNIONS,
+    function_name,
+    location,
+    resolve_hints,
+    unalias,
+    underlying,
+    without_arguments,
+)
+from mcpkit._utils.json import UNSET
 from mcpkit._utils.names import library_of
 from mcpkit.dependencies import Claim, Complete, Depends, Env, Header, InputMarker
 from mcpkit.errors import RegistrationError
-from mcpkit.types import UNSET
-
-__all__ = [
-    "Parameter",
-    "Signature",
-    "function_name",
-    "inspect_function",
-    "is_async",
-    "location",
-    "takes_any",
-    "underlying",
-]
 
 T = TypeVar("T")
 
@@ -194,7 +191,7 @@ _EMPTY: Final = inspect.Parameter.empty
 def _wrapped_by(fn: Callable[..., Any]) -> list[Callable[..., Any]]:
     """Return what a function wraps, from the outermost to the innermost."""
     found: list[Callable[..., Any]] = []
-    each: Any = _without_arguments(fn)
+    each: Any = without_arguments(fn)
     if each is not fn:
         found.append(each)
     while (each := getattr(each, "__wrapped__", None)) is not None and each not in found:
@@ -391,31 +388,8 @@ def _is_context(annotation: object, contexts: tuple[type, ...]) -> bool:
 # --- what a callable really is --------------------------------------------------------------------
 
 
-def _without_arguments(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that a `functools.partial` calls in the end; any other as it is."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return fn
-
-
-def underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function whose annotations describe `fn`."""
-    if type(fn) is types.FunctionType and "__wrapped__" not in fn.__dict__:
-        return fn
-    fn = inspect.unwrap(_without_arguments(fn))
-    if isinstance(fn, types.MethodType):
-        fn = fn.__func__
-    if not inspect.isroutine(fn) and not isinstance(fn, type):
-        call = type(fn).__call__
-        return call if inspect.isfunction(call) else fn
-    if isinstance(fn, type):
-        init = cast("Any", fn).__init__
-        return init if inspect.isfunction(init) else fn
-    return fn
-
-
 def _docstring(fn: Callable[..., Any], target: Callable[..., Any]) -> str:
-    fn = _without_arguments(fn)
+    fn = without_arguments(fn)
     for each in (fn, *_wrapped_by(fn)) if fn is not target else ():
         if inspect.isroutine(each) and each.__doc__ is not None:
             return inspect.cleandoc(each.__doc__)  # a wrapper may have one of its own
@@ -427,16 +401,9 @@ def _docstring(fn: Callable[..., Any], target: Callable[..., Any]) -> str:
     return inspect.getdoc(target) or ""
 
 
-def function_name(fn: Callable[..., Any]) -> str:
-    """Return the name of a callable: its own, or that of its class."""
-    fn = _without_arguments(fn)
-    name = getattr(fn, "__name__", None)
-    return name if isinstance(name, str) else type(fn).__name__
-
-
 def is_async(fn: Callable[..., Any]) -> bool:
     """Return True if a call of a function gives a coroutine."""
-    fn = _without_arguments(fn)
+    fn = without_arguments(fn)
     if type(fn) is types.FunctionType and fn.__code__.co_flags & inspect.CO_COROUTINE:
         return True
     if isinstance(fn, staticmethod):
@@ -453,11 +420,3 @@ def takes_any(fn: Callable[..., Any]) -> bool:
     except (TypeError, ValueError):
         return False  # `inspect_function` says why
     return any(each.kind is each.VAR_KEYWORD for each in found)
-
-
-def location(fn: Callable[..., Any]) -> str:
-    """Return ``file:line`` of the definition of a function, or its module."""
-    code = getattr(fn, "__code__", None)
-    if isinstance(code, types.CodeType):
-        return f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
-    return str(getattr(fn, "__module__", "?"))

@@ -5,7 +5,8 @@ Most of it is a second validator, made from the core schema of a type when a val
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,23 +17,11 @@ from pydantic_core import (
     SchemaValidator,
     ValidationError,
     from_json,
+    to_json,
 )
 
-from mcpkit._utils.json_text import excess_of, has_more_values
-from mcpkit.types import is_array, is_object
-
-__all__ = [
-    "LONGEST_JSON",
-    "MOST_VALUES",
-    "Ambiguity",
-    "find_ambiguity",
-    "first_problems",
-    "is_checked_in_haste",
-    "make_validator",
-    "too_deep",
-    "types_of",
-    "within",
-]
+from mcpkit._utils.json import UNSET, excess_of, has_more_values, is_array, is_object
+from mcpkit._utils.text import summarize, truncate
 
 MOST_VALUES: Final = 50_000
 """The values that the JSON texts inside of strings may have, in one call."""
@@ -500,3 +489,192 @@ def _literals(core: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 _TAGS: Final = frozenset({int, str})
+
+
+# --- problems, for a model to read ----------------------------------------------------------------
+
+_EXPECTED: Final[dict[str, str]] = {
+    "int_type": "an integer",
+    "int_parsing": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "a string",
+    "list_type": "an array",
+    "tuple_type": "an array",
+    "set_type": "an array",
+    "frozen_set_type": "an array",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "dataclass_type": "an object",
+    "none_required": "null",
+    "date_type": "a date (YYYY-MM-DD)",
+    "date_parsing": "a date (YYYY-MM-DD)",
+    "date_from_datetime_parsing": "a date (YYYY-MM-DD)",
+    "date_from_datetime_inexact": "a date (YYYY-MM-DD)",
+    "datetime_type": "a date and time (ISO 8601)",
+    "datetime_parsing": "a date and time (ISO 8601)",
+    "datetime_from_date_parsing": "a date and time (ISO 8601)",
+    "time_type": "a time (HH:MM:SS)",
+    "time_parsing": "a time (HH:MM:SS)",
+    "time_delta_type": "a duration (ISO 8601)",
+    "time_delta_parsing": "a duration (ISO 8601)",
+    "uuid_type": "a UUID",
+    "uuid_parsing": "a UUID",
+    "decimal_type": "a decimal number",
+    "decimal_parsing": "a decimal number",
+    "bytes_type": "base64",
+    "bytes_invalid_encoding": "base64",
+    "path_type": "a path",
+    "url_type": "a URL",
+    "url_parsing": "a URL",
+}
+
+_SHOULD: Final = re.compile(r"^[A-Z][\w ]*? should (be |have )?")
+
+
+def _to_expected(match: re.Match[str]) -> str:
+    return "" if match[1] else "to "
+
+
+_MOST_TOLD: Final = 20
+"""The problems that a model reads at once; it mends those and tries again."""
+
+_MOST_COMPARED: Final = 3
+"""The unknown arguments whose names are compared with the known ones."""
+
+_LONGEST_NAME: Final = 64
+_LONGEST_PATH: Final = 200
+_LONGEST_LINE: Final = 1000
+"""Characters of a name that is compared, of a path, and of a line."""
+
+
+def explain(error: ValidationError, raw: Any, name: str) -> list[str]:
+    """Return the first problems of one value, a line for each: ``path: expected …, got …``.
+
+    Args:
+        error: Of a validator made by `form_of`.
+        raw: The value as it was sent; None if it is not at hand.
+        name: Of the value.
+    """
+    problems = Problems()
+    problems.explain(error, raw, name)
+    return problems.told()
+
+
+class Problems:
+    """The problems of a call: lines for the first ones, and the number of the others."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._others = 0
+        self._may_be_more = False
+
+    def told(self) -> list[str]:
+        """Return the lines."""
+        lines = [*self._lines]
+        if self._others:
+            lines.append(f"and {self._others:,} more problem{'s' if self._others > 1 else ''}")
+        if self._may_be_more:
+            lines.append("there may be more: a long list is checked up to its first problem only")
+        return lines
+
+    def add(self, path: str, text: str, count: int = 1) -> None:
+        """Add a line, which stands for `count` problems."""
+        if len(self._lines) < _MOST_TOLD:
+            line = f"{truncate(path, _LONGEST_PATH)}: {text}"
+            self._lines.append(truncate(line, _LONGEST_LINE))
+        else:
+            self._others += count
+
+    def add_unknown(self, unknown: Sequence[str], names: Sequence[str]) -> None:
+        """Add arguments that have none of the names."""
+        told = unknown[: max(0, _MOST_TOLD - len(self._lines))]
+        for place, name in enumerate(told):
+            self.add(name, _unknown(name, names, compared=place < _MOST_COMPARED))
+        self._others += len(unknown) - len(told)
+
+    def explain(self, error: ValidationError, raw: Any, name: str) -> None:
+        """Add the problems that a validator has found in one value."""
+        found: dict[str, _Found] = {}
+        read = 0
+        for problem in first_problems(error):
+            path, wanted, got = _read_problem(problem, raw, name)
+            if path not in found and len(found) >= _MOST_TOLD:
+                break
+            one = found.setdefault(path, _Found())
+            one.wanted[wanted] = None
+            one.got = one.got if got is UNSET else got
+            one.count += 1
+            read += 1
+        for path, one in found.items():
+            text = " or ".join(one.wanted)
+            if one.got is not UNSET:
+                text = f"expected {text}, got {summarize(one.got)}"
+            self.add(path, text, one.count)
+        self._others += error.error_count() - read
+        if (is_array(raw) or is_object(raw)) and is_checked_in_haste(to_json(raw, fallback=str)):
+            self._may_be_more = True
+
+
+class _Found:
+    """The problems at one path: one of several types fits, and each of them says what it wants."""
+
+    def __init__(self) -> None:
+        self.wanted: dict[str, None] = {}
+        self.got: Any = UNSET
+        self.count = 0
+
+
+def _unknown(name: str, names: Sequence[str], *, compared: bool) -> str:
+    import difflib  # only for those who get it wrong
+
+    if compared and len(name) <= _LONGEST_NAME:
+        close = difflib.get_close_matches(name, names, n=1)
+        if close:
+            return f'unknown argument; did you mean "{close[0]}"?'
+    return f"unknown argument; known: {', '.join(names) or 'none'}"
+
+
+def _read_problem(problem: Any, raw: Any, name: str) -> tuple[str, str, Any]:
+    """Return the path of a problem, what is wanted there, and the value, if it is to be shown."""
+    path, value = _locate(problem["loc"], raw, name)
+    kind = problem["type"]
+    if kind == "missing":
+        last = problem["loc"][-1]
+        key = f"{path}[{last}]" if isinstance(last, int) else f"{path}.{last}"
+        return key, "required, but missing", UNSET
+    if kind == "union_tag_not_found" and (tag := _quoted(problem)):
+        return f"{path}.{tag}", "required, but missing", UNSET
+    if kind == "union_tag_invalid" and (tag := _quoted(problem)):
+        wanted = problem.get("ctx", {}).get("expected_tags", "").replace(", ", " or ")
+        return f"{path}.{tag}", wanted, value.get(tag) if is_object(value) else value
+    if kind == "extra_forbidden":
+        return path, "unknown member", UNSET
+    if kind in _EXPECTED or _SHOULD.match(problem["msg"]):
+        return path, _EXPECTED.get(kind) or _SHOULD.sub(_to_expected, problem["msg"]), value
+    return path, problem["msg"].removeprefix("Value error, "), UNSET
+
+
+def _quoted(problem: Any) -> str:
+    """Return the member that tells the types of a union apart, or an empty string."""
+    found = re.fullmatch(r"'([^']+)'", str(problem.get("ctx", {}).get("discriminator", "")))
+    return found[1] if found else ""
+
+
+def _locate(loc: tuple[int | str, ...], raw: Any, name: str) -> tuple[str, Any]:
+    """Return the path of a problem and the value there; labels of unions are no part of it."""
+    path, value = name, raw
+    for step in loc:
+        if isinstance(step, int) and is_array(value):
+            if step < len(value):
+                path, value = f"{path}[{step}]", value[step]
+        elif isinstance(step, str) and is_object(value) and step in value:
+            path, value = f"{path}.{step}", value[step]
+    if loc[-1:] == ("[key]",):
+        value = loc[-2]
+    return path, value

@@ -8,9 +8,9 @@ from contextlib import aclosing
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+from mcpkit._utils.json import is_object
 from mcpkit._utils.outgoing import tls_for
 from mcpkit._utils.targets import is_loopback_name
-from mcpkit.types import is_object
 
 __all__ = [
     "Answer",

@@ -1,80 +1,213 @@
-"""The walk through a JSON Schema, for everybody who looks into one.
-
-A keyword of JSON Schema 2020-12 or of an older draft has either schemas in it or data. The tables
-below say which, and nobody else does.
-"""
+"""JSON values, the size of a JSON text, and the walk through a JSON Schema."""
 
 from __future__ import annotations
 
+import gc
+import threading
+import time
 from collections.abc import Collection, Container, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeGuard, cast
 
-from mcpkit.types import is_array, is_object
+# --- values ---------------------------------------------------------------------------------------
 
-__all__ = [
-    "DEFINITIONS",
-    "JsonSchema",
-    "Place",
-    "References",
-    "Step",
-    "copy_schema",
-    "every_schema",
-    "resolve",
-    "subschemas",
-    "unescaped",
-    "walk",
-]
+
+class Unset:
+    """The type of `UNSET`: absent, where None would be a value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+
+UNSET: Final = Unset()
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Return True if a value that came from JSON is an object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Return True if a value that came from JSON is an array."""
+    return isinstance(value, list)
+
+
+def is_binary(value: object) -> TypeGuard[bytes | bytearray | memoryview]:
+    """Return True if a value is ``bytes``, a ``bytearray`` or a ``memoryview``."""
+    return isinstance(value, (bytes, bytearray, memoryview))
+
+
+# --- the size of a text ---------------------------------------------------------------------------
+
+_CHUNK: Final = 256 * 1024
+"""Bytes that are counted between two comparisons with the limit."""
+
+_NO_SEPARATORS: Final = bytes(each for each in range(256) if each not in b",[{")
+"""The bytes that neither open a container nor separate two values."""
+
+_LARGE: Final = 64 * 1024
+_MAX_DIGITS: Final = 400
+"""Digits of a number in a large text, because parsing an integer takes quadratic time."""
+
+_LONG: Final = 20
+"""Digits from which on an integer may not fit into 64 bits, which makes it slow to parse."""
+
+_MAX_LONG_DIGITS: Final = 200_000
+"""Digits of all such integers in a large text together."""
+
+_DIGITS: Final = bytes(b"0"[0] if chr(each).isdecimal() else b" "[0] for each in range(256))
+
+
+def count_values(text: bytes, most: int) -> int:
+    """Return the number of values in a JSON text, or a number above `most` if it has more.
+
+    Members of arrays and objects are values, and so is the text as a whole; names of members are
+    not. In a text that is not JSON, the values before the first mistake are counted.
+    """
+    plain = _without_escapes(text)
+    if plain.count(b'"') > 4 * most:
+        return most + 1  # each value has at most two strings: its name and itself
+    plain = b"0".join(plain.split(b'"')[::2]).translate(None, b" \t\r\n")
+    return _count_separators(plain, most, is_plain=True)
+
+
+def has_more_values(text: bytes, most: int) -> bool:
+    """Return True if a JSON text has more than `most` values; see `count_values`."""
+    # A JSON value takes at least two bytes, including its separator.
+    if len(text) < 2 * most or _count_separators(text, most, is_plain=False) <= most:
+        return False
+    return count_values(text, most) > most
+
+
+def excess_of(text: bytes, most: int) -> str:
+    """Return which limit a JSON text exceeds, in words; an empty string if it exceeds none.
+
+    Args:
+        text: The text.
+        most: The number of values that it may have.
+    """
+    if has_more_values(text, most):
+        return f"more than {most:,} values"
+    return excess_of_digits(text)
+
+
+def excess_of_digits(text: bytes) -> str:
+    """Return which limit on digits a JSON text of more than 64 KiB exceeds, in words.
+
+    In a shorter text, parsing the longest numbers that Python accepts (4,300 digits) takes at most
+    two milliseconds.
+    """
+    if len(text) < _LARGE or not _long_numbers(text):
+        return ""
+    return _long_numbers(b" ".join(_without_escapes(text).split(b'"')[::2]))
+
+
+def _long_numbers(text: bytes) -> str:
+    digits = text.translate(_DIGITS)
+    if b"0" * (_MAX_DIGITS + 1) in digits:
+        return f"a number of more than {_MAX_DIGITS} digits"
+    if _LONG * digits.count(b"0" * _LONG) > _MAX_LONG_DIGITS:
+        return f"numbers of {_LONG} digits and more, of {_MAX_LONG_DIGITS:,} digits in all"
+    return ""
+
+
+def _without_escapes(text: bytes) -> bytes:
+    # Backslashes occur in strings only. Without them, each quote begins or ends a string.
+    return text.replace(b"\\\\", b"").replace(b'\\"', b"")
+
+
+def _count_separators(text: bytes, most: int, *, is_plain: bool) -> int:
+    """Return the number of values, or a number above `most`.
+
+    Args:
+        text: The text.
+        most: The number up to which values are counted.
+        is_plain: True if the text has neither strings nor blanks; then the number is exact,
+            otherwise it is an upper bound.
+    """
+    count = 1
+    for start in range(0, len(text), _CHUNK):
+        end = start + _CHUNK
+        # Unlike `count`, deleting takes the same time for any number of separators.
+        count += len(text[start:end].translate(None, _NO_SEPARATORS))
+        if is_plain:
+            count -= text.count(b"[]", start, end + 1) + text.count(b"{}", start, end + 1)
+        if count > most:
+            break
+    return count
+
+
+class CollectorPause:
+    """Disables the garbage collector while many objects are made that are not garbage.
+
+    Pauses in several threads overlap: the first disables the collector and the last enables it
+    again, unless it was disabled already. A pause that begins more than a second after the first
+    has no effect, so that an endless series of messages cannot keep the collector disabled.
+    """
+
+    _lock: ClassVar = threading.Lock()
+    _count: ClassVar[int] = 0
+    _since: ClassVar[float] = 0.0
+
+    def __enter__(self) -> None:
+        pause = CollectorPause
+        now = time.monotonic()
+        with pause._lock:
+            self._counts = now - pause._since < _MAX_PAUSE if pause._count else gc.isenabled()
+            if self._counts:
+                if pause._count == 0:
+                    gc.disable()
+                    pause._since = now
+                pause._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        pause = CollectorPause
+        if self._counts:
+            with pause._lock:
+                pause._count -= 1
+                if pause._count == 0:
+                    gc.enable()
+
+
+_MAX_PAUSE: Final = 1.0
+
+# --- the walk through a schema --------------------------------------------------------------------
 
 JsonSchema: TypeAlias = dict[str, Any]
 
 DEFINITIONS: Final = ("$defs", "definitions")
-"""Keywords whose schemas describe nothing until a reference names them."""
+"""Keywords whose schemas apply only where a reference names them."""
 
 _TABLES: Final = frozenset(
     {*DEFINITIONS, "properties", "patternProperties", "dependentSchemas", "dependencies"}
 )
-"""Keywords whose value is an object of schemas by names that are no keywords."""
+"""Keywords whose value is an object of schemas by name, in JSON Schema 2020-12 or older drafts."""
 
 _HOLDERS: Final = _TABLES | {
-    "additionalItems",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "contains",
-    "else",
-    "if",
-    "items",
-    "not",
-    "oneOf",
-    "prefixItems",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
+    *("additionalItems", "additionalProperties", "allOf", "anyOf", "contains", "else", "if"),
+    *("items", "not", "oneOf", "prefixItems", "propertyNames", "then"),
+    *("unevaluatedItems", "unevaluatedProperties"),
 }
 """Keywords whose value is a schema, a list of schemas, or a table of schemas."""
 
 _DATA: Final = frozenset(
     {
-        "const",
-        "default",
-        "dependentRequired",
-        "description",
-        "enum",
-        "examples",
-        "required",
-        "title",
-        "type",
+        *("const", "default", "dependentRequired", "description", "enum", "examples", "required"),
+        *("title", "type"),
     }
 )
-"""Keywords whose value has no schemas, even if it looks like one."""
+"""Keywords whose value contains no schemas, even if it looks like one."""
 
 
 class Step(NamedTuple):
-    """The way from a schema to one directly inside it.
+    """The step from a schema to one directly inside it.
 
     Args:
-        keyword: Whose value has the inner schema.
+        keyword: The keyword whose value holds the inner schema.
         key: The name in a table of schemas, the index in a list of schemas, or None if the value
             is the inner schema itself.
     """
@@ -87,8 +220,8 @@ class Place(NamedTuple):
     """A schema somewhere inside another.
 
     Args:
-        way: The steps that lead to it; none for the outermost schema.
-        schema: An object. The schemas ``true`` and ``false`` have no place.
+        way: The steps that lead to it; empty for the outermost schema.
+        schema: An object; the schemas ``true`` and ``false`` have no place.
     """
 
     way: tuple[Step, ...]
@@ -101,8 +234,8 @@ def subschemas(
     """Return the schemas directly inside a schema, in the order of its keywords.
 
     Args:
-        schema: Any.
-        unknown: Also take the objects in keywords that no draft defines for schemas.
+        schema: Any schema.
+        unknown: Also return the objects in keywords that no draft defines.
     """
     found: list[tuple[Step, JsonSchema]] = []
     for keyword, value in schema.items():
@@ -112,13 +245,11 @@ def subschemas(
             if keyword not in _TABLES:
                 found.append((Step(keyword, None), value))
                 continue
-            for name, each in value.items():
-                if is_object(each):
-                    found.append((Step(keyword, name), each))
+            found += [
+                (Step(keyword, name), each) for name, each in value.items() if is_object(each)
+            ]
         elif is_array(value):
-            for index, each in enumerate(value):
-                if is_object(each):
-                    found.append((Step(keyword, index), each))
+            found += [(Step(keyword, at), each) for at, each in enumerate(value) if is_object(each)]
     return found
 
 
@@ -132,16 +263,16 @@ def walk(
 ) -> Iterator[Place]:
     """Yield a schema and all schemas below it, each before those inside it.
 
-    References are not followed. A schema may be changed once it has been yielded: the walk goes on
-    in the changed one.
+    References are not followed. A schema may be changed once it has been yielded: the walk
+    continues in the changed one.
 
     Args:
         schema: The outermost schema.
         unknown: As in `subschemas`.
         without: Keywords that the walk leaves out.
-        deepest: The most steps that a way has; None for any number. A schema that contains itself
-            as a Python object has no end without it.
-        seen: The identities of schemas that are left out, with all below them.
+        deepest: The maximum number of steps to a place; None for no limit. Without it, a schema
+            that contains itself as a Python object makes the walk endless.
+        seen: The identities of schemas to leave out, with all below them.
     """
     waiting = [Place((), schema)]
     while waiting:
@@ -174,10 +305,10 @@ def resolve(root: Mapping[str, Any], reference: str) -> Mapping[str, Any] | bool
 
 
 class References:
-    """The references inside one document, each of which is followed once.
+    """Resolves the references inside one document, and caches the results.
 
     Args:
-        root: The whole document, which must not change meanwhile.
+        root: The whole document, which must not change in the meantime.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
@@ -186,56 +317,48 @@ class References:
         self._anchors: dict[str, Mapping[str, Any]] | None = None
 
     def resolve(self, reference: str) -> Mapping[str, Any] | bool | None:
-        """Return the schema that a reference names, as the function `resolve` does."""
+        """Return the schema that a reference names, like the function `resolve`."""
         if reference not in self._found:
-            self._found[reference] = self._look_for(reference)
+            self._found[reference] = self._find(reference)
         return self._found[reference]
 
-    def _look_for(self, reference: str) -> Mapping[str, Any] | bool | None:
+    def _find(self, reference: str) -> Mapping[str, Any] | bool | None:
         if not reference.startswith("#"):
             return None
         pointer = reference[1:]
         if pointer and not pointer.startswith("/"):
             if self._anchors is None:
-                self._anchors = _anchors_in(self._root)
+                self._anchors = {}
+                for place in walk(self._root, deepest=_MAX_DEPTH):
+                    anchor = place.schema.get("$anchor")
+                    if isinstance(anchor, str):
+                        self._anchors.setdefault(anchor, place.schema)
             return self._anchors.get(pointer)
         found: Any = self._root
         for part in pointer.split("/")[1:]:
             name = unescaped(part)
+            is_index = name.isdecimal() and len(name) <= _MAX_INDEX_DIGITS
             if is_object(found) and name in found:
                 found = found[name]
-            elif is_array(found) and _is_index(name) and int(name) < len(found):
+            elif is_array(found) and is_index and int(name) < len(found):
                 found = found[int(name)]
             else:
                 return None
         return found if is_object(found) or isinstance(found, bool) else None
 
 
-_DEEPEST: Final = 100
-"""How many steps away an anchor is looked for; nobody writes schemas that deep."""
+_MAX_DEPTH: Final = 100
+"""Steps to an anchor."""
 
 _MAX_INDEX_DIGITS: Final = 9
-"""Digits of the index of an array: Python refuses to read some thousands of them."""
-
-
-def _anchors_in(root: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    found: dict[str, Mapping[str, Any]] = {}
-    for place in walk(root, deepest=_DEEPEST):
-        anchor = place.schema.get("$anchor")
-        if isinstance(anchor, str):
-            found.setdefault(anchor, place.schema)
-    return found
-
-
-def _is_index(name: str) -> bool:
-    return name.isdecimal() and len(name) <= _MAX_INDEX_DIGITS
+"""Digits of an array index: Python refuses to parse integers of several thousand digits."""
 
 
 def unescaped(part: str) -> str:
-    """Return the name that a part of a JSON pointer in a URI fragment stands for."""
+    """Return the name that a part of a JSON pointer in a URI fragment stands for (RFC 6901)."""
     if "%" not in part and "~" not in part:
         return part
-    from urllib.parse import unquote  # only those who follow references pay for it
+    from urllib.parse import unquote  # only references need it
 
     return unquote(part).replace("~1", "/").replace("~0", "~")
 

@@ -13,9 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from mcpkit._utils.plain import single_line, visible
-
-__all__ = ["LEVELS", "get_logger", "log_to_stderr"]
+from mcpkit._utils.text import escape_control, single_line
 
 _LONGEST_ARGUMENT: Final = 200
 """Characters of one argument of a message."""
@@ -58,7 +56,7 @@ class _Formatter(logging.Formatter):
     """Begins a line for a record only: all further lines of it are indented."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record)).replace("\n", "\n    ")
+        return escape_control(super().format(record)).replace("\n", "\n    ")
 
 
 def _make_harmless(record: logging.LogRecord) -> bool:
@@ -67,7 +65,7 @@ def _make_harmless(record: logging.LogRecord) -> bool:
     if record.exc_info and record.exc_info[1] is not None:
         written = logging.Formatter().formatException(record.exc_info)
         debugging = logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
-        harmless = visible(_shortened(written if debugging else _folded(written)))
+        harmless = escape_control(_shortened(written if debugging else _folded(written)))
         if harmless != written:
             # Formatters take this one, rather than to write their own.
             record.exc_text = harmless

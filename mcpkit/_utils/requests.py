@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import anyio
 
 from mcpkit._utils.fetch import check_address, is_public
+from mcpkit._utils.json import is_object
 from mcpkit._utils.outgoing import reason_of, tls_for
 from mcpkit._utils.targets import is_loopback_name
 from mcpkit.client.auth.errors import AuthorizationFailed
-from mcpkit.types import is_object
 
 __all__ = [
     "Answer",

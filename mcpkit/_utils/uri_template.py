@@ -38,8 +38,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from keyword import iskeyword
 from typing import Final, NamedTuple, NoReturn, cast
 
-__all__ = ["UriTemplate", "Variable", "misleads"]
-
 
 class Variable(NamedTuple):
     """One variable of a template.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mcpkit.types import Principal, is_array
+from mcpkit._utils.json import is_array
+from mcpkit.types import Principal
 
 __all__ = ["principal_of", "scopes_in"]
 

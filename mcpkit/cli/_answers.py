@@ -22,14 +22,14 @@ from typing import Any, Final
 import anyio
 from rich.text import Text
 
-from mcpkit._utils.plain import single_line, visible
+from mcpkit._utils.json import is_array, is_object
+from mcpkit._utils.text import escape_control, single_line
 from mcpkit.cli._arguments import Given, given
 from mcpkit.cli._forms import Field, fields_of
 from mcpkit.cli._options import Refused
 from mcpkit.cli._progress import ProgressDisplay, TimeLimit
 from mcpkit.cli._schema_text import compact
 from mcpkit.cli._terminal import fail, is_interactive, note, on_stderr
-from mcpkit.types import is_array, is_object
 
 __all__ = ["Asking"]
 
@@ -309,7 +309,7 @@ class Asking:
     async def _by_hand(self, params: Params) -> str:
         self._say()
         self._say(("The server asks the model:", "bold cyan"))
-        for line in visible(transcript(params)).splitlines():
+        for line in escape_control(transcript(params)).splitlines():
             self._say(f"  {line}")
         self._say(("  Answer for it; an empty line ends, /decline refuses.", "dim"))
         lines: list[str] = []
@@ -326,7 +326,7 @@ class Asking:
 
 def _indented(text: object) -> str:
     """Return a text of which no line looks like one of ours."""
-    return visible(text).replace("\n", "\n    ")
+    return escape_control(text).replace("\n", "\n    ")
 
 
 # --- the model, by a command ----------------------------------------------------------------------

@@ -9,9 +9,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from mcpkit._utils.json import is_array, is_object
 from mcpkit.cli._schema_text import a_kind, compact, kinds_of, properties_of, resolved
 from mcpkit.cli._terminal import fail
-from mcpkit.types import is_array, is_object
 
 __all__ = ["Given", "converted", "given", "object_from", "suggest", "tool_arguments"]
 

@@ -8,8 +8,8 @@ from datetime import date, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from mcpkit._utils.json import is_array, is_object
 from mcpkit.cli._schema_text import a_kind, compact, number_or_none, required_of
-from mcpkit.types import is_array, is_object
 
 __all__ = ["Field", "fields_of"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from rich.text import Text
 
-from mcpkit._utils.plain import single_line, visible
+from mcpkit._utils.text import escape_control, single_line
 from mcpkit.cli._schema_text import compact
 from mcpkit.cli._terminal import on_stderr
 
@@ -57,7 +57,7 @@ class ProgressDisplay:
         if logger:
             line.append(f"{single_line(logger)}: ", style="dim")
         # No line of a message looks like a message of its own.
-        lines = visible(said).strip("\n").replace("\n", "\n        ")
+        lines = escape_control(said).strip("\n").replace("\n", "\n        ")
         line.append(lines, style="default not bold")
         self._console.print(line, soft_wrap=True)
 

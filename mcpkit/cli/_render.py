@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from mcpkit._utils.plain import visible
+from mcpkit._utils.text import escape_control
 from mcpkit.cli._terminal import fail, note, say
 from mcpkit.types import (
     AudioContent,
@@ -72,7 +72,7 @@ def put_json(value: Any) -> None:
     """Write a JSON document to stdout."""
     text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
     # JSON itself escapes the first half of the control characters only.
-    put_bytes(visible(text, _as_json).encode() + b"\n")
+    put_bytes(escape_control(text, _as_json).encode() + b"\n")
 
 
 def _as_json(character: str) -> str:

@@ -10,9 +10,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from mcpkit._utils.json import References
-from mcpkit._utils.text import cut, shorten
-from mcpkit.types import is_array, is_object
+from mcpkit._utils.json import References, is_array, is_object
+from mcpkit._utils.text import summarize, truncate
 
 __all__ = [
     "Effort",
@@ -207,9 +206,9 @@ class _Words:
         shape = resolved(schema, self._root, self._effort)
         values = shape.get("enum")
         if "const" in shape:
-            return self._said(shorten(shape["const"], _MAX_VALUE_CHARS))
+            return self._said(summarize(shape["const"], _MAX_VALUE_CHARS))
         if is_array(values):
-            named = [shorten(each, _MAX_VALUE_CHARS) for each in values[:_MAX_CHOICES_SHOWN]]
+            named = [summarize(each, _MAX_VALUE_CHARS) for each in values[:_MAX_CHOICES_SHOWN]]
             more = len(values) - _MAX_CHOICES_SHOWN
             return self._said(" | ".join([*named, *[f"… ({more} more)"] * (more > 0)]))
         for union in _UNIONS[:2]:
@@ -226,7 +225,7 @@ class _Words:
         return self._of_kind(kind, shape, depth)
 
     def _said(self, text: str) -> str:
-        said = cut(text, max(self._room, _MAX_VALUE_CHARS))
+        said = truncate(text, max(self._room, _MAX_VALUE_CHARS))
         self._room -= len(said)
         return said
 
@@ -262,7 +261,7 @@ class _Words:
         needed = required_of(shape)
         members: list[str] = []
         for name, each in properties.items():
-            said = self._said(cut(name, _MAX_VALUE_CHARS))
+            said = self._said(truncate(name, _MAX_VALUE_CHARS))
             mark = "" if name in needed else "?"
             members.append(f"{said}{mark}: {self.of(each, depth + 1)}")
             if self._room <= 0:

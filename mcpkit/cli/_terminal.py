@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
 
-from mcpkit._utils.plain import single_line, visible
+from mcpkit._utils.text import escape_control, single_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,7 +77,7 @@ def _console_class() -> type[Console]:
         def render(self, *what: Any, **options: Any) -> Iterator[Segment]:
             for segment in super().render(*what, **options):
                 is_text = not segment.control
-                yield segment._replace(text=visible(segment.text)) if is_text else segment
+                yield segment._replace(text=escape_control(segment.text)) if is_text else segment
 
     return Harmless
 
@@ -112,12 +112,12 @@ def _relay(ours: int) -> None:
 
     with os.fdopen(ours, encoding="utf-8", errors="replace") as lines:
         for line in iter(lambda: lines.readline(_LONGEST_LINE), ""):
-            on_stderr().print(Text(visible(line).rstrip()), soft_wrap=True)
+            on_stderr().print(Text(escape_control(line).rstrip()), soft_wrap=True)
 
 
 def say(text: str, *, err: bool = False, colour: str | None = None) -> None:
     """Print a text, which may have lines, on stdout or stderr."""
-    shown = visible(text)
+    shown = escape_control(text)
     typer.echo(shown if colour is None else typer.style(shown, fg=colour), err=err)
 
 

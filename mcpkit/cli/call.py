@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from mcpkit._protocol.revisions import BY_VERSION
+from mcpkit._utils.json import UNSET
 from mcpkit.cli._arguments import suggest, tool_arguments
 from mcpkit.cli._options import Reach, TargetArgument
 from mcpkit.cli._render import (
@@ -27,7 +28,7 @@ from mcpkit.client.client import Client, is_url
 from mcpkit.client.results import CallResult, ListedTool
 from mcpkit.client.tasks import TaskStatus
 from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
-from mcpkit.types import UNSET, LogLevel
+from mcpkit.types import LogLevel
 
 __all__ = ["call", "show_result"]
 

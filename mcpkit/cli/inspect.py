@@ -16,8 +16,8 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE
-from mcpkit._utils.plain import single_line, visible
-from mcpkit._utils.text import shorten
+from mcpkit._utils.json import is_object
+from mcpkit._utils.text import escape_control, single_line, summarize
 from mcpkit.cli._arguments import suggest
 from mcpkit.cli._connection import is_python, run_async
 from mcpkit.cli._options import (
@@ -39,7 +39,6 @@ from mcpkit.client.client import Client
 from mcpkit.client.results import ListedPrompt, ListedResource, ListedTemplate, ListedTool
 from mcpkit.client.tasks import EXTENSION
 from mcpkit.errors import MethodNotFound
-from mcpkit.types import is_object
 
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit
@@ -254,7 +253,7 @@ class _Page:
 
     def text(self, text: str, indent: int = 0) -> None:
         """Write a text from the server: its own lines, each wrapped."""
-        for line in visible(text).strip().expandtabs(4).splitlines():
+        for line in escape_control(text).strip().expandtabs(4).splitlines():
             stripped = line.lstrip()
             self.put(stripped, indent + min(len(line) - len(stripped), 8))
 
@@ -336,7 +335,7 @@ class _Page:
         self._members(tool.input_schema)
         if tool.output_schema is not None:
             words = in_words(tool.output_schema, tool.output_schema, self._effort)
-            self.put(Text.assemble(("gives ", "dim"), visible(words)), 4)
+            self.put(Text.assemble(("gives ", "dim"), escape_control(words)), 4)
         if whole:
             self.put(Text("input schema", style="dim"), 4)
             self.json(tool.input_schema, 4)
@@ -353,7 +352,7 @@ class _Page:
                 self.json(rest, 4)
 
     def _description(self, text: str | None, *, whole: bool, where: str) -> None:
-        shown = visible(text or "").strip()
+        shown = escape_control(text or "").strip()
         if not shown:
             return
         first, _, rest = shown.partition("\n\n")
@@ -374,7 +373,7 @@ class _Page:
             described = resolved(each, schema, effort)
             words = in_words(each, schema, effort)
             if "default" in described:
-                words += f", default {shorten(described['default'], _MAX_DEFAULT_CHARS)}"
+                words += f", default {summarize(described['default'], _MAX_DEFAULT_CHARS)}"
             elif name not in needed:
                 words += ", optional"
             found = described.get("description")

@@ -11,13 +11,13 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
+from mcpkit._utils.json import is_object
 from mcpkit.cli._connection import headers_from, variables_from
 from mcpkit.cli._install import HOSTS
 from mcpkit.cli._install.config import ByHand, Change, Config, InFile, ThroughProgram
 from mcpkit.cli._install.hosts import Entry, Host, Machine, Unfit, merged
 from mcpkit.cli._install.launch import named_by, server_at
 from mcpkit.cli._terminal import FAILED, confirm, fail, is_interactive, note, say
-from mcpkit.types import is_object
 
 __all__ = ["install"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from mcpkit._utils.plain import visible
+from mcpkit._utils.text import escape_control
 from mcpkit.cli._install.writing import read, write
 from mcpkit.cli._terminal import BAD_NEWS, FAILED, fail, note, on_stdout
 
@@ -114,7 +114,7 @@ def _show(path: Path, source: str, made: Migrated) -> None:
         source.splitlines(), made.text.splitlines(), f"{path}", f"{path}", lineterm=""
     )
     for line in lines:
-        console.print(Text(visible(line), style=_style(line)), soft_wrap=True)
+        console.print(Text(escape_control(line), style=_style(line)), soft_wrap=True)
 
 
 def _style(line: str) -> str:
@@ -132,7 +132,7 @@ def _sum_up(changed: int, left: Sequence[str], wrote: bool) -> None:
     if left:
         console.print(Text("Left to you:", style="bold"))
         for each in left:
-            console.print(Text(f"  {visible(each)}"), soft_wrap=True)
+            console.print(Text(f"  {escape_control(each)}"), soft_wrap=True)
     files = "1 file" if changed == 1 else f"{changed} files"
     if not changed:
         note("there is nothing to rewrite" if not left else "nothing else is to be rewritten")

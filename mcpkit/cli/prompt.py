@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from mcpkit._utils.plain import single_line
+from mcpkit._utils.text import single_line
 from mcpkit.cli._arguments import given, suggest
 from mcpkit.cli._options import Reach, TargetArgument
 from mcpkit.cli._render import Saver, as_binary, put, put_json, text_of

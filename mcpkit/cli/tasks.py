@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE
-from mcpkit._utils.plain import single_line
+from mcpkit._utils.text import single_line
 from mcpkit.cli._options import TargetArgument
 from mcpkit.cli._render import put, put_json
 from mcpkit.cli._session import Talk, talking

@@ -41,6 +41,7 @@ from mcpkit._protocol.client_connection import Answered, Asked, Caller, InvalidM
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Id, is_id
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, Revision
+from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.quota import ANONYMOUS, Budget
 from mcpkit._utils.targets import names_file, run_command
@@ -75,7 +76,7 @@ from mcpkit.errors import (
     UnsupportedProtocolVersion,
 )
 from mcpkit.transports.memory import MemoryLink
-from mcpkit.types import Implementation, LogLevel, ResourceContents, is_array, is_object
+from mcpkit.types import Implementation, LogLevel, ResourceContents
 
 if TYPE_CHECKING:
     import httpx2

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from mcpkit._protocol import wire
+from mcpkit._utils.json import UNSET, is_object
 from mcpkit.types import (
-    UNSET,
     Annotations,
     ContentBlock,
     EmbeddedResource,
@@ -17,7 +17,6 @@ from mcpkit.types import (
     TextContent,
     TextResourceContents,
     ToolAnnotations,
-    is_object,
 )
 
 __all__ = [

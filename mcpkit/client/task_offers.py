@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import anyio
 
-from mcpkit._utils.text import named
+from mcpkit._utils.json import is_object
+from mcpkit._utils.text import quote_name
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
-from mcpkit.types import is_object
 
 __all__ = ["OFFERED", "ClientTasks", "offer_of"]
 
@@ -144,7 +144,7 @@ class ClientTasks:
         id = params.get("taskId")
         task = self._tasks.get(id) if isinstance(id, str) else None
         if task is None:
-            raise InvalidParams(f"Unknown task: {named(id)}")  # TASKL-12
+            raise InvalidParams(f"Unknown task: {quote_name(id)}")  # TASKL-12
         return task
 
     async def _get(self, params: Params) -> Params:

@@ -21,6 +21,7 @@ from typing_extensions import Self
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import CAPABILITIES_KEY
 from mcpkit._protocol.messages import Id
+from mcpkit._utils.json import is_array, is_object
 from mcpkit.client.results import CallResult, parse
 from mcpkit.errors import (
     ConnectionClosed,
@@ -30,7 +31,6 @@ from mcpkit.errors import (
     ProtocolError,
     TaskCancelled,
 )
-from mcpkit.types import is_array, is_object
 
 if TYPE_CHECKING:
     from mcpkit.client.client import Client

@@ -17,9 +17,9 @@ from mcpkit._input_requests.task_replay import read_question_id, refusal, reply,
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import members
 from mcpkit._protocol.revisions import ClientProfile, Revision
+from mcpkit._utils.json import is_object
 from mcpkit.errors import InputRequestRefused, InvalidParams, ProtocolError
 from mcpkit.tasks.record import Task
-from mcpkit.types import is_object
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 """The name of the extension, in capabilities (TASKX-1)."""

@@ -21,7 +21,7 @@ from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import Request
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.quota import Holder
-from mcpkit._utils.text import named
+from mcpkit._utils.text import quote_name
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from mcpkit.tasks import record
 from mcpkit.tasks.engine import GLANCE_S, LeaseEngine, RunningLeg
@@ -370,7 +370,7 @@ class TaskService:
         async with self._reached() as store:
             task = await store.get(id)
         if task is None or task.owner != owner:
-            raise InvalidParams(f"Unknown task: {named(id)}")
+            raise InvalidParams(f"Unknown task: {quote_name(id)}")
         return task
 
     def _count_look(self, id: str) -> None:
@@ -429,7 +429,7 @@ class TaskService:
             try:
                 return await self.change(id, edit)
             except KeyError:
-                raise InvalidParams(f"Unknown task: {named(id)}") from None
+                raise InvalidParams(f"Unknown task: {quote_name(id)}") from None
 
     @asynccontextmanager
     async def _reached(self) -> AsyncGenerator[TaskStore, None]:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit._protocol import messages
+from mcpkit._utils.json import UNSET
 from mcpkit.errors import InvalidParams, InvalidRequest, ParseError, ProtocolError
-from mcpkit.types import UNSET
 from tests.messages import (
     notification,
     request,

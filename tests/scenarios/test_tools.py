@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from mcpkit._utils.json import UNSET
 from mcpkit.types import (
-    UNSET,
     AudioContent,
     BlobResourceContents,
     EmbeddedResource,

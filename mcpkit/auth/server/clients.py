@@ -15,11 +15,11 @@ from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 from mcpkit._utils.fetch import Unreachable, fetch_document
+from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.rates import Rate
 from mcpkit._utils.targets import is_loopback_name
 from mcpkit.auth.server.errors import OAuthError
 from mcpkit.auth.server.store import AuthStore
-from mcpkit.types import is_array, is_object
 
 __all__ = ["Clients", "RegisteredClient", "is_allowed", "is_secret_of", "origin_of"]
 

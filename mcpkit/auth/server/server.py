@@ -17,6 +17,7 @@ from urllib.parse import urlencode, urlsplit
 
 from mcpkit._scopes import is_scope
 from mcpkit._utils.fetch import check_address
+from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
 from mcpkit._utils.rates import Rate
@@ -47,7 +48,7 @@ from mcpkit.auth.server.replies import ANY_ORIGIN, Reply, json_of, page, see
 from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
 from mcpkit.auth.server.visits import LoginState, Wish, scopes_given
 from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, Place
-from mcpkit.types import Principal, is_array
+from mcpkit.types import Principal
 
 __all__ = ["AuthorizationServer"]
 

@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from mcpkit._scopes import is_scope, scopes_of
 from mcpkit._utils.fetch import Answer, Unreachable, ask, check_address, fetch_json
+from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
 from mcpkit.auth.jwt import JWT
@@ -39,7 +40,6 @@ from mcpkit.auth.server.login import (
 from mcpkit.auth.server.pages import heading
 from mcpkit.auth.server.providers import PROVIDERS, Provider
 from mcpkit.auth.verifiers import VerifierUnavailable
-from mcpkit.types import is_array
 
 __all__ = ["Allow", "Allowed", "UpstreamLogin"]
 

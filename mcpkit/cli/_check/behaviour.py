@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from mcpkit._utils.json import is_object
 from mcpkit.cli._check.listing import Entry, Served, vocabulary, words_of
 from mcpkit.cli._check.rules import SPEC, Found, rule
 from mcpkit.cli._check.schema_walk import types_of, walk
-from mcpkit.types import is_object
 
 _DESTROYS: Final = vocabulary(
     "delete destroy drop erase kill overwrite purge remove revoke terminate uninstall wipe"

@@ -9,10 +9,10 @@ from heapq import merge
 from math import ceil
 from typing import Final
 
+from mcpkit._utils.json import is_array
 from mcpkit.cli._check.listing import Entry, Raw, Served, text_of, vocabulary, words_of
 from mcpkit.cli._check.rules import SPEC, Found, rule
 from mcpkit.cli._check.schema_walk import listed, types_of
-from mcpkit.types import is_array
 
 _CLAUDE: Final = "https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools"
 _OPENAI_MAX_CHARS: Final = 1024

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mcpkit._protocol.revisions import BY_VERSION
+from mcpkit._utils.json import is_array, is_object
 from mcpkit.cli._check.listing import Entry, Kind, Raw, Served, text_of
 from mcpkit.client.client import Client
 from mcpkit.errors import MethodNotFound, ProtocolError
-from mcpkit.types import is_array, is_object
 
 __all__ = ["gather"]
 

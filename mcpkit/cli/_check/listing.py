@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from mcpkit._protocol.revisions import Revision
-from mcpkit.types import is_array, is_object
+from mcpkit._utils.json import is_array, is_object
 
 __all__ = [
     "IGNORE",

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from mcpkit._utils.plain import single_line
+from mcpkit._utils.text import single_line
 from mcpkit.cli._check.listing import Served
 from mcpkit.cli._check.rules import SEVERITIES, Finding, Rule
 from mcpkit.cli._check.schema_walk import enumerated

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from mcpkit._utils.json import is_array, is_object
 from mcpkit.cli._check.listing import Entry, Served
 from mcpkit.cli._check.rules import Found, rule
 from mcpkit.cli._check.schema_walk import listed, path_to, types_of, walk
-from mcpkit.types import is_array, is_object
 
 _POISON: Final = "https://lbeurerkellner.github.io/jekyll/update/2025/04/01/mcp-tool-poisoning.html"
 _MAX_CHARS_SHOWN: Final = 40

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from mcpkit._utils import json as json_schema
-from mcpkit._utils.json import DEFINITIONS, References, Step, unescaped
-from mcpkit._utils.text import cut
-from mcpkit.types import is_array, is_object
+from mcpkit._utils.json import DEFINITIONS, References, Step, is_array, is_object, unescaped
+from mcpkit._utils.text import truncate
 
 __all__ = ["Node", "enumerated", "is_recursive", "listed", "path_to", "types_of", "unused", "walk"]
 
@@ -39,7 +38,7 @@ _MAX_PATH_CHARS: Final = 200
 
 def path_to(path: str, name: str) -> str:
     """Return the path of a member; of a long one, the end."""
-    name = cut(name)
+    name = truncate(name)
     found = f"{path}.{name}" if path and name else path or name
     return found if len(found) <= _MAX_PATH_CHARS else f"…{found[-_MAX_PATH_CHARS:]}"
 
@@ -99,7 +98,7 @@ def walk(root: Mapping[str, Any]) -> Iterator[Node]:
             named = _definition(reference)
             target = references.resolve(reference) if named else None
             if named and is_object(target):
-                waiting.append(Node(cut(named), (), target))
+                waiting.append(Node(truncate(named), (), target))
         seen.update(here)
 
 
@@ -184,7 +183,7 @@ def is_recursive(root: Mapping[str, Any]) -> bool:
 
 def listed(names: list[str], limit: int = 3) -> str:
     """Return names for a message: ``'a', 'b' and 2 more``."""
-    shown = [repr(cut(each, _MAX_PATH_CHARS)) for each in names[:limit]]
+    shown = [repr(truncate(each, _MAX_PATH_CHARS)) for each in names[:limit]]
     if len(names) > limit:
         return f"{', '.join(shown)} and {len(names) - limit} more"
     return enumerated(shown)

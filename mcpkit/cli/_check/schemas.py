@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from mcpkit._utils.json import References, Step
+from mcpkit._utils.json import References, Step, is_array, is_object
 from mcpkit.cli._check.listing import Entry, Served
 from mcpkit.cli._check.rules import SPEC, Found, rule
 from mcpkit.cli._check.schema_walk import Node, is_recursive, listed, path_to, types_of, walk
-from mcpkit.types import is_array, is_object
 
 
 def _where(

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from mcpkit._utils.json import is_array
 from mcpkit._utils.uri_template import UriTemplate
 from mcpkit.cli._check.listing import Served, text_of
 from mcpkit.cli._check.rules import SPEC, Found, rule
 from mcpkit.cli._check.schema_walk import listed
-from mcpkit.types import is_array
 
 _MAX_INSTRUCTION_CHARS: Final = 2048
 

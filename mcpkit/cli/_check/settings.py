@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mcpkit.types import is_array, is_object
+from mcpkit._utils.json import is_array, is_object
 
 __all__ = ["SettingsError", "Wishes", "wishes_for"]
 

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from mcpkit._utils.text import cut
+from mcpkit._utils.json import is_object
+from mcpkit._utils.text import truncate
 from mcpkit.cli._install.hosts import Entry, Format, Host, Unfit
 from mcpkit.cli._install.writing import locked, read, write
-from mcpkit.types import is_object
 
 __all__ = ["ByHand", "Change", "Config", "InFile", "ThroughProgram"]
 
@@ -283,7 +283,7 @@ def _difference(before: str, after: str, title: str) -> list[str]:
         changed = f"{len(old)} lines are replaced by {len(new)}, which is too much to show"
         return [f"--- {title}", f"+++ {title}", f"@@ after line {head} @@", changed]
     lines = difflib.unified_diff(old, new, title, title, lineterm="", n=_CONTEXT)
-    return [cut(_shifted(line, head), _MAX_LINE_SHOWN) for line in lines]
+    return [truncate(_shifted(line, head), _MAX_LINE_SHOWN) for line in lines]
 
 
 def _shifted(line: str, by: int) -> str:

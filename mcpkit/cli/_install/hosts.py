@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
+from mcpkit._utils.json import is_object
 from mcpkit.cli._install.jsonc import Json
-from mcpkit.types import is_object
 
 __all__ = ["Entry", "Format", "Host", "Launch", "Machine", "Remote", "Unfit", "merged"]
 

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mcpkit.types import is_array, is_object
+from mcpkit._utils.json import is_array, is_object
 
 if TYPE_CHECKING:
     import tomlkit

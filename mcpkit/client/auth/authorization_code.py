@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import anyio
 
 from mcpkit._utils.fetch import check_address
+from mcpkit._utils.json import is_array
 from mcpkit._utils.requests import check_named, post_form, post_json, refusal, shown
 from mcpkit.client.auth.base import place_of
 from mcpkit.client.auth.browser import Return, Show, open_browser, waiting
@@ -22,7 +23,6 @@ from mcpkit.client.auth.discovery import Issuer, Resource, is_same_issuer
 from mcpkit.client.auth.errors import AuthorizationFailed
 from mcpkit.client.auth.storage import Credentials, TokenStore
 from mcpkit.client.auth.tokens import TokenSource
-from mcpkit.types import is_array
 
 __all__ = ["OAuth"]
 

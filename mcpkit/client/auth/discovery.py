@@ -13,10 +13,10 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from mcpkit._scopes import is_scope
+from mcpkit._utils.json import is_array
 from mcpkit._utils.requests import get_json, shown
 from mcpkit.client.auth.base import place_of
 from mcpkit.client.auth.errors import AuthorizationFailed
-from mcpkit.types import is_array
 
 __all__ = [
     "Challenge",

@@ -20,9 +20,9 @@ from anyio import to_thread
 
 from mcpkit._scopes import is_scope
 from mcpkit._utils.fetch import PerEventLoop
+from mcpkit._utils.json import is_array, is_object
 from mcpkit.client.auth.base import is_token
 from mcpkit.client.auth.errors import AuthorizationFailed
-from mcpkit.types import is_array, is_object
 
 __all__ = ["Credentials", "FileTokenStore", "MemoryTokenStore", "TokenStore", "default_store"]
 

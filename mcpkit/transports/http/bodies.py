@@ -12,8 +12,7 @@ from typing import Any, Final, TypeAlias, cast
 import anyio
 
 from mcpkit._protocol.messages import parse
-from mcpkit._utils.collector import pause
-from mcpkit._utils.json_text import excess_of_digits, has_more_values
+from mcpkit._utils.json import CollectorPause, excess_of_digits, has_more_values
 from mcpkit._utils.quota import Exhausted, Hold
 from mcpkit.errors import ParseError
 from mcpkit.http import HttpRequest, HttpSettings
@@ -191,12 +190,8 @@ def _parse_large(body: bytes) -> Any:
         raise HttpError(413, f"The body has {excess}")
     # A million new objects would set off the garbage collector again and again, for nothing: it
     # takes four times as long as parsing, and meanwhile nobody is served.
-    paused = pause.begin()
-    try:
+    with CollectorPause():
         return parse(body)
-    finally:
-        if paused:
-            pause.end()
 
 
 def _is_coroutine(value: object) -> bool:

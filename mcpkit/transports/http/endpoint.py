@@ -9,8 +9,9 @@ from typing import Any, Final
 from anyio.lowlevel import checkpoint
 
 from mcpkit._server.server import log
+from mcpkit._utils.json import is_array
 from mcpkit._utils.quota import Hold
-from mcpkit._utils.text import cut
+from mcpkit._utils.text import truncate
 from mcpkit.http import HttpRequest, HttpSettings, Scope
 from mcpkit.transports.http.authorization import Authorization
 from mcpkit.transports.http.bodies import LARGE_BODY, parse_body
@@ -27,7 +28,6 @@ from mcpkit.transports.http.security import Guard, Later, RateLimit, identify, p
 from mcpkit.transports.http.session_store import LocalStore
 from mcpkit.transports.http.streams import ClientNotReading, Receive, Send
 from mcpkit.transports.http.uvicorn import BEGUN, Answered
-from mcpkit.types import is_array
 
 __all__ = ["Endpoint", "EndpointState"]
 
@@ -104,7 +104,7 @@ class Endpoint:
                 await state.legacy.delete(http, send)
             else:
                 raise HttpError(
-                    405, f"There is no {cut(method)} here", headers=((b"allow", _METHODS),)
+                    405, f"There is no {truncate(method)} here", headers=((b"allow", _METHODS),)
                 )
         except HttpError as error:
             await send_error(send, error)

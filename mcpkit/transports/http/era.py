@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 from mcpkit._protocol.connection import CAPABILITIES_KEY, VERSION_KEY, announces_itself
 from mcpkit._protocol.messages import readable_id
 from mcpkit._protocol.revisions import HANDSHAKE, PER_REQUEST
-from mcpkit._utils.text import quoted
+from mcpkit._utils.text import quote
 from mcpkit.transports.http.http_error import HttpError
 
 __all__ = ["Era", "era_of", "has_session_version", "is_announced"]
@@ -72,6 +72,6 @@ def _check_version(raw: Mapping[bytes, bytes], message: dict[str, Any]) -> None:
             400,
             # Some clients look for these three words.
             f"Unsupported protocol version in MCP-Protocol-Version: "
-            f"{quoted(version.decode('latin-1'))}",
+            f"{quote(version.decode('latin-1'))}",
             readable_id(message),
         )

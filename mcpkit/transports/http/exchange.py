@@ -14,6 +14,7 @@ import anyio
 from mcpkit._protocol.connection import Dropped, Refused, Request, RequestSource
 from mcpkit._protocol.messages import error_text
 from mcpkit._server.session import Channel, Session
+from mcpkit._utils.json import UNSET
 from mcpkit._utils.quota import Exhausted, Hold, Holder
 from mcpkit.errors import Forbidden, InternalError, ProtocolError
 from mcpkit.http import HttpRequest
@@ -21,7 +22,7 @@ from mcpkit.transports.http.authorization import forbidden_challenge
 from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.quotas import Occupant, Watched
 from mcpkit.transports.http.streams import Receive, Send, Stream, StreamResponse, write
-from mcpkit.types import UNSET, Principal
+from mcpkit.types import Principal
 
 if TYPE_CHECKING:
     from mcpkit.transports.http.requests import InFlight

@@ -15,9 +15,9 @@ from mcpkit._protocol.connection import CAPABILITIES_KEY, VERSION_KEY, Request
 from mcpkit._protocol.messages import check_envelope, readable_id
 from mcpkit._protocol.revisions import BY_VERSION, Method
 from mcpkit._server.registry import Catalog
+from mcpkit._utils.json import is_object
 from mcpkit.errors import HeaderMismatch, InvalidRequest
 from mcpkit.transports.http.http_error import HttpError
-from mcpkit.types import is_object
 
 __all__ = [
     "TOO_LONG",

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from mcpkit._protocol.messages import Id, error_text
+from mcpkit._utils.json import UNSET, Unset
 from mcpkit.errors import InternalError, InvalidRequest, ProtocolError
 from mcpkit.transports.http.streams import Send
-from mcpkit.types import UNSET, Unset
 
 __all__ = ["HttpError", "Pairs", "retry_after", "send_error"]
 

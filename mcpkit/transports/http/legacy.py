@@ -16,6 +16,7 @@ from mcpkit._protocol.connection import (
 from mcpkit._protocol.messages import check_envelope, encode, readable_id
 from mcpkit._protocol.revisions import HANDSHAKE
 from mcpkit._server.session import Session
+from mcpkit._utils.json import Unset, is_object
 from mcpkit._utils.sealing import SealBroken
 from mcpkit.errors import InvalidRequest
 from mcpkit.http import HttpRequest
@@ -32,7 +33,6 @@ from mcpkit.transports.http.session_ids import SessionId, SessionIds
 from mcpkit.transports.http.session_store import SessionStore, TooManyEnds
 from mcpkit.transports.http.sessions import LiveSession, SessionTable, Unknown
 from mcpkit.transports.http.streams import Receive, Send
-from mcpkit.types import Unset, is_object
 
 __all__ = ["LegacySessions"]
 

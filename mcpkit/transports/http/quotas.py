@@ -16,11 +16,11 @@ from typing import Final
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.messages import Id
+from mcpkit._utils.json import UNSET, Unset
 from mcpkit._utils.quota import Budget, Exhausted, Hold, Holder
 from mcpkit.errors import InternalError
 from mcpkit.http import HttpRequest, HttpSettings
 from mcpkit.transports.http.http_error import HttpError, retry_after
-from mcpkit.types import UNSET, Unset
 
 __all__ = [
     "BODIES",

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from mcpkit._protocol.messages import Id
 from mcpkit._server.server import log
+from mcpkit._utils.json import UNSET, Unset, is_array
 from mcpkit._utils.quota import Holder
 from mcpkit.errors import InputRequestError
 from mcpkit.http import HttpRequest, HttpSettings
@@ -17,7 +18,6 @@ from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.lifespan import Lifespan
 from mcpkit.transports.http.quotas import Accounts, Occupant
 from mcpkit.transports.http.streams import Stream, StreamResponse
-from mcpkit.types import UNSET, Unset, is_array
 
 __all__ = ["Expirable", "InFlight"]
 

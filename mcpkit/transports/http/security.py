@@ -12,7 +12,7 @@ from inspect import isawaitable
 from typing import Any, Final
 
 from mcpkit._server.server import log
-from mcpkit._utils.text import quoted
+from mcpkit._utils.text import quote
 from mcpkit.errors import AccessDenied
 from mcpkit.http import FindPrincipal, HttpRequest, HttpSettings
 from mcpkit.transports.http.http_error import HttpError
@@ -87,12 +87,12 @@ class Guard:
             said = host.decode("latin-1")
             authority = _parsed_authority(said)
             if authority is None:
-                return f"The Host {quoted(said)} is malformed"
+                return f"The Host {quote(said)} is malformed"
             name = authority[0]
             if not (_is_loopback_name(name) or name in self._hosts):
                 return (
-                    f"The Host {quoted(said)} is not answered on a loopback address; "
-                    f"to allow it, set allowed_hosts=[{quoted(name)}]"
+                    f"The Host {quote(said)} is not answered on a loopback address; "
+                    f"to allow it, set allowed_hosts=[{quote(name)}]"
                 )
         if origin is None or self._any_origin:
             return None
@@ -106,8 +106,8 @@ class Guard:
                 return None
         setting = "*" if parsed is None else said  # what names no page cannot be allowed by name
         return (
-            f"Pages of the origin {quoted(said)} may not call this server; "
-            f"to allow them, set allowed_origins=[{quoted(setting)}]"
+            f"Pages of the origin {quote(said)} may not call this server; "
+            f"to allow them, set allowed_origins=[{quote(setting)}]"
         )
 
 

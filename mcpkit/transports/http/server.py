@@ -20,7 +20,7 @@ import uvicorn
 from anyio import CancelScope
 
 from mcpkit._server.server import log
-from mcpkit._utils.plain import single_line
+from mcpkit._utils.text import single_line
 from mcpkit.http import HttpOptions
 from mcpkit.transports import Served
 from mcpkit.transports.http.app import Application

@@ -16,8 +16,8 @@ from pydantic_core import from_json
 
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import BY_VERSION, ClientProfile, Revision
+from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.sealing import SealBroken, Sealer
-from mcpkit.types import is_array, is_object
 
 __all__ = ["SessionId", "SessionIds"]
 

@@ -21,7 +21,7 @@ from mcpkit._protocol.messages import Id
 from mcpkit._server.server import Server, log
 from mcpkit._server.session import Session
 from mcpkit._utils.quota import Holder
-from mcpkit._utils.text import quoted
+from mcpkit._utils.text import quote
 from mcpkit.http import HttpSettings
 from mcpkit.transports.http.exchange import ExchangeChannel
 from mcpkit.transports.http.quotas import Accounts, TooMuchWatched, Watched
@@ -151,11 +151,11 @@ class LiveSession(ExchangeChannel):
         if tag != self._table.tag or stream is None:
             where = "is no longer kept" if tag == self._table.tag else "is held by another worker"
             raise Unknown(
-                f"The stream of event {quoted(last)} {where}: send the request again, "
+                f"The stream of event {quote(last)} {where}: send the request again, "
                 f"or route sessions to workers by Mcp-Session-Id"
             )
         if not (known and stream.rewind(int(number))):
-            raise Unknown(f"What followed event {quoted(last)} is no longer kept")
+            raise Unknown(f"What followed event {quote(last)} is no longer kept")
         return stream
 
     def retire(self, stream: Stream) -> None:
@@ -400,7 +400,7 @@ class SessionTable:
         del id, text
         if not str(answer).startswith(f"{self.tag}."):
             raise Unknown(
-                f"The question {quoted(answer)} was put by another worker, which waits for its "
+                f"The question {quote(answer)} was put by another worker, which waits for its "
                 f"answer: route sessions to workers by Mcp-Session-Id, or run one worker"
             )
 

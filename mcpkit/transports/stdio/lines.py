@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from mcpkit._utils.json_text import excess_of
+from mcpkit._utils.json import excess_of
 from mcpkit.errors import InvalidRequest
 
 if TYPE_CHECKING:

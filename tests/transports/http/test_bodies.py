@@ -117,7 +117,7 @@ def test_bodies_without_end_do_not_keep_it_off(
 ) -> None:
     """SEC-17: somebody has to look for garbage at some time."""
     now = 1000.0
-    monkeypatch.setattr("mcpkit._utils.collector.time.monotonic", lambda: now)
+    monkeypatch.setattr("mcpkit._utils.json.time.monotonic", lambda: now)
     first = parsing.begin()
     now += 0.5
     second = parsing.begin()
