@@ -44,12 +44,12 @@ ANSWERS = {f"q{number}": b"!" for number in range(1000)}
 
 def store_of(kind: str, where: str, apart: str, durable: bool) -> TaskStore:
     if kind == "memory":
-        return MemoryStore()
+        return TaskStore(MemoryStore())
     if kind == "sqlite":
-        return SqliteStore(where, durable=durable)
+        return TaskStore(SqliteStore(where, durable=durable))
     if kind == "postgres":
-        return PostgresStore(where, schema=apart)
-    return RedisStore(where, prefix=apart)
+        return TaskStore(PostgresStore(where, schema=apart))
+    return TaskStore(RedisStore(where, prefix=apart))
 
 
 async def finished(store: TaskStore, seconds: float, at_once: int) -> float:
@@ -63,12 +63,14 @@ async def finished(store: TaskStore, seconds: float, at_once: int) -> float:
         while time.perf_counter() < until:
             id = f"{secrets.token_urlsafe(12)}{next(numbers)}"
             await store.add(
-                Task(id=id, owner="o", call=CALL, ttl=3600), most=100_000, most_of_owner=100_000
+                Task(id=id, owner="o", call=CALL, ttl=3600), limit=100_000, limit_per_owner=100_000
             )
             for task in await store.claim(1, lease=30):
                 await store.change(
                     task.id,
-                    lambda found, now: record.finish(found, found.leg, "completed", b"done", now),
+                    lambda found, now: record.finish(
+                        found, found.attempt, "completed", b"done", now
+                    ),
                 )
                 done += 1
 
@@ -93,7 +95,9 @@ async def answered(store: TaskStore, command: Sequence[str], times: int) -> list
     try:
         with anyio.fail_after(PATIENCE_S):
             await read(b"ready")
-            await store.add(Task(id="a", owner="o", call=CALL, ttl=None), most=9, most_of_owner=9)
+            await store.add(
+                Task(id="a", owner="o", call=CALL, ttl=None), limit=9, limit_per_owner=9
+            )
             for _ in range(times):
                 await read(b"asks")
                 await anyio.sleep(0.05)  # so that nothing else happens
@@ -116,12 +120,12 @@ async def other(store: TaskStore) -> None:
     print("ready", flush=True)
     while True:
         for task in await store.claim(1, lease=30):
-            if task.leg > 1:
+            if task.attempt > 1:
                 print("claimed", flush=True)
-            question = {f"q{task.leg}": b"?"}
+            question = {f"q{task.attempt}": b"?"}
             await store.change(
                 task.id,
-                lambda found, now: record.park(found, found.leg, question, now),  # noqa: B023
+                lambda found, now: record.park(found, found.attempt, question, now),  # noqa: B023
             )
             print("asks", flush=True)
         try:

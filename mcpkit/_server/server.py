@@ -25,7 +25,8 @@ from mcpkit.tasks.options import TaskSettings
 from mcpkit.types import CacheScope, Implementation, LogLevel
 
 if TYPE_CHECKING:
-    from mcpkit._stores.memory import TaskTable
+    from mcpkit._stores.memory import Table
+    from mcpkit.tasks.record import Task
     from mcpkit.tasks.service import TaskService
 
 __all__ = ["Middleware", "Server", "Settings", "log"]
@@ -114,7 +115,7 @@ class Server:
     overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
         default_factory=dict[Callable[..., Any], Callable[..., Any]]
     )
-    shelf: list[TaskTable] = field(default_factory=list["TaskTable"])
+    shelf: list[Table[Task]] = field(default_factory=list["Table[Task]"])
     tasks: TaskService | None = None
     task_services: list[TaskService] = field(default_factory=list["TaskService"])
     _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])

@@ -286,7 +286,7 @@ async def _task_result(server: Server, params: Params, context: Context[Any]) ->
                 for key in task.open:
                     if key not in asked:
                         asked[key] = anyio.CancelScope()
-                        question = request_of(tasks.open(task.asks[key]))
+                        question = request_of(tasks.open(task.input_requests[key]))
                         group.start_soon(_relay, tasks, task, key, question, asked[key], context)
                 await watch.wait()
                 task = await tasks.get(task.id, owner)

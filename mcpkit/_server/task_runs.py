@@ -23,6 +23,7 @@ from mcpkit._server.run import ABANDONED, Failure, Outcome, Run
 from mcpkit._server.server import Server, log
 from mcpkit._server.session import operations_of
 from mcpkit._signature.output import Rendered
+from mcpkit._stores.base import RecordStore, StoreUnavailable
 from mcpkit._utils.sealing import SealBroken
 from mcpkit._utils.text import truncate
 from mcpkit.context import Context, CurrentTask
@@ -31,7 +32,6 @@ from mcpkit.tasks import record
 from mcpkit.tasks.protocol import related
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.service import StoredSource, TaskService
-from mcpkit.tasks.store import StoreUnavailable, TaskStore
 from mcpkit.types import Principal
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class TaskRun:
     def __init__(self, server: Server, tasks: TaskService, task: Task) -> None:
         self._server = server
         self.id = task.id
-        self.number = task.leg
+        self.number = task.attempt
         self.ended = anyio.Event()
         self.task = CurrentTask(task.id, task.expires, self._note)
         self._task = task
@@ -116,16 +116,16 @@ class TaskRun:
 
     async def _work(self) -> None:
         task = self._task
-        if task.crashes > record.MOST_CRASHES:
+        if task.crashes > record.MAX_CRASHES:
             times = task.crashes - 1
             await self._fail(InternalError(f"The work has ended its process {times} times"))
             return
         try:
             call: dict[str, Any] = from_json(self._tasks.open(task.call))
             request = _request_of(call)
-            asks, answers = self._opened(task.asks), self._opened(task.answers)
+            asks, answers = self._opened(task.input_requests), self._opened(task.answers)
             steps: Mapping[str, bytes] = {}
-            if task.leg > 1:
+            if task.attempt > 1:
                 store = await self._tasks.store()
                 steps = self._opened(await self._persist(store.steps, task.id))
         except (SealBroken, ValueError, KeyError):
@@ -133,7 +133,7 @@ class TaskRun:
             return
         server = self._server.view_for(request)
         tool = server.catalog.tools.get(call["tool"])
-        if task.begun > 1 and (tool is None or not tool.resumable):
+        if task.starts > 1 and (tool is None or not tool.resumable):
             await self._fail(InternalError(_CUT_OFF))
             return
         if request.revision.tasks == "wished":
@@ -162,7 +162,7 @@ class TaskRun:
         if type(outcome) is InputRequired:
             asks = {key: self._tasks.seal(each) for key, each in outcome.asked.items()}
             most, message = self._tasks.settings.max_bytes, self._message
-            if sum(map(len, [*asks.values(), *self._task.asks.values()])) > most:
+            if sum(map(len, [*asks.values(), *self._task.input_requests.values()])) > most:
                 await self._fail(InternalError(f"The questions have more than {most} bytes"))
                 return
             await self._change(lambda task, now: record.park(task, leg, asks, now, message))
@@ -232,7 +232,7 @@ class TaskRun:
         self._steps += 1
         if self._steps > _MOST_STEPS:
             raise ValueError(f"a task has at most {_MOST_STEPS} steps")
-        store: TaskStore = await self._tasks.store()
+        store = await self._tasks.store()
         sealed = self._tasks.seal(value)
         kept = await self._persist(store.remember, self.id, self.number, place, sealed)
         if kept is None:
@@ -345,13 +345,13 @@ def _not_begun() -> None:
     """Stop nothing: the leg has not begun."""
 
 
-def _store_maker(server: Server) -> Callable[[], TaskStore]:
+def _store_maker(server: Server) -> Callable[[], RecordStore[Task]]:
     store = server.settings.tasks.store
     if store is None:
-        from mcpkit._stores.memory import MemoryStore, TaskTable
+        from mcpkit._stores.memory import MemoryStore, Table
 
         if not server.shelf:
-            server.shelf.append(TaskTable())
+            server.shelf.append(Table[Task]())
         return lambda: MemoryStore(server.shelf[0])
     if not isinstance(store, str):
         return store

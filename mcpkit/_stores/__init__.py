@@ -1,43 +1,55 @@
-"""Where tasks are kept, as a text says."""
+"""A URL or path to a store: the table of databases, loaded by name."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from hashlib import sha256
+from typing import Any, Final
 
-from mcpkit.tasks.options import scheme_of
-from mcpkit.tasks.store import TaskStore
+from mcpkit._stores.base import RecordStore
 
-__all__ = ["make_store"]
+SCHEMES: Final[Mapping[str, tuple[str, str]]] = {
+    "sqlite": ("sqlite3", ""),
+    **dict.fromkeys(("postgresql", "postgres"), ("asyncpg", "postgres")),
+    **dict.fromkeys(("redis", "rediss", "unix", "valkey", "valkeys"), ("redis", "redis")),
+}
+"""By the scheme of a URL: the module that the store needs, and the extra that installs it."""
 
 
-def make_store(place: str, app: str) -> TaskStore:
+def scheme_of(location: str) -> str:
+    """Return the scheme of the URL of a database; ``sqlite`` for a path."""
+    scheme, separator, _ = location.partition("://")
+    return scheme if separator else "sqlite"
+
+
+def make_store(location: str, app: str) -> RecordStore[Any]:
     """Make a store.
 
     Args:
-        place: The path of a file of SQLite, or a URL of a database, whose scheme has been checked.
-        app: The name of the app: those of several apps in one database are kept apart by it.
+        location: The path of a file of SQLite, or a URL whose scheme is one of `SCHEMES`.
+        app: The name of the app, which separates the records of several apps in one database.
 
     Raises:
-        ImportError: What speaks to the database is not installed; the message has the command.
+        ImportError: The library of the database is not installed; the message has the command.
     """
-    scheme = scheme_of(place)
+    scheme = scheme_of(location)
     if scheme == "sqlite":
         from mcpkit._stores.sqlite import SqliteStore
 
-        return SqliteStore(place.removeprefix("sqlite:///"))
+        return SqliteStore(location.removeprefix("sqlite:///"))
     if scheme.startswith("postgres"):
         from mcpkit._stores.postgres import PostgresStore
 
-        return PostgresStore(place, schema=f"mcpkit_{plain_name(app)}")
+        return PostgresStore(location, schema=f"mcpkit_{plain_name(app)}")
     from mcpkit._stores.redis import RedisStore
 
-    url = re.sub("^valkey", "redis", place)
+    url = re.sub("^valkey", "redis", location)
     return RedisStore(url, prefix=f"mcpkit:{plain_name(app)}")
 
 
 def plain_name(name: str) -> str:
-    """Return a name of small letters, digits and ``_``, which differs for different names."""
+    """Return a name of lower-case letters, digits and ``_``; different for different names."""
     plain = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:24]
     if plain == name:
         return plain

@@ -1,11 +1,11 @@
-"""How stores talk to a server: in tasks of their own.
+"""Connections to a database server, each owned by a task of its own.
 
-Requests are cancelled at any moment, and a connection on which a conversation was cut off gives the
-next one the answers of the last. So no request touches a connection: it hands over work, waits for
-a future, and may stop waiting. What was handed over is carried out to its end.
+Requests are cancelled at any moment, and a connection on which a command was cut off gives the next
+one the answer of the last. So no request uses a connection: it submits work, waits for a future,
+and may stop waiting. Submitted work is always carried out.
 
-A connection that is lost takes the answers with it, and nobody knows what was done of the work. It
-is handed over again, so all of it has to come to the same if it is done twice.
+The answers are lost with their connection, and then it is unknown which work was done. The work is
+repeated, so all work must be idempotent.
 """
 
 from __future__ import annotations
@@ -20,78 +20,72 @@ from typing import Any, Final, Generic, TypeVar
 
 import anyio
 
+from mcpkit._stores.base import StoreUnavailable
 from mcpkit._utils.logs import get_logger
-from mcpkit.tasks.store import StoreUnavailable
-
-__all__ = ["PATIENCE_S", "Connections", "Line", "need_asyncio"]
 
 _log: Final = get_logger("mcpkit")
 
 C = TypeVar("C")
 W = TypeVar("W")
 
-PATIENCE_S: Final = 5.0
-"""Seconds for a server to do something; also within which it may come back without anybody
-noticing."""
+TIMEOUT_S: Final = 5.0
+"""Seconds for work, and to connect; a server that restarts within them is not noticed."""
 
 _PAUSE_S: Final = 0.1
-"""Seconds between two attempts to reach a server."""
-
-
-@dataclass(frozen=True)  # which may be generic on every Python
-class Line(Generic[C, W]):
-    """How one kind of server is talked to.
-
-    Args:
-        server: Its name in messages.
-        connect: Opens a connection.
-        disconnect: Closes one, however broken it is.
-        carry_out: Does work over a connection, and returns the outcome of each; an exception is one
-            too.
-        lost: What `connect` and `carry_out` raise if a connection is of no use.
-    """
-
-    server: str
-    connect: Callable[[], Awaitable[C]]
-    disconnect: Callable[[C], Awaitable[None]]
-    carry_out: Callable[[C, Sequence[W]], Awaitable[Sequence[Any]]]
-    lost: tuple[type[Exception], ...]
+"""Seconds between two attempts to connect."""
 
 
 @dataclass(frozen=True)
-class _Piece(Generic[W]):
+class _Job(Generic[W]):
     work: W
     done: asyncio.Future[Any]
 
 
 class Connections(Generic[C, W]):
-    """Connections to a server, each in a task of its own.
+    """Connections to a server.
 
     Args:
-        line: How the server is talked to.
-        size: The connections.
-        at_once: The pieces of work that one connection takes together.
+        server: The name of the server in messages.
+        connect: Opens a connection.
+        disconnect: Closes one, however broken it is.
+        carry_out: Does work over a connection, and returns the result or exception of each.
+        lost: The exceptions of `connect` and `carry_out` after which a connection is unusable.
+        size: The number of connections.
+        batch: The work that one connection takes together, at most.
     """
 
-    def __init__(self, line: Line[C, W], *, size: int = 1, at_once: int = 1) -> None:
-        self._line = line
-        self._lost: tuple[type[Exception], ...] = (*line.lost, asyncio.TimeoutError)
+    def __init__(
+        self,
+        server: str,
+        connect: Callable[[], Awaitable[C]],
+        disconnect: Callable[[C], Awaitable[None]],
+        carry_out: Callable[[C, Sequence[W]], Awaitable[Sequence[Any]]],
+        lost: tuple[type[Exception], ...],
+        *,
+        size: int = 1,
+        batch: int = 1,
+    ) -> None:
+        self.server = server
+        self._connect = connect
+        self._disconnect = disconnect
+        self._carry_out = carry_out
+        self._lost: tuple[type[Exception], ...] = (*lost, asyncio.TimeoutError)
         self._size = size
-        self._at_once = at_once
+        self._batch = batch
         self._name = secrets.token_hex(8)
         self._numbers = count()
-        self._waiting: asyncio.Queue[_Piece[W] | None] = asyncio.Queue()
+        self._waiting: asyncio.Queue[_Job[W] | None] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
-        self._asides: list[asyncio.Task[None]] = []
-        self._trouble: Exception | None = None
+        self._background: list[asyncio.Task[None]] = []
+        self._error: Exception | None = None
 
     @property
     def is_open(self) -> bool:
-        """True if work can be handed over."""
+        """True between `open` and `aclose`."""
         return bool(self._tasks)
 
     def new_name(self) -> str:
-        """Return a name for a write, which no other write has."""
+        """Return a unique name for a write, by which its repetition is recognized."""
         return f"{self._name}{next(self._numbers)}"
 
     async def open(self) -> None:
@@ -99,159 +93,146 @@ class Connections(Generic[C, W]):
 
         Raises:
             StoreUnavailable: The server cannot be reached, or used; the message says why.
+            RuntimeError: This is not asyncio.
         """
-        first = await self._once(self._line.connect)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeError(
+                f"{self.server} needs asyncio; on trio, store tasks in a file or in memory"
+            ) from None
+        first = await self._once(self._connect)
         self._waiting = asyncio.Queue()
         for number in range(self._size):
             work = self._work(None if number else first)
-            self._tasks.append(asyncio.create_task(work, name="mcpkit-tasks"))
+            self._tasks.append(asyncio.create_task(work, name="mcpkit-store"))
 
     async def _once(self, connect: Callable[[], Awaitable[C]]) -> C:
         try:
-            return await asyncio.wait_for(connect(), PATIENCE_S)
+            return await asyncio.wait_for(connect(), TIMEOUT_S)
         except self._lost as error:
-            raise self._away(error) from error
+            raise self._unavailable(error) from error
 
-    def _away(self, error: Exception | None) -> StoreUnavailable:
-        what = "no answer" if error is None else str(error) or type(error).__name__
-        return StoreUnavailable(f"{self._line.server}: {what}")
+    def _unavailable(self, error: Exception | None) -> StoreUnavailable:
+        reason = "no answer" if error is None else str(error) or type(error).__name__
+        return StoreUnavailable(f"{self.server}: {reason}")
 
     async def do(self, work: W) -> Any:
-        """Have something done, once or more than once.
+        """Do work, once or more than once, and return its result.
 
         Raises:
-            StoreUnavailable: The server did not answer for a while. It may have done the work.
+            StoreUnavailable: The server did not answer in time. It may have done the work.
         """
         if not self.is_open:
-            raise StoreUnavailable(f"{self._line.server}: not in use")
+            raise StoreUnavailable(f"{self.server}: it is closed")
         loop = asyncio.get_running_loop()
-        piece = _Piece(work, loop.create_future())
-        bell = loop.call_later(PATIENCE_S, self._give_up, piece)
-        self._waiting.put_nowait(piece)
+        job = _Job(work, loop.create_future())
+        timer = loop.call_later(TIMEOUT_S, self._time_out, job)
+        self._waiting.put_nowait(job)
         try:
-            return await piece.done
+            return await job.done
         finally:
-            bell.cancel()
+            timer.cancel()
 
-    def _give_up(self, piece: _Piece[W]) -> None:
-        if not piece.done.done():
-            piece.done.set_exception(self._away(self._trouble))
+    def _time_out(self, job: _Job[W]) -> None:
+        if not job.done.done():
+            job.done.set_exception(self._unavailable(self._error))
 
     async def _work(self, connection: C | None) -> None:
-        """Do what waits, until nothing will come any more."""
-        pieces: list[_Piece[W]] = []
+        """Do the jobs that wait, until the connections are closed."""
+        jobs: list[_Job[W]] = []
         try:
-            while pieces or (pieces := await self._next()):
+            while jobs or (jobs := await self._next()):
                 try:
                     if connection is None:
-                        connection = await asyncio.wait_for(self._line.connect(), PATIENCE_S)
-                    works = [each.work for each in pieces]
-                    outcomes = await self._line.carry_out(connection, works)
-                    self._trouble = None
+                        connection = await asyncio.wait_for(self._connect(), TIMEOUT_S)
+                    outcomes = await self._carry_out(connection, [each.work for each in jobs])
+                    self._error = None
                 except Exception as error:
                     if connection is not None:
-                        await self._line.disconnect(connection)
+                        await self._disconnect(connection)
                         connection = None
                     if isinstance(error, self._lost):
-                        self._trouble = error
+                        self._error = error
                         await asyncio.sleep(_PAUSE_S)
-                        pieces = [each for each in pieces if not each.done.done()]
+                        jobs = [each for each in jobs if not each.done.done()]
                         continue
-                    outcomes = [error] * len(pieces)  # a mistake, which must not end it for ever
-                for piece, outcome in zip(pieces, outcomes, strict=True):
-                    _settle(piece.done, outcome)
-                pieces = []
+                    outcomes = [error] * len(jobs)  # a bug, which must not end the task
+                for job, outcome in zip(jobs, outcomes, strict=True):
+                    if job.done.done():
+                        continue
+                    if isinstance(outcome, Exception):
+                        job.done.set_exception(outcome)
+                    else:
+                        job.done.set_result(outcome)
+                jobs = []
         finally:
             if connection is not None:
-                await self._line.disconnect(connection)
+                await self._disconnect(connection)
 
-    async def _next(self) -> list[_Piece[W]]:
-        """Wait for work; none if there will be none."""
-        pieces: list[_Piece[W]] = []
-        while not pieces or (len(pieces) < self._at_once and not self._waiting.empty()):
-            piece = await self._waiting.get()
-            if piece is None:
-                self._waiting.put_nowait(None)  # for all others
+    async def _next(self) -> list[_Job[W]]:
+        """Wait for jobs; none if the connections are closed."""
+        jobs: list[_Job[W]] = []
+        while not jobs or (len(jobs) < self._batch and not self._waiting.empty()):
+            job = await self._waiting.get()
+            if job is None:
+                self._waiting.put_nowait(None)  # for the other connections
                 break
-            if not piece.done.done():
-                pieces.append(piece)
-        return pieces
+            if not job.done.done():
+                jobs.append(job)
+        return jobs
 
-    def aside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside the work, until this is closed."""
-        self._asides.append(asyncio.create_task(work, name="mcpkit-tasks"))
+    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine until the connections are closed."""
+        self._background.append(asyncio.create_task(work, name="mcpkit-store"))
 
-    async def stay(
+    async def stay_connected(
         self,
         connect: Callable[[], Awaitable[C]],
         use: Callable[[C], Awaitable[None]],
-        again: Callable[[], object],
+        reconnected: Callable[[], object],
     ) -> None:
-        """Use a connection of its own for ever, and another one when it is lost.
+        """Use another connection in the background, and reconnect when it is lost.
 
         Args:
-            connect: Opens one, and prepares it. The first time it has to succeed; what comes after
-                that is done beside the work.
+            connect: Opens and prepares it. The first attempt must succeed.
             use: Does not return.
-            again: Called when another one is open.
+            reconnected: Called after each reconnection.
 
         Raises:
-            StoreUnavailable: The first one cannot be opened.
+            StoreUnavailable: The first attempt failed.
         """
         first = await self._once(connect)
 
-        async def staying(connection: C | None) -> None:
+        async def stay(connection: C | None) -> None:
             while True:
                 try:
                     if connection is None:
-                        connection = await asyncio.wait_for(connect(), PATIENCE_S)
-                        again()
+                        connection = await asyncio.wait_for(connect(), TIMEOUT_S)
+                        reconnected()
                     await use(connection)
                 except self._lost:
                     pass
-                except Exception:  # a mistake, which must not end it for ever
-                    _log.exception("%s: begun anew", self._line.server)
+                except Exception:  # a bug, which must not end the task
+                    _log.exception("%s: reconnecting", self.server)
                 finally:
                     if connection is not None:
-                        await self._line.disconnect(connection)
+                        await self._disconnect(connection)
                         connection = None
                 await asyncio.sleep(_PAUSE_S)
 
-        self.aside(staying(first))
+        self.in_background(stay(first))
 
     async def aclose(self) -> None:
-        """Finish the work that waits, and disconnect."""
-        for task in self._asides:
+        """Finish the jobs that wait, and disconnect."""
+        for task in self._background:
             task.cancel()
         self._waiting.put_nowait(None)
-        ending, self._tasks, self._asides = [*self._tasks, *self._asides], [], []
+        ending, self._tasks, self._background = [*self._tasks, *self._background], [], []
         if ending:
             with anyio.CancelScope(shield=True):
-                _, stuck = await asyncio.wait(ending, timeout=PATIENCE_S)
+                _, stuck = await asyncio.wait(ending, timeout=TIMEOUT_S)
                 for task in stuck:
                     task.cancel()
                     with suppress(asyncio.CancelledError):
                         await task
-
-
-def _settle(done: asyncio.Future[Any], outcome: Any) -> None:
-    if done.done():
-        return
-    if isinstance(outcome, Exception):
-        done.set_exception(outcome)
-    else:
-        done.set_result(outcome)
-
-
-def need_asyncio(store: object) -> None:
-    """Raise `RuntimeError` if this is not asyncio.
-
-    Args:
-        store: What needs it, because the library that it uses does.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        raise RuntimeError(
-            f"{type(store).__name__} needs asyncio; on trio, keep tasks in a file or in memory"
-        ) from None

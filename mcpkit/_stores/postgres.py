@@ -1,16 +1,15 @@
-"""Tasks in PostgreSQL, which processes on many machines share.
+"""Records in PostgreSQL, which processes on many machines share.
 
-Each change is a transaction that locks the row of its task. Each write has a name of its own, which
-stays in the row: a write whose answer was lost can be done again, and is found to be done.
+Each change is a transaction that locks the row of its record. Each write has a unique name, which
+is stored in the row: a write whose answer was lost is repeated, and recognized if it was done.
 
-Each process holds an advisory lock in a session of its own, which the server gives back as soon as
-the process has died: then others take up its work. They wait a moment, because a process that lives
-may lose this connection, and all do when the server is started again. If it does not come back in
-time, its work is done by another as well, and the number of the leg keeps it from writing anything.
+Each worker holds an advisory lock in a session of its own. The server releases it when the worker
+dies, and others claim its records after a moment: a living worker may lose its connection, and all
+do when the server restarts. If it does not reconnect in time, its records are claimed all the same,
+and it can no longer renew their leases.
 
-Changes are told by ``NOTIFY``, and may be missed while the session is away; the rows are the truth.
-They are told outside of the transactions, because PostgreSQL commits those that tell something one
-after the other.
+Changes are announced by ``NOTIFY``, and missed while the session is away. They are announced
+outside of the transactions, because PostgreSQL commits those that notify one after the other.
 """
 
 from __future__ import annotations
@@ -20,16 +19,20 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
-import anyio
-
-from mcpkit._stores.connections import PATIENCE_S, Connections, Line, need_asyncio
-from mcpkit.tasks import record
-from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import Change, Heard, Position, StoreUnavailable, TooManyTasks
+from mcpkit._stores.base import (
+    Edit,
+    Position,
+    R,
+    RecordExists,
+    RecordStore,
+    StoreUnavailable,
+    TooManyRecords,
+)
+from mcpkit._stores.connections import TIMEOUT_S, Connections
 
 try:
     import asyncpg  # pyright: ignore[reportMissingTypeStubs]
@@ -40,28 +43,26 @@ except ModuleNotFoundError as error:
         'Tasks in PostgreSQL need the postgres extra: pip install "mcpkit[postgres]"'
     ) from None
 
-__all__ = ["PostgresStore"]
-
 _VERSION: Final = 1
-"""Of the tables."""
+"""The version of the tables."""
 
 _ANSWER_S: Final = 3.0
 """Seconds for one answer."""
 
 _QUIET_S: Final = 5.0
-"""Seconds after which the session that listens is tried."""
+"""Seconds after which the connection of the session is tested."""
 
 _GRACE_S: Final = 1.0
-"""Seconds for which a process may be without its lock before it is taken for dead."""
+"""Seconds for which a worker may be without its lock before it is taken for dead."""
 
-_GLANCE_S: Final = 0.25
-"""Seconds between two looks for dead processes."""
+_POLL_S: Final = 0.25
+"""Seconds between two looks for dead workers."""
 
 _NEAR: Final = 500
-"""If no more tasks than this may be added, they are counted one after the other."""
+"""When no more records than this may be added, additions wait for each other to be counted."""
 
-_MOST_TOLD: Final = 7000
-"""Bytes in one ``NOTIFY``, which may have 8000."""
+MAX_NOTIFIED: Final = 7000
+"""Bytes in one ``NOTIFY``, which PostgreSQL limits to 8000."""
 
 _TABLES: Final = """
     CREATE SCHEMA IF NOT EXISTS {schema};
@@ -94,13 +95,13 @@ _TABLES: Final = """
 """
 
 _NOW: Final = "coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8)"
-"""The time; $1 is it if it is not the server's."""
+"""The time: $1, or else the server's."""
 
 T = TypeVar("T")
 
 
 class _Connection(Protocol):
-    """What is used of a connection of asyncpg, which has no types."""
+    """The methods of an asyncpg connection that are used here; asyncpg has no types."""
 
     async def execute(self, query: str, *values: object) -> str: ...
     async def executemany(self, query: str, values: Sequence[Sequence[object]]) -> None: ...
@@ -112,59 +113,57 @@ class _Connection(Protocol):
     async def close(self, *, timeout: float) -> None: ...
 
 
-class _Found(NamedTuple):
+class _Row(NamedTuple):
     """A row.
 
     Args:
         now: The time.
         v: The name of its last write.
-        task: Its record.
+        record: Its record, decoded.
     """
 
     now: float
     v: str
-    task: Task
+    record: Any
 
 
 @dataclass(slots=True)
 class _Job:
-    """Something to do.
+    """Work for a connection.
 
     Args:
-        do: Reads and writes. Is told if it has been tried before, and may have been done then.
+        do: Reads and writes.
         writes: True for a transaction.
-        tells: The tasks of which others should hear then; not known before a claim.
-        has_been_tried: True if it has.
+        attempts: How often it was attempted; each may have been done.
+        changed: The ids to announce, which `do` fills in.
     """
 
-    do: Callable[[_Connection, bool], Awaitable[Any]]
+    do: Callable[[_Connection, _Job], Awaitable[Any]]
     writes: bool
-    tells: Sequence[str]
-    has_been_tried: bool = False
+    attempts: int = 0
+    changed: list[str] = field(default_factory=list[str])
 
 
 _LOST: Final[tuple[type[Exception], ...]] = (
     asyncio.TimeoutError,
     *(OSError, asyncpg.InterfaceError, asyncpg.InternalClientError),
     *(asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError),
-    # Two that waited for each other, and one that was the first server and is not any more.
+    # A deadlock, and a primary server that has become a standby.
     *(asyncpg.TransactionRollbackError, asyncpg.ReadOnlySQLTransactionError),
 )
 
 
-class PostgresStore:
-    """Keeps tasks in PostgreSQL 12 or newer. Needs asyncio.
+class PostgresStore(RecordStore[R]):
+    """Stores records in PostgreSQL 12 or newer. Needs asyncio.
 
     Args:
-        dsn: ``postgresql://``, with whatever asyncpg understands. It has to lead to the server, or
-            to a pooler that keeps sessions: others break locks and ``LISTEN``.
-        schema: Where the tables are; made if there is none. Apps with the same one share their
-            tasks.
-        connections: The connections for changes; one more listens.
+        dsn: ``postgresql://``, as asyncpg understands it. It must lead to the server, or to a
+            pooler that keeps sessions: others break locks and ``LISTEN``.
+        schema: The schema of the tables; made if there is none. Apps with the same schema share
+            their records.
+        connections: The connections for changes; there is one more that listens.
         clock: Seconds since the epoch; None for the server's time.
     """
-
-    is_shared = True
 
     def __init__(
         self,
@@ -179,60 +178,35 @@ class PostgresStore:
         self._dsn = dsn
         self._schema = f'"{schema}"'
         self._channel = f"mcpkit_{schema}"
-        self._clock = clock
-        self._runner = ""
-        self._heard: Heard | None = None
-        line = Line[_Connection, _Job](
-            self._server_name(), self._connect, _disconnect, self._carry_out, _LOST
+        self._clock: Callable[[], float | None] = clock or (lambda: None)
+        where = urlsplit(dsn)  # without its password
+        self._connections = Connections[_Connection, _Job](
+            f"PostgreSQL at {where.hostname or 'its socket'}, database {where.path[1:]}",
+            *(self._connect, _disconnect, self._carry_out, _LOST),
+            size=connections,
         )
-        self._connections = Connections(line, size=connections)
         self._is_made = False
-        self._to_tell: list[str] = []
+        self._to_announce: list[str] = []
         self._wake = asyncio.Event()
-        """There is something to tell, or the session is over."""
+        """Set when there are changes to announce, or the session is lost."""
         self._without_lock: dict[str, float] = {}
-        """Since when a process has been seen without its lock."""
+        """When a worker was first seen without its lock."""
         self._looked = float("-inf")
 
-    # --- coming and going -------------------------------------------------------------------------
+    # --- connections ------------------------------------------------------------------------------
 
-    async def open(self, runner: str, heard: Heard | None = None) -> None:
-        """Begin to use the server.
-
-        Raises:
-            StoreUnavailable: It cannot be reached or used; the message says why.
-            RuntimeError: This is not asyncio.
-        """
-        need_asyncio(self)
-        self._runner = runner
-        self._heard = heard
+    async def _open(self) -> None:
         await self._connections.open()
         try:
-            await self._connections.stay(self._begin_session, self._use_session, self._tell_of_any)
+            await self._connections.stay_connected(
+                self._begin_session, self._announce, lambda: self._hear(None, 0, "", "\n")
+            )
         except BaseException:
             await self._connections.aclose()
             raise
 
-    def _server_name(self) -> str:
-        where = urlsplit(self._dsn)  # without its password
-        return f"PostgreSQL at {where.hostname or 'its socket'}, database {where.path[1:]}"
-
-    async def aclose(self) -> None:
-        """Give back what runs, and disconnect."""
-        if not self._connections.is_open:
-            return
-
-        async def give_back(connection: _Connection, _: bool) -> None:
-            found = await self._locked(connection, "runner = $2", self._runner)
-            await self._put(connection, None, [replace(each.task, runner=None) for each in found])
-
-        with anyio.CancelScope(shield=True):
-            try:
-                await self._write(give_back)
-            finally:
-                await self._connections.aclose()
-
-    # --- connections ------------------------------------------------------------------------------
+    async def _close(self) -> None:
+        await self._connections.aclose()
 
     async def _connect(self) -> _Connection:
         try:
@@ -243,18 +217,17 @@ class PostgresStore:
         except asyncpg.PostgresError as error:  # a password, for example
             raise asyncpg.InterfaceError(str(error)) from error
         try:
-            # Or a process that stands still within a transaction would hold up all others.
+            # Or a process that is stopped within a transaction would block all others.
             await connection.execute(
-                f"SET idle_in_transaction_session_timeout = {1000 * PATIENCE_S:.0f}"
+                f"SET idle_in_transaction_session_timeout = {1000 * TIMEOUT_S:.0f}"
             )
             if not self._is_made:
                 await self._make_tables(connection)
                 self._is_made = True
-        except asyncpg.PostgresError as error:
+        except BaseException as error:
             await _disconnect(connection)
-            raise asyncpg.InterfaceError(str(error)) from error
-        except BaseException:
-            await _disconnect(connection)
+            if isinstance(error, asyncpg.PostgresError):
+                raise asyncpg.InterfaceError(str(error)) from error
             raise
         return connection
 
@@ -262,13 +235,13 @@ class PostgresStore:
         name = f"{self._schema}.version"
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", name)
-            # Whoever may not make tables can use those that are there.
+            # A user who may not make tables can use those that exist.
             if await connection.fetchval("SELECT to_regclass($1) IS NULL", name):
                 await connection.execute(_TABLES.format(schema=self._schema, version=_VERSION))
             version: int = await connection.fetchval(f"SELECT max(version) FROM {name}")
         if version > _VERSION:
             raise StoreUnavailable(
-                f"{self._server_name()}: written by a newer mcpkit, "
+                f"{self._connections.server}: written by a newer mcpkit, "
                 f"whose tables have the version {version}"
             )
 
@@ -276,149 +249,162 @@ class PostgresStore:
         return [await self._carry_out_one(connection, job) for job in jobs]
 
     async def _carry_out_one(self, connection: _Connection, job: _Job) -> Any:
-        has_been_tried, job.has_been_tried = job.has_been_tried, True
+        job.attempts += 1
+        job.changed.clear()
         try:
-            if not job.writes:
-                return await job.do(connection, has_been_tried)
-            async with connection.transaction():
-                outcome = await job.do(connection, has_been_tried)
+            if job.writes:
+                async with connection.transaction():
+                    outcome = await job.do(connection, job)
+            else:
+                outcome = await job.do(connection, job)
         except _LOST:
             raise
         except asyncpg.PostgresError as error:
-            return StoreUnavailable(f"{self._server_name()}: {error}")
-        except Exception as error:  # nothing has been written for it
+            return StoreUnavailable(f"{self._connections.server}: {error}")
+        except Exception as error:  # it was rolled back
             return error
-        if job.tells:
-            self._to_tell.extend(job.tells)
+        if job.changed:
+            self._to_announce.extend(job.changed)
             self._wake.set()
         return outcome
 
-    async def _read(self, do: Callable[[_Connection, bool], Awaitable[T]]) -> T:
-        outcome: T = await self._connections.do(_Job(do, False, ()))
+    async def _read(self, do: Callable[[_Connection, _Job], Awaitable[T]]) -> T:
+        outcome: T = await self._connections.do(_Job(do, False))
         return outcome
 
-    async def _write(
-        self, do: Callable[[_Connection, bool], Awaitable[T]], tells: Sequence[str] = ()
-    ) -> T:
-        outcome: T = await self._connections.do(_Job(do, True, tells))
+    async def _write(self, do: Callable[[_Connection, _Job], Awaitable[T]]) -> T:
+        outcome: T = await self._connections.do(_Job(do, True))
         return outcome
 
     # --- the session ------------------------------------------------------------------------------
 
     async def _begin_session(self) -> _Connection:
-        """Show that this process lives, and listen."""
+        """Show that this worker lives, and listen."""
         connection = await self._connect()
         try:
-            # Shared, because the server may not know yet that the session before is over.
+            # Shared, because the server may not know yet that the last session is over.
             await connection.execute(
                 "SELECT pg_advisory_lock_shared(hashtextextended($1 || $2, 0))",
-                *(self._schema, self._runner),
+                *(self._schema, self.worker),
             )
             connection.add_termination_listener(lambda _: self._wake.set())
-            if self._heard is not None:
+            if self._on_change is not None:
                 await connection.add_listener(self._channel, self._hear)
         except BaseException:
             await _disconnect(connection)
             raise
         return connection
 
-    def _hear(self, _: object, pid: int, channel: str, told: object) -> None:
-        runner, *ids = str(told).split("\n")
-        if runner != self._runner and self._heard is not None:
+    def _hear(self, _: object, pid: int, channel: str, payload: object) -> None:
+        worker, *ids = str(payload).split("\n")
+        if worker != self.worker and self._on_change is not None:
             for id in ids:
-                self._heard(id or None)
+                self._on_change(id or None)
 
-    def _tell_of_any(self) -> None:
-        if self._heard is not None:
-            self._heard(None)
-
-    async def _use_session(self, connection: _Connection) -> None:
-        """Tell what this process has changed."""
+    async def _announce(self, connection: _Connection) -> None:
+        """Announce the changes of this worker."""
         while True:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), _QUIET_S)
             self._wake.clear()
-            told = "\n".join([self._runner, *self._to_tell])
-            if not self._to_tell:
-                await connection.execute("SELECT")  # to see whether the server is there
+            if not self._to_announce:
+                await connection.execute("SELECT")  # is the server there?
                 continue
-            if len(told.encode()) > _MOST_TOLD:
-                told = f"{self._runner}\n"  # any
-            self._to_tell.clear()
-            await connection.execute("SELECT pg_notify($1, $2)", self._channel, told)
+            payload = "\n".join([self.worker, *self._to_announce])
+            if len(payload.encode()) > MAX_NOTIFIED:
+                payload = f"{self.worker}\n"  # any
+            self._to_announce.clear()
+            await connection.execute("SELECT pg_notify($1, $2)", self._channel, payload)
 
     # --- rows -------------------------------------------------------------------------------------
 
-    def _time(self) -> float | None:
-        return None if self._clock is None else self._clock()
-
     async def _select(
         self, connection: _Connection, where: str, *values: object, end: str = ""
-    ) -> Sequence[_Found]:
-        """Return the tasks whose time is not over.
-
-        Args:
-            connection: To the server.
-            where: A condition.
-            values: $2 and so on.
-            end: What comes behind the conditions.
-        """
+    ) -> Sequence[_Row]:
+        """Return rows that have not expired; `values` are $2 and so on."""
         rows = await connection.fetch(
             f"SELECT {_NOW} AS now, v, record FROM {self._schema}.tasks "
             f"WHERE {where} AND (expires IS NULL OR expires > {_NOW}) {end}",
-            *(self._time(), *values),
+            *(self._clock(), *values),
         )
-        return [_Found(row["now"], row["v"], record.load(row["record"])) for row in rows]
+        return [_Row(row["now"], row["v"], self._codec.load(row["record"])) for row in rows]
 
-    async def _locked(
-        self, connection: _Connection, where: str, *values: object
-    ) -> Sequence[_Found]:
-        """Return tasks that nobody else changes until the transaction ends."""
-        # In one order, or two would wait for each other.
-        return await self._select(connection, where, *values, end="ORDER BY id FOR UPDATE")
-
-    async def _put(
-        self, connection: _Connection, name: str | None, tasks: Collection[Task]
-    ) -> None:
-        """Put records where others were.
-
-        Args:
-            connection: To the server.
-            name: Of this write; None if it comes to the same when it is done twice.
-            tasks: The records.
-        """
+    async def _change(
+        self, connection: _Connection, job: _Job, rows: Sequence[_Row], edit: Edit[R], name: str
+    ) -> dict[str, R | None]:
+        """Change rows that are locked, except those that this write has changed already."""
+        done: dict[str, R | None] = {}
+        changed: list[R] = []
+        for now, v, record in rows:
+            done[record.id] = edited = record if v == name else edit(record, now)
+            if edited is not None and edited is not record:
+                changed.append(edited)
         await connection.executemany(
-            f"UPDATE {self._schema}.tasks "
-            "SET unfinished = $2, due = $3, runner = $4, v = coalesce($5, v), record = $6 "
-            "WHERE id = $1",
+            f"UPDATE {self._schema}.tasks SET expires = $2, unfinished = $3, due = $4, "
+            "runner = $5, v = $6, record = $7 WHERE id = $1",
             [
-                (task.id, not task.is_over, task.due, task.runner, name, record.dump(task))
-                for task in tasks
+                (
+                    *(record.id, record.expires, not record.is_over, record.due),
+                    *(record.worker, name, self._codec.dump(record)),
+                )
+                for record in changed
             ],
         )
+        job.changed.extend(each.id for each in changed)
+        return done
 
-    # --- tasks ------------------------------------------------------------------------------------
+    async def _locked(self, connection: _Connection, ids: Collection[str]) -> Sequence[_Row]:
+        # In one order, or two transactions would wait for each other.
+        return await self._select(connection, "id = ANY ($2)", ids, end="ORDER BY id FOR UPDATE")
 
-    async def add(self, task: Task, *, most: int, most_of_owner: int) -> Task:
-        """Keep a new task."""
+    # --- records ----------------------------------------------------------------------------------
+
+    async def _find(self, ids: Sequence[str]) -> Mapping[str, R]:
+        rows = await self._read(
+            lambda connection, _: self._select(connection, "id = ANY ($2)", ids)
+        )
+        return {row.record.id: row.record for row in rows}
+
+    async def _held(self) -> Sequence[str]:
+        rows = await self._read(
+            lambda connection, _: self._select(connection, "runner = $2", self.worker)
+        )
+        return [row.record.id for row in rows]
+
+    async def _edit(
+        self, ids: Collection[str], edit: Edit[R], *, notify: bool = True
+    ) -> Mapping[str, R | None]:
         name = self._connections.new_name()
 
-        async def room(connection: _Connection) -> tuple[float, int]:
-            """Return the time, and how many tasks may still be added."""
-            (row,) = await connection.fetch(
-                f"SELECT {_NOW} AS now, "
-                f"(SELECT count(*) FROM {self._schema}.tasks WHERE unfinished) AS of_all, "
-                f"(SELECT count(*) FROM {self._schema}.tasks WHERE unfinished AND owner = $2) "
-                "AS of_owner",
-                *(self._time(), task.owner),
-            )
-            return row["now"], min(most - row["of_all"], most_of_owner - row["of_owner"])
+        async def change(connection: _Connection, job: _Job) -> Mapping[str, R | None]:
+            rows = await self._locked(connection, ids)
+            done = await self._change(connection, job, rows, edit, name)
+            if not notify:
+                job.changed.clear()
+            return done
 
-        async def add(connection: _Connection, has_been_tried: bool) -> Task:
-            if has_been_tried:
-                done = await self._select(connection, "id = $2 AND v = $3", task.id, name)
-                if done:
-                    return done[0].task
+        return await self._write(change)
+
+    async def add(self, make: Callable[[float], R], *, limit: int, limit_per_owner: int) -> R:
+        """Store a new record."""
+        name = self._connections.new_name()
+        id, owner = make(0).id, make(0).owner
+
+        async def room(connection: _Connection) -> tuple[float, int]:
+            """Return the time, and how many records may still be added."""
+            (row,) = await connection.fetch(
+                f"SELECT {_NOW} AS now, count(*) AS of_all, "
+                f"count(*) FILTER (WHERE owner = $2) AS of_owner "
+                f"FROM {self._schema}.tasks WHERE unfinished",
+                *(self._clock(), owner),
+            )
+            return row["now"], min(limit - row["of_all"], limit_per_owner - row["of_owner"])
+
+        async def add(connection: _Connection, job: _Job) -> R:
+            job.changed.append(id)
+            if job.attempts > 1:
+                for row in await self._select(connection, "id = $2 AND v = $3", id, name):
+                    return cast("R", row.record)
             now, left = await room(connection)
             if left <= _NEAR:
                 await connection.execute(
@@ -426,76 +412,46 @@ class PostgresStore:
                 )
                 now, left = await room(connection)
             if left <= 0:
-                raise TooManyTasks
-            added = replace(task, created=now, updated=now)
-            await connection.execute(
-                f"INSERT INTO {self._schema}.tasks VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-                *(added.id, added.owner, added.created, added.expires, not added.is_over),
-                *(added.due, added.runner, name, record.dump(added)),
+                raise TooManyRecords
+            record = make(now)
+            status = await connection.execute(
+                f"INSERT INTO {self._schema}.tasks VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) "
+                "ON CONFLICT DO NOTHING",
+                *(id, owner, record.created, record.expires, not record.is_over),
+                *(record.due, record.worker, name, self._codec.dump(record)),
             )
-            return added
+            if status == "INSERT 0 0":
+                raise RecordExists(id)
+            return record
 
-        return await self._write(add, (task.id,))
+        return await self._write(add)
 
-    async def get(self, id: str) -> Task | None:
-        """Return a task."""
-        found = await self._read(lambda connection, _: self._select(connection, "id = $2", id))
-        return found[0].task if found else None
-
-    async def change(self, id: str, edit: Change) -> Task | None:
-        """Change a task."""
+    async def claim(self, limit: int, start: Edit[R]) -> Sequence[R]:
+        """Take the lease of records that are due, or whose worker is dead."""
         name = self._connections.new_name()
 
-        async def change(connection: _Connection, _: bool) -> Task | None:
-            found = await self._locked(connection, "id = $2", id)
-            if not found:
-                raise KeyError(id)
-            now, v, task = found[0]
-            if v == name:  # it has been done, and the answer was lost
-                return task
-            changed = edit(task, now)
-            if changed is not None:
-                await self._put(connection, name, [changed])
-            return changed
-
-        return await self._write(change, (id,))
-
-    async def claim(self, most: int, lease: float) -> Sequence[Task]:
-        """Begin a leg of tasks that are due."""
-        name = self._connections.new_name()
-
-        async def claim(connection: _Connection, has_been_tried: bool) -> Sequence[Task]:
-            if has_been_tried:
-                done = await self._select(
-                    connection, "runner = $2 AND v = $3", self._runner, name, end="ORDER BY id"
+        async def claim(connection: _Connection, job: _Job) -> Sequence[R]:
+            rows: Sequence[_Row] = ()
+            if job.attempts > 1:
+                where = "runner = $2 AND v = $3"
+                rows = await self._select(connection, where, self.worker, name, end="ORDER BY id")
+            if not rows:
+                dead = await self._dead_workers(connection)
+                rows = await self._select(
+                    connection,
+                    f"(due <= {_NOW} OR runner = ANY ($3))" if dead else f"due <= {_NOW}",
+                    *(limit, *([dead] if dead else [])),
+                    end="ORDER BY due, id LIMIT $2 FOR UPDATE SKIP LOCKED",
                 )
-                if done:
-                    return [each.task for each in done]
-            dead = await self._dead_runners(connection)
-            due = await self._select(
-                connection,
-                f"(due <= {_NOW} OR runner = ANY ($3))" if dead else f"due <= {_NOW}",
-                *(most, *([dead] if dead else [])),
-                end="ORDER BY due, id LIMIT $2 FOR UPDATE SKIP LOCKED",
-            )
-            claimed: list[Task] = []
-            for now, _, task in due:
-                begun = record.claim(task, self._runner, now + lease)
-                assert begun is not None
-                claimed.append(begun)
-            await self._put(connection, name, claimed)
-            return claimed
+            claimed = await self._change(connection, job, rows, start, name)
+            return [each for each in claimed.values() if each is not None]
 
-        claimed = await self._write(claim)
-        if claimed:
-            self._to_tell.extend(each.id for each in claimed)
-            self._wake.set()
-        return claimed
+        return await self._write(claim)
 
-    async def _dead_runners(self, connection: _Connection) -> Sequence[str]:
-        """Return the processes that have been without their locks for a while."""
+    async def _dead_workers(self, connection: _Connection) -> Sequence[str]:
+        """Return the workers that have been without their locks for a while."""
         looked = time.monotonic()
-        if looked >= self._looked + _GLANCE_S:
+        if looked >= self._looked + _POLL_S:
             self._looked = looked
             rows = await connection.fetch(
                 f"SELECT DISTINCT runner FROM {self._schema}.tasks "
@@ -503,93 +459,61 @@ class PostgresStore:
                 "NOT IN (SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks "
                 "WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND database = "
                 "(SELECT oid FROM pg_database WHERE datname = current_database()))",
-                *(self._schema, self._runner),
+                *(self._schema, self.worker),
             )
             before = self._without_lock
-            runners: list[str] = [row["runner"] for row in rows]
-            self._without_lock = {each: before.get(each, looked) for each in runners}
+            workers: list[str] = [row["runner"] for row in rows]
+            self._without_lock = {each: before.get(each, looked) for each in workers}
         return [
-            runner for runner, since in self._without_lock.items() if since + _GRACE_S <= looked
+            worker for worker, since in self._without_lock.items() if since + _GRACE_S <= looked
         ]
 
-    async def keep(
-        self, legs: Collection[tuple[str, int]], lease: float
-    ) -> Collection[tuple[str, int]]:
-        """Let legs go on."""
-        wanted = {*legs}
+    async def remember(self, id: str, edit: Edit[R], key: str, value: bytes) -> bytes | None:
+        """Store a value beside a record, once."""
+        name = self._connections.new_name()
+        steps = f"{self._schema}.steps"
 
-        async def keep(connection: _Connection, _: bool) -> Collection[tuple[str, int]]:
-            found = await self._locked(connection, "id = ANY ($2)", [id for id, _ in wanted])
-            renewed = [
-                renewed
-                for now, _, task in found
-                if (task.id, task.leg) in wanted
-                and (renewed := record.keep(task, task.leg, now + lease)) is not None
-            ]
-            await self._put(connection, None, renewed)
-            kept = {(task.id, task.leg) for task in renewed}
-            return [each for each in legs if each in kept]
-
-        return await self._write(keep)
-
-    async def remember(self, id: str, leg: int, key: str, value: bytes) -> bytes | None:
-        """Remember what a step has come to."""
-
-        async def remember(connection: _Connection, _: bool) -> bytes | None:
-            found = await self._locked(connection, "id = $2", id)
-            advanced = record.advance(found[0].task, leg) if found else None
-            if advanced is None:
+        async def remember(connection: _Connection, job: _Job) -> bytes | None:
+            rows = await self._locked(connection, [id])
+            changed = await self._change(connection, job, rows, edit, name)
+            job.changed.clear()
+            if changed.get(id) is None:
                 return None
-            if advanced != found[0].task:
-                await self._put(connection, None, [advanced])
-            steps = f"{self._schema}.steps"
             await connection.execute(
-                f"INSERT INTO {steps} VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
-                *(id, key, value),
+                f"INSERT INTO {steps} VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", id, key, value
             )
-            kept: bytes = await connection.fetchval(
+            stored: bytes = await connection.fetchval(
                 f"SELECT value FROM {steps} WHERE id = $1 AND key = $2", id, key
             )
-            return kept
+            return stored
 
         return await self._write(remember)
 
-    async def steps(self, id: str) -> Mapping[str, bytes]:
-        """Return what steps have come to."""
+    async def values(self, id: str) -> Mapping[str, bytes]:
+        """Return the values beside a record."""
+        query = f"SELECT key, value FROM {self._schema}.steps WHERE id = $1"
+        rows = await self._read(lambda connection, _: connection.fetch(query, id))
+        return {row["key"]: row["value"] for row in rows}
 
-        async def steps(connection: _Connection, _: bool) -> Mapping[str, bytes]:
-            rows = await connection.fetch(
-                f"SELECT key, value FROM {self._schema}.steps WHERE id = $1", id
-            )
-            return {row["key"]: row["value"] for row in rows}
-
-        return await self._read(steps)
-
-    async def list(self, owner: str, after: Position | None, most: int) -> Sequence[Task]:
-        """Return tasks of an owner."""
-        behind = after or (float("-inf"), "")
-        found = await self._read(
-            lambda connection, _: self._select(
-                connection,
-                "owner = $2 AND (created, id) > ($3, $4)",
-                *(owner, *behind, most),
-                end="ORDER BY created, id LIMIT $5",
-            )
+    async def list(self, owner: str, after: Position | None, limit: int) -> Sequence[R]:
+        """Return records of an owner."""
+        where, end = "owner = $2 AND (created, id) > ($3, $4)", "ORDER BY created, id LIMIT $5"
+        values = (owner, *(after or (float("-inf"), "")), limit)
+        rows = await self._read(
+            lambda connection, _: self._select(connection, where, *values, end=end)
         )
-        return [each.task for each in found]
+        return [row.record for row in rows]
 
     async def sweep(self) -> int:
-        """Forget the tasks whose time is over."""
+        """Delete what has expired."""
 
-        async def sweep(connection: _Connection, _: bool) -> int:
-            past: list[str] = [
-                row["id"]
-                for row in await connection.fetch(
-                    f"SELECT id FROM {self._schema}.tasks WHERE expires <= {_NOW} "
-                    "ORDER BY id FOR UPDATE",
-                    self._time(),
-                )
-            ]
+        async def sweep(connection: _Connection, _: _Job) -> int:
+            rows = await connection.fetch(
+                f"SELECT id FROM {self._schema}.tasks WHERE expires <= {_NOW} "
+                "ORDER BY id FOR UPDATE",
+                self._clock(),
+            )
+            past: list[str] = [row["id"] for row in rows]
             for table in ("steps", "tasks"):
                 await connection.execute(
                     f"DELETE FROM {self._schema}.{table} WHERE id = ANY ($1)", past

@@ -1,18 +1,17 @@
-"""Tasks in Redis or Valkey, which processes on many machines share.
+"""Records in Redis or Valkey, which processes on many machines share.
 
-A record is changed in two steps: it is read and edited here, and a script puts it back if nobody
-else has changed it meanwhile. The script changes the indexes as well, so nothing is ever half done.
-Whoever claims a task first hides it from the others for a moment, so that they do not all reach
-for the same one.
+A record is changed in two steps: it is read and edited here, and a script stores it unless another
+write came first. The script also updates the indexes, so that no change is ever half done. A claim
+first hides records from other workers for a moment, so that they do not all edit the same ones.
 
-Each write has a name of its own, which stays in the record: a write whose answer was lost can be
-done again, and is found to be done.
+Each write has a unique name, which is stored in the record: a write whose answer was lost is
+repeated, and recognized if it was done.
 
-Each process shows that it lives by a sign it gives every few seconds. When it gives none, others
-take up its work. If it lives after all, the number of the leg keeps it from writing anything.
+Each worker sends a heartbeat every few seconds. If that stops, others claim its records; if the
+worker lives after all, it can no longer renew their leases.
 
-All keys stand in one slot of a cluster, so a script may use them together. Changes are told by
-Pub/Sub, and may be missed while a connection is away; the records are the truth.
+All keys have the same slot in a cluster, so that a script may use them together. Changes are
+announced by Pub/Sub, and missed while a connection is away.
 """
 
 from __future__ import annotations
@@ -21,16 +20,19 @@ import asyncio
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-import anyio
-
-from mcpkit._stores.connections import Connections, Line, need_asyncio
+from mcpkit._stores.base import (
+    Edit,
+    Position,
+    R,
+    RecordExists,
+    RecordStore,
+    StoreUnavailable,
+    TooManyRecords,
+)
+from mcpkit._stores.connections import Connections
 from mcpkit._utils.logs import get_logger
-from mcpkit.tasks import record
-from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import Change, Heard, Position, StoreUnavailable, TooManyTasks
 
 try:
     from redis.asyncio.connection import Connection, parse_url
@@ -52,57 +54,48 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError('Tasks in Redis need the redis extra: pip install "mcpkit[redis]"') from None
 
-__all__ = ["RedisStore"]
-
 _log: Final = get_logger("mcpkit")
 
 _VERSION: Final = 1
-"""Of the keys."""
+"""The version of the keys."""
 
 _ANSWER_S: Final = 3.0
 """Seconds for one answer."""
 
 _QUIET_S: Final = 10.0
-"""Seconds after which the connection that listens is tried."""
+"""Seconds after which the connection that listens is tested."""
 
-_MOST_AT_ONCE: Final = 200
-"""Pieces of work that are sent together."""
+MAX_BATCH: Final = 200
+"""Jobs that are sent together."""
 
-_MOST_FORGOTTEN: Final = 500
-"""Tasks that one script forgets, while nobody else is served."""
+MAX_SWEPT: Final = 500
+"""Records that one script deletes, while the server serves no one else."""
 
 _SLACK_S: Final = 3600.0
-"""Seconds after its end for which a task may still be there, for `sweep` to clean up behind it."""
+"""Seconds for which an expired record stays, so that `sweep` can update the indexes."""
 
-_LONGEST_S: Final = 100 * 365 * 86400.0
-"""A task that is kept for longer is kept for ever."""
+MAX_EXPIRY_S: Final = 100 * 365 * 86400.0
+"""A record that expires later never does."""
 
-_FOR_NOW: Final = (
-    *(
-        AskError,
-        ClusterDownError,
-        MasterDownError,
-        NoScriptError,
-        ReadOnlyError,
-        TryAgainError,
-    ),
+_TEMPORARY: Final = (
+    *(AskError, ClusterDownError, MasterDownError, NoScriptError, ReadOnlyError, TryAgainError),
 )
-"""Refusals that do not last."""
+"""Errors after which the command may succeed on another connection."""
 
 _Script: TypeAlias = str
 _Command: TypeAlias = "tuple[_Script, tuple[Any, ...]]"
 
 # --- scripts --------------------------------------------------------------------------------------
 
-# KEYS[1] is the tag that all keys begin with, ARGV[1] the time if it is not the server's.
+# KEYS[1] is the tag that all keys begin with, ARGV[1] the time, or '' for the server's.
 #   :t:<id>         hash    v (the name of the last write), record, owner, expires, runner
-#   :s:<id>         hash    the steps
-#   :due            zset    id by when a leg may begin
-#   :of:<owner>     zset    id by when it was created
-#   :past           zset    id and owner by when the task may be forgotten
-#   :open           set     ids that are not over; :open:<owner> those of one owner
-#   :runs:<runner>  set     ids of which it runs a leg
-#   :alive          zset    runner by when it is taken for dead, in the server's time
+#   :s:<id>         hash    the values beside the record
+#   :due            zset    id by the time from which it may be claimed
+#   :of:<owner>     zset    id by its creation
+#   :past           zset    id and owner by expiry
+#   :open           set     unfinished ids; :open:<owner> those of one owner
+#   :runs:<worker>  set     ids that the worker has a lease on
+#   :alive          zset    worker by the time at which it is taken for dead (the server's)
 _HEAD: Final = """
 local p = KEYS[1]
 local clock = redis.call('TIME')
@@ -111,9 +104,7 @@ local now = ARGV[1] == '' and real or tonumber(ARGV[1])
 local function exact(number) return string.format('%.17g', number) end
 """
 
-_READ: Final = (
-    _HEAD
-    + """
+_READ: Final = """
 local found = {exact(now)}
 for i = 2, #ARGV do
   local task = redis.call('HMGET', p .. ':t:' .. ARGV[i], 'v', 'record')
@@ -122,18 +113,15 @@ for i = 2, #ARGV do
 end
 return found
 """
-)
 
-# What may fail because there is no room comes first: what comes behind it is done then as well.
-_PUT: Final = (
-    _HEAD
-    + """
+# Commands that fail when memory is full come first, so that a script is done wholly or not at all.
+_PUT: Final = """
 local _, id, known, v, record, owner, created, expires, left, due, runner, open, telling, most,
   most_of_owner, step, value = unpack(ARGV)
 local task, steps = p .. ':t:' .. id, p .. ':s:' .. id
 local opened, opened_of_owner = p .. ':open', p .. ':open:' .. owner
 
--- An index is there for as long as the last that is in it.
+-- An index lives as long as the last record in it.
 local function index(command, key, ...)
   local before = redis.call('PTTL', key)
   redis.call(command, key, ...)
@@ -144,7 +132,7 @@ local function index(command, key, ...)
   end
 end
 
-local old = redis.call('HMGET', task, 'v', 'record', 'runner')
+local old = redis.call('HMGET', task, 'v', 'record', 'runner', 'expires')
 if old[1] ~= v then
   if (old[1] or '') ~= known then return {exact(now), old[1], old[2]} end
   if most ~= '' and (redis.call('SCARD', opened) >= tonumber(most)
@@ -154,13 +142,23 @@ if old[1] ~= v then
   if step then redis.call('HSETNX', steps, step, value) end
   if record ~= '' then
     redis.call('HSET', task, 'v', v, 'record', record, 'runner', runner)
-    if known == '' then
+    if old[4] ~= expires then
       redis.call('HSET', task, 'owner', owner, 'expires', expires)
-      if left ~= '' then redis.call('PEXPIRE', task, left) end
+      if left ~= '' then
+        redis.call('PEXPIRE', task, left)
+      else
+        redis.call('PERSIST', task)
+      end
       index('ZADD', p .. ':of:' .. owner, created, id)
-      if expires ~= '' then index('ZADD', p .. ':past', expires, id .. '\\n' .. owner) end
-      index('SADD', opened, id)
-      index('SADD', opened_of_owner, id)
+      if expires ~= '' then
+        index('ZADD', p .. ':past', expires, id .. '\\n' .. owner)
+      else
+        redis.call('ZREM', p .. ':past', id .. '\\n' .. owner)
+      end
+      if open ~= '' then
+        index('SADD', opened, id)
+        index('SADD', opened_of_owner, id)
+      end
     end
     if due == '' then
       redis.call('ZREM', p .. ':due', id)
@@ -184,11 +182,8 @@ if step then
 end
 return 1
 """
-)
 
-_CLAIM: Final = (
-    _HEAD
-    + """
+_CLAIM: Final = """
 local _, me, alive, hidden, most = unpack(ARGV)
 redis.call('ZADD', p .. ':alive', real + alive, me)
 for _, dead in ipairs(redis.call('ZRANGEBYSCORE', p .. ':alive', '-inf', exact(real))) do
@@ -217,32 +212,23 @@ while wanted > 0 do
 end
 return found
 """
-)
 
-_ALIVE: Final = (
-    _HEAD
-    + """
+_ALIVE: Final = """
 redis.call('ZADD', p .. ':alive', real + ARGV[3], ARGV[2])
 redis.call('SET', p .. ':version', ARGV[4], 'NX')
 return redis.call('GET', p .. ':version')
 """
-)
 
-_GONE: Final = (
-    _HEAD
-    + """
+_GONE: Final = """
 redis.call('ZREM', p .. ':alive', ARGV[2])
 return redis.call('DEL', p .. ':runs:' .. ARGV[2])
 """
-)
 
-_RUNS: Final = _HEAD + "return redis.call('SMEMBERS', p .. ':runs:' .. ARGV[2])"
+_RUNS: Final = "return redis.call('SMEMBERS', p .. ':runs:' .. ARGV[2])"
 
-_STEPS: Final = _HEAD + "return redis.call('HGETALL', p .. ':s:' .. ARGV[2])"
+_STEPS: Final = "return redis.call('HGETALL', p .. ':s:' .. ARGV[2])"
 
-_LIST: Final = (
-    _HEAD
-    + """
+_LIST: Final = """
 local _, owner, created, behind, most = unpack(ARGV)
 local found, passed = {exact(now)}, 0
 while true do
@@ -262,11 +248,8 @@ while true do
   end
 end
 """
-)
 
-_SWEEP: Final = (
-    _HEAD
-    + """
+_SWEEP: Final = """
 local past = redis.call('ZRANGEBYSCORE', p .. ':past', '-inf', exact(now), 'LIMIT', 0, ARGV[2])
 for _, each in ipairs(past) do
   local id, owner = each:match('^([^\\n]*)\\n(.*)$')
@@ -281,13 +264,12 @@ for _, each in ipairs(past) do
 end
 return #past
 """
-)
 
 _SCRIPTS: Final = (_READ, _PUT, _CLAIM, _ALIVE, _GONE, _RUNS, _STEPS, _LIST, _SWEEP)
 
 
 class _Connection(Protocol):
-    """What is used of a connection of redis-py, which is not wholly typed."""
+    """The methods of a redis-py connection that are used here; its types are incomplete."""
 
     async def connect(self) -> None: ...
     async def disconnect(self, nowait: bool = False) -> None: ...
@@ -300,38 +282,36 @@ class _Connection(Protocol):
 
 
 class _Server(NamedTuple):
-    """A connection, and what the server calls the scripts."""
+    """A connection, and the names that the server has given to the scripts."""
 
     connection: _Connection
     names: Mapping[_Script, bytes]
 
 
 class _Found(NamedTuple):
-    """A record, and the name of the write that it comes from."""
+    """A record, and the name of its last write."""
 
     v: bytes
-    task: Task
+    record: Any
 
 
-class _Elsewhere(Lost):
+class _Moved(Lost):
     """The keys are on another server of the cluster."""
 
 
-class RedisStore:
-    """Keeps tasks in Redis 6.2 or newer, or in Valkey. Needs asyncio.
+class RedisStore(RecordStore[R]):
+    """Stores records in Redis 6.2 or newer, or in Valkey. Needs asyncio.
 
-    What was acknowledged is lost with the server if that does not write it down: it should have
-    ``appendonly yes``, and ``maxmemory-policy noeviction`` so that it throws away nothing.
+    A server that does not write to disk loses acknowledged changes when it ends: it should have
+    ``appendonly yes``, and ``maxmemory-policy noeviction`` so that it evicts nothing.
 
     Args:
-        url: ``redis://``, ``rediss://`` or ``unix://``, with whatever redis-py understands.
-        prefix: What all keys begin with: apps with the same one share their tasks.
-        alive: Seconds without a sign of life after which others take up the work of a process,
-            if its leases are longer.
+        url: ``redis://``, ``rediss://`` or ``unix://``, as redis-py understands it.
+        prefix: The prefix of all keys; apps with the same prefix share their records.
+        alive: Seconds without a heartbeat after which others claim the records of a worker, if its
+            leases last longer.
         clock: Seconds since the epoch; None for the server's time.
     """
-
-    is_shared = True
 
     def __init__(
         self,
@@ -345,78 +325,54 @@ class RedisStore:
             raise ValueError(f"prefix: {prefix!r} is empty or has braces")
         self._options: dict[str, Any] = {**parse_url(url)}
         self._make: Callable[..., _Connection] = self._options.pop("connection_class", Connection)
-        self._place: dict[str, Any] = {}
-        """Where the keys are, if the cluster has said so."""
+        self._address: dict[str, Any] = {}
+        """The server that has the keys, if the cluster has named one."""
         self._tag = "{" + prefix + "}"
         self._alive = alive
         self._clock = clock
-        self._runner = ""
-        self._heard: Heard | None = None
         self._has_warned = False
-        line = Line[_Server, Sequence[_Command]](
-            self._server_name(), self._connect, _disconnect, self._carry_out, (Lost, Late, OSError)
+        host, port = self._options.get("host"), self._options.get("port", 6379)
+        self._connections = Connections[_Server, Sequence[_Command]](
+            f"Redis at {self._options.get('path') or f'{host}:{port}'}",
+            *(self._connect, _disconnect, self._carry_out, (Lost, Late, OSError)),
+            batch=MAX_BATCH,
         )
-        self._connections = Connections(line, at_once=_MOST_AT_ONCE)
 
-    # --- coming and going -------------------------------------------------------------------------
+    # --- connections ------------------------------------------------------------------------------
 
-    async def open(self, runner: str, heard: Heard | None = None) -> None:
-        """Begin to use the server.
-
-        Raises:
-            StoreUnavailable: It cannot be reached or used; the message says why.
-            RuntimeError: This is not asyncio.
-        """
-        need_asyncio(self)
-        self._runner = runner
-        self._heard = heard
+    async def _open(self) -> None:
         await self._connections.open()
         try:
-            version = await self._live()
+            version = await self._beat()
             if version > _VERSION:
                 raise StoreUnavailable(
-                    f"{self._server_name()}: written by a newer mcpkit, "
+                    f"{self._connections.server}: written by a newer mcpkit, "
                     f"whose keys have the version {version}"
                 )
-            self._connections.aside(self._keep_alive())
-            if heard is not None:
-                await self._connections.stay(self._subscribe, self._listen, lambda: heard(None))
+            self._connections.in_background(self._keep_beating())
+            on_change = self._on_change
+            if on_change is not None:
+                await self._connections.stay_connected(
+                    self._subscribe, self._listen, lambda: on_change(None)
+                )
         except BaseException:
             await self._connections.aclose()
             raise
 
-    def _server_name(self) -> str:
-        options = {**self._options, **self._place}
-        where: str = options.get("path") or f"{options.get('host')}:{options.get('port', 6379)}"
-        return f"Redis at {where}"
+    async def _close(self) -> None:
+        try:
+            await self._one(_GONE, self.worker)
+        finally:
+            await self._connections.aclose()
 
-    async def aclose(self) -> None:
-        """Give back what runs, and disconnect."""
-        if not self._connections.is_open:
-            return
+    async def _beat(self) -> int:
+        return int(await self._one(_ALIVE, self.worker, repr(self._alive), _VERSION))
 
-        def give_back(task: Task, _: float) -> Task | None:
-            return replace(task, runner=None) if task.runner == self._runner else None
-
-        with anyio.CancelScope(shield=True):
-            try:
-                ids: list[bytes] = await self._one(_RUNS, self._runner)
-                await self._edit([each.decode() for each in ids], give_back)
-                await self._one(_GONE, self._runner)
-            finally:
-                await self._connections.aclose()
-
-    async def _live(self) -> int:
-        return int(await self._one(_ALIVE, self._runner, repr(self._alive), _VERSION))
-
-    async def _keep_alive(self) -> None:
-        """Give signs of life."""
+    async def _keep_beating(self) -> None:
         while True:
             await asyncio.sleep(self._alive / 5)
             with suppress(StoreUnavailable):
-                await self._live()
-
-    # --- connections ------------------------------------------------------------------------------
+                await self._beat()
 
     async def _plain(self) -> _Connection:
         connection = self._make(
@@ -424,7 +380,7 @@ class RedisStore:
                 "socket_connect_timeout": _ANSWER_S,
                 "socket_timeout": _ANSWER_S,
                 **self._options,
-                **self._place,
+                **self._address,
                 "protocol": 2,
                 "decode_responses": False,
             }
@@ -432,7 +388,7 @@ class RedisStore:
         try:
             await connection.connect()
         except (Lost, Late):
-            self._place = {}  # the first server knows where they are now
+            self._address = {}  # the first server knows where the keys are now
             raise
         except RedisError as error:  # a password, for example
             raise Lost(str(error)) from error
@@ -441,7 +397,8 @@ class RedisStore:
     async def _connect(self) -> _Server:
         connection = await self._plain()
         try:
-            names = await _ask(connection, [("SCRIPT", "LOAD", each) for each in _SCRIPTS])
+            loads = [("SCRIPT", "LOAD", _HEAD + each) for each in _SCRIPTS]
+            names = await _ask(connection, loads)
             for name in names:
                 if isinstance(name, Exception):
                     raise _loss(name) or Lost(str(name))
@@ -454,15 +411,15 @@ class RedisStore:
         return _Server(connection, dict(zip(_SCRIPTS, names, strict=True)))
 
     async def _warn(self, connection: _Connection) -> None:
-        """Say if the server may lose tasks."""
+        """Log if the server may lose records."""
         wanted = {"appendonly": "yes", "maxmemory-policy": "noeviction"}
         found = await _ask(connection, [("CONFIG", "GET", each) for each in wanted])
         for (name, value), pair in zip(wanted.items(), found, strict=True):
-            # Many do not allow to ask.
+            # Many servers do not permit the question.
             if not isinstance(pair, Exception) and len(pair) == 2 and pair[1] != value.encode():
                 _log.warning(
                     "%s may lose tasks: %s is %s and should be %s",
-                    *(self._server_name(), name, pair[1].decode(), value),
+                    *(self._connections.server, name, pair[1].decode(), value),
                 )
 
     async def _carry_out(
@@ -478,16 +435,16 @@ class RedisStore:
         outcomes: list[Any] = []
         for work in works:
             outcome = [next(answers) for _ in work]
-            refusals = [each for each in outcome if isinstance(each, Exception)]
-            for refusal in refusals:
-                loss = _loss(refusal)
-                if isinstance(loss, _Elsewhere):
+            errors = [each for each in outcome if isinstance(each, Exception)]
+            for error in errors:
+                loss = _loss(error)
+                if isinstance(loss, _Moved):
                     host, _, port = str(loss).rpartition(":")
-                    self._place = {"host": host or self._options.get("host"), "port": int(port)}
+                    self._address = {"host": host or self._options.get("host"), "port": int(port)}
                 if loss is not None:
                     raise loss
             outcomes.append(
-                StoreUnavailable(f"{self._server_name()}: {refusals[0]}") if refusals else outcome
+                StoreUnavailable(f"{self._connections.server}: {errors[0]}") if errors else outcome
             )
         return outcomes
 
@@ -503,7 +460,7 @@ class RedisStore:
         return _Server(connection, {})
 
     async def _listen(self, server: _Server) -> None:
-        """Tell what others change."""
+        """Notify the listener of the changes of others."""
         is_quiet = False
         while True:
             message = await server.connection.read_response(timeout=_QUIET_S)
@@ -512,9 +469,9 @@ class RedisStore:
                     raise Lost("no answer")
                 await server.connection.send_command("PING")
             elif message[0] == b"message":
-                runner, _, id = message[2].decode().partition("\n")
-                if runner != self._runner and self._heard is not None:
-                    self._heard(id)
+                worker, _, id = message[2].decode().partition("\n")
+                if worker != self.worker and self._on_change is not None:
+                    self._on_change(id)
             is_quiet = message is None
 
     async def _do(self, *commands: _Command) -> Any:
@@ -530,198 +487,169 @@ class RedisStore:
         self,
         now: float,
         known: bytes,
-        task: Task,
+        record: R,
         *more: Any,
         is_new: bool = True,
-        tell: bool = True,
+        notify: bool = True,
     ) -> _Command:
-        """Return the command that puts a record where another one was.
+        """Return the command that stores a record.
 
         Args:
             now: The time.
-            known: The name of the write that the other one comes from; empty if there was none.
-            task: The record.
-            more: How many tasks there may be, of all and of its owner; what a step has come to.
-            is_new: False if the record stays as it is.
-            tell: True to tell others.
+            known: The name of the write that it replaces; empty if there is none.
+            record: The record.
+            more: The limits of unfinished records, of all and of its owner; a key and a value
+                to store beside it.
+            is_new: False if the record has not changed.
+            notify: True to notify other workers.
         """
-        keep = None if task.expires is None else max(0.0, task.expires - now) + _SLACK_S
-        left = "" if keep is None or keep > _LONGEST_S else math.ceil(keep * 1000)
+        keep = None if record.expires is None else max(0.0, record.expires - now) + _SLACK_S
         return _PUT, (
-            task.id,
+            record.id,
             known,
             self._connections.new_name(),
-            record.dump(task) if is_new else b"",
-            task.owner,
-            repr(task.created),
-            "" if task.expires is None else repr(task.expires),
-            left,
-            "" if task.due is None else repr(task.due),
-            task.runner or "",
-            "" if task.is_over else 1,
-            self._runner if tell else "",
+            self._codec.dump(record) if is_new else b"",
+            record.owner,
+            repr(record.created),
+            "" if record.expires is None else repr(record.expires),
+            "" if keep is None or keep > MAX_EXPIRY_S else math.ceil(keep * 1000),
+            "" if record.due is None else repr(record.due),
+            record.worker or "",
+            "" if record.is_over else 1,
+            self.worker if notify else "",
             *(more or ("", "")),
         )
 
-    async def _read(self, ids: Collection[str]) -> tuple[float, dict[str, _Found]]:
-        """Return the time, and the records that are there."""
-        return _found(await self._one(_READ, *ids))
+    def _found(self, answer: list[Any]) -> tuple[float, dict[str, _Found]]:
+        """Return the time, and the records of an answer that have not expired."""
+        now = float(answer[0])
+        found: dict[str, _Found] = {}
+        for v, data in zip(answer[1::2], answer[2::2], strict=True):
+            if v is not None:
+                record = self._codec.load(data)
+                if record.expires is None or record.expires > now:
+                    found[record.id] = _Found(v, record)
+        return now, found
+
+    async def _find(self, ids: Sequence[str]) -> Mapping[str, R]:
+        _, found = self._found(await self._one(_READ, *ids))
+        return {id: each.record for id, each in found.items()}
+
+    async def _held(self) -> Sequence[str]:
+        ids: list[bytes] = await self._one(_RUNS, self.worker)
+        return [each.decode() for each in ids]
 
     async def _edit(
-        self, ids: Collection[str], edit: Change, *, tell: bool = True
-    ) -> dict[str, Task | None]:
-        """Change tasks.
-
-        Returns:
-            Each changed task, by id; None if the change does not apply, and nothing if there is no
-            task.
-        """
-        done: dict[str, Task | None] = {}
+        self, ids: Collection[str], edit: Edit[R], *, notify: bool = True
+    ) -> Mapping[str, R | None]:
+        done: dict[str, R | None] = {}
         if not ids:
             return done
-        now, found = await self._read(ids)
+        now, found = self._found(await self._one(_READ, *ids))
         while found:
-            changed: dict[str, Task] = {}
-            for id, (_, task) in found.items():
-                done[id] = edited = edit(task, now)
+            changed: dict[str, R] = {}
+            for id, (_, record) in found.items():
+                done[id] = edited = edit(record, now)
                 if edited is not None:
                     changed[id] = edited
             if not changed:
                 break
-            answers: list[Any] = await self._do(
-                *(self._put(now, found[id].v, task, tell=tell) for id, task in changed.items())
-            )
+            puts = [
+                self._put(now, found[id].v, each, notify=notify) for id, each in changed.items()
+            ]
+            answers: list[Any] = await self._do(*puts)
             found = dict[str, _Found]()
             for id, answer in zip(changed, answers, strict=True):
-                if answer != 1:  # somebody else was faster
+                if answer != 1:  # another write came first
                     del done[id]
-                    now, again = _found(answer)
+                    now, again = self._found(answer)
                     found |= again
         return done
 
-    # --- tasks ------------------------------------------------------------------------------------
-
-    async def add(self, task: Task, *, most: int, most_of_owner: int) -> Task:
-        """Keep a new task."""
-        now, _ = await self._read(())
-        task = replace(task, created=now, updated=now)
-        (answer,) = await self._do(self._put(now, b"", task, most, most_of_owner))
+    async def add(self, make: Callable[[float], R], *, limit: int, limit_per_owner: int) -> R:
+        """Store a new record."""
+        now, _ = self._found(await self._one(_READ))
+        record = make(now)
+        (answer,) = await self._do(self._put(now, b"", record, limit, limit_per_owner))
         if answer == 0:
-            raise TooManyTasks
+            raise TooManyRecords
         if answer != 1:
-            raise ValueError(f"there is a task {task.id} already")
-        return task
+            raise RecordExists(record.id)
+        return record
 
-    async def get(self, id: str) -> Task | None:
-        """Return a task."""
-        _, found = await self._read([id])
-        return found[id].task if found else None
-
-    async def change(self, id: str, edit: Change) -> Task | None:
-        """Change a task."""
-        return (await self._edit([id], edit))[id]
-
-    async def claim(self, most: int, lease: float) -> Sequence[Task]:
-        """Begin a leg of tasks that are due."""
-        # What is not claimed after all is due again when the moment is over.
-        answer = await self._one(_CLAIM, self._runner, repr(self._alive), 1, most)
-        now, found = _found(answer)
-        claimed: list[Task] = []
+    async def claim(self, limit: int, start: Edit[R]) -> Sequence[R]:
+        """Take the lease of records that are due, or whose worker is dead."""
+        # A record that another worker claims first is due again when the moment is over.
+        now, found = self._found(await self._one(_CLAIM, self.worker, repr(self._alive), 1, limit))
+        claimed: list[R] = []
         puts: list[_Command] = []
-        for v, task in found.values():
-            begun = record.claim(task, self._runner, now + lease)
-            assert begun is not None
-            claimed.append(begun)
-            puts.append(self._put(now, v, begun))
+        for v, record in found.values():
+            started = start(record, now)
+            if started is not None:
+                claimed.append(started)
+                puts.append(self._put(now, v, started))
         answers: Sequence[Any] = await self._do(*puts) if puts else ()
-        return [task for task, answer in zip(claimed, answers, strict=True) if answer == 1]
+        return [each for each, answer in zip(claimed, answers, strict=True) if answer == 1]
 
-    async def keep(
-        self, legs: Collection[tuple[str, int]], lease: float
-    ) -> Collection[tuple[str, int]]:
-        """Let legs go on."""
-        wanted = {*legs}
-
-        def keep(task: Task, now: float) -> Task | None:
-            is_wanted = (task.id, task.leg) in wanted
-            return record.keep(task, task.leg, now + lease) if is_wanted else None
-
-        found = await self._edit({id for id, _ in legs}, keep, tell=False)
-        kept = {(task.id, task.leg) for task in found.values() if task is not None}
-        return [each for each in legs if each in kept]
-
-    async def remember(self, id: str, leg: int, key: str, value: bytes) -> bytes | None:
-        """Remember what a step has come to."""
-        now, found = await self._read([id])
+    async def remember(self, id: str, edit: Edit[R], key: str, value: bytes) -> bytes | None:
+        """Store a value beside a record, once."""
+        now, found = self._found(await self._one(_READ, id))
         while found:
-            v, task = found[id]
-            advanced = record.advance(task, leg)
-            if advanced is None:
+            v, record = found[id]
+            changed = edit(record, now)
+            if changed is None:
                 break
-            step = ("", "", key, value)
-            (answer,) = await self._do(
-                self._put(now, v, advanced, *step, is_new=advanced != task, tell=False)
-            )
+            more, is_new = ("", "", key, value), changed is not record
+            put = self._put(now, v, changed, *more, is_new=is_new, notify=False)
+            (answer,) = await self._do(put)
             if isinstance(answer, bytes):
                 return answer
-            now, found = _found(answer)  # somebody else was faster
+            now, found = self._found(answer)  # another write came first
         return None
 
-    async def steps(self, id: str) -> Mapping[str, bytes]:
-        """Return what steps have come to."""
+    async def values(self, id: str) -> Mapping[str, bytes]:
+        """Return the values beside a record."""
         found: list[bytes] = await self._one(_STEPS, id)
         return {key.decode(): value for key, value in zip(found[::2], found[1::2], strict=True)}
 
-    async def list(self, owner: str, after: Position | None, most: int) -> Sequence[Task]:
-        """Return tasks of an owner."""
+    async def list(self, owner: str, after: Position | None, limit: int) -> Sequence[R]:
+        """Return records of an owner."""
         created, behind = ("-inf", "") if after is None else (repr(after[0]), after[1])
-        _, found = _found(await self._one(_LIST, owner, created, behind, most))
-        return [each.task for each in found.values()]
+        _, found = self._found(await self._one(_LIST, owner, created, behind, limit))
+        return [each.record for each in found.values()]
 
     async def sweep(self) -> int:
-        """Forget the tasks whose time is over."""
-        forgotten = 0
+        """Delete what has expired."""
+        total = 0
         while True:
-            now: int = await self._one(_SWEEP, _MOST_FORGOTTEN)
-            forgotten += now
-            if now < _MOST_FORGOTTEN:
-                return forgotten
-
-
-def _found(answer: list[Any]) -> tuple[float, dict[str, _Found]]:
-    """Return the time, and the records whose time is not over."""
-    now = float(answer[0])
-    found: dict[str, _Found] = {}
-    for v, data in zip(answer[1::2], answer[2::2], strict=True):
-        if v is not None:
-            task = record.load(data)
-            if task.expires is None or task.expires > now:
-                found[task.id] = _Found(v, task)
-    return now, found
+            swept: int = await self._one(_SWEEP, MAX_SWEPT)
+            total += swept
+            if swept < MAX_SWEPT:
+                return total
 
 
 async def _ask(connection: _Connection, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Send commands together, and return the answers; a refusal is one too."""
+    """Send commands together, and return the answers or errors."""
     await connection.send_packed_command(connection.pack_commands(commands))
     answers: list[Any] = []
     for _ in commands:
         try:
             answers.append(await connection.read_response(disconnect_on_error=False))
-        except ResponseError as refusal:
-            answers.append(refusal)
+        except ResponseError as error:
+            answers.append(error)
     return answers
 
 
-def _loss(refusal: Exception) -> Exception | None:
-    """Return what a refusal says of the connection; None if it is of use still."""
-    # Some versions of the library have classes for these, and leave the first word away.
-    said = str(refusal)
-    code, _, rest = said.partition(" ")
-    if code == "MOVED" or isinstance(refusal, MovedError):
-        return _Elsewhere(rest.rpartition(" ")[2])
-    # Another server has become the first one, or will; or this one has forgotten the scripts.
-    if code in ("ASK", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN") or isinstance(refusal, _FOR_NOW):
-        return Lost(said)
+def _loss(error: Exception) -> Exception | None:
+    """Return the reason why an error makes the connection unusable; None if it does not."""
+    # Some versions of the library have classes for these, and omit the first word.
+    text = str(error)
+    code, _, rest = text.partition(" ")
+    if code == "MOVED" or isinstance(error, MovedError):
+        return _Moved(rest.rpartition(" ")[2])
+    # Another server has become the primary, or will; or this one has forgotten the scripts.
+    if code in ("ASK", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN") or isinstance(error, _TEMPORARY):
+        return Lost(text)
     return None
 
 

@@ -1,10 +1,10 @@
-"""Tasks in a file of SQLite, which the processes of one machine share, and which outlives them.
+"""Records in a file of SQLite, which the processes of one machine share, and which outlives them.
 
-One thread owns the connection, and commits together what waits together. Each process holds a lock
-on a file beside the database for as long as it lives: whoever can take it knows that the process
-has died, and need not wait until its leases end.
+One thread owns the connection, and commits waiting jobs together. Each worker holds a lock on a
+file beside the database while it lives: a process that can take this lock knows that the worker is
+dead, and claims its records before their leases end.
 
-The file has to be on a local disk, because locks and shared memory do not work over a network.
+The file must be on a local disk, because locks and shared memory do not work over a network.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import closing, suppress
 from glob import escape, iglob
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, TypeVar
@@ -26,33 +25,35 @@ from typing import Any, Final, NamedTuple, TypeVar
 import anyio
 from anyio import to_thread
 
-from mcpkit._stores.lock import Lock, is_held
-from mcpkit.tasks import record
-from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import Change, Heard, Position, StoreUnavailable, TooManyTasks
-
-__all__ = ["SqliteStore"]
+from mcpkit._stores.base import (
+    Codec,
+    Edit,
+    OnChange,
+    Position,
+    R,
+    RecordExists,
+    RecordStore,
+    StoreUnavailable,
+    TooManyRecords,
+)
 
 T = TypeVar("T")
-
-_VERSION: Final = 1
-"""Of the tables, in ``user_version``."""
 
 _BUSY_S: Final = 10.0
 """Seconds to wait for other processes that write."""
 
-_GLANCE_S: Final = 0.02
-"""Seconds between two looks for what other processes have changed."""
+_POLL_S: Final = 0.02
+"""Seconds between two looks at what other processes have changed."""
 
 _LOCKED_BY_S: Final = 600.0
-"""Seconds after which a process has surely locked the file that it has made to be locked."""
+"""The age in seconds at which a lock file has surely been locked by the process that made it."""
 
-_MOST_AT_ONCE: Final = 500
-"""Changes that are committed together."""
+MAX_BATCH: Final = 500
+"""Jobs that are committed together."""
 
 _TABLES: Final = (
     """
-    CREATE TABLE IF NOT EXISTS tasks (
+    CREATE TABLE IF NOT EXISTS {table} (
         id TEXT PRIMARY KEY,
         owner TEXT NOT NULL,
         created REAL NOT NULL,
@@ -63,11 +64,11 @@ _TABLES: Final = (
         record BLOB NOT NULL
     )
     """,
-    "CREATE INDEX IF NOT EXISTS tasks_due ON tasks (due) WHERE due IS NOT NULL",
-    "CREATE INDEX IF NOT EXISTS tasks_run ON tasks (runner) WHERE runner IS NOT NULL",
-    "CREATE INDEX IF NOT EXISTS tasks_of_owner ON tasks (owner, created, id)",
-    "CREATE INDEX IF NOT EXISTS tasks_past ON tasks (expires) WHERE expires IS NOT NULL",
-    "CREATE INDEX IF NOT EXISTS tasks_unfinished ON tasks (owner) WHERE unfinished",
+    "CREATE INDEX IF NOT EXISTS {table}_due ON {table} (due) WHERE due IS NOT NULL",
+    "CREATE INDEX IF NOT EXISTS {table}_run ON {table} (runner) WHERE runner IS NOT NULL",
+    "CREATE INDEX IF NOT EXISTS {table}_of_owner ON {table} (owner, created, id)",
+    "CREATE INDEX IF NOT EXISTS {table}_past ON {table} (expires) WHERE expires IS NOT NULL",
+    "CREATE INDEX IF NOT EXISTS {table}_unfinished ON {table} (owner) WHERE unfinished",
     """
     CREATE TABLE IF NOT EXISTS steps (
         id TEXT NOT NULL,
@@ -79,31 +80,19 @@ _TABLES: Final = (
 )
 
 
-class _Job(NamedTuple):
-    """Something to do with the database.
-
-    Args:
-        do: Reads and writes; raises before it has written, if at all.
-        writes: Whether it may write.
-        done: Gets what `do` returns, once that is committed.
-    """
-
-    do: Callable[[sqlite3.Connection], Any]
-    writes: bool
-    done: Future[Any]
-
-
-class SqliteStore:
-    """Keeps tasks in a file.
+class SqliteStore(RecordStore[R]):
+    """Stores records in a file.
 
     Args:
         path: The file; made if there is none, readable by its owner only.
-        durable: True to have the disk confirm each commit, so that a power cut loses nothing
-            either; a process that dies never does.
+        durable: True to have the disk confirm each commit, so that a power cut loses nothing. The
+            death of a process never does.
         clock: Seconds since the epoch.
+        table: The name of the table.
+        version: The version of the tables, stored as ``user_version``.
+        migrate: Called with a file of an older version, in the transaction that makes the tables,
+            and a function that stores a record.
     """
-
-    is_shared = True
 
     def __init__(
         self,
@@ -111,154 +100,90 @@ class SqliteStore:
         *,
         durable: bool = False,
         clock: Callable[[], float] = time.time,
+        table: str = "tasks",
+        version: int = 1,
+        migrate: Callable[[sqlite3.Connection, Callable[[R], None]], None] | None = None,
     ) -> None:
-        # One file has one name, by which this process knows its own locks.
-        self._path = os.path.realpath(path)
+        # A file has one name: a process knows its own locks by it.
+        self.path = os.path.realpath(path)
         self._durable = durable
         self._clock = clock
-        self._runner = ""
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._is_closed = True
-        self._heard: Heard | None = None
-        self._seen = 0
+        self._table = table
+        self._version = version
+        self._migrate = migrate
+        self._file: _File | None = None
+        self._opening = threading.Lock()
 
-    # --- coming and going -------------------------------------------------------------------------
+    # --- the file ---------------------------------------------------------------------------------
 
-    async def open(self, runner: str, heard: Heard | None = None) -> None:
-        """Begin to use the file.
+    async def _open(self) -> None:
+        with anyio.CancelScope(shield=True):  # a thread cannot be cancelled
+            await to_thread.run_sync(self._open_file)
 
-        Raises:
-            StoreUnavailable: It cannot be used; the message says why.
-        """
-        self._runner = runner
-        self._heard = heard
-        try:
-            await to_thread.run_sync(self._begin)
-        except anyio.get_cancelled_exc_class():
-            self._jobs.put(None)  # a thread is not cancelled
-            raise
-
-    def _begin(self) -> None:
-        try:
-            # With rights of its own; the files that SQLite puts beside it have the same.
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            lock = Lock(self._lock_of(self._runner))
-        except OSError as error:
-            raise StoreUnavailable(f"{self._path}: {error.strerror}") from error
-        self._remove_dead_locks()
-        ready: Future[None] = Future()
-        self._is_closed = False
-        self._thread = threading.Thread(
-            target=self._serve, args=(ready, lock), name="mcpkit-tasks", daemon=True
-        )
-        self._thread.start()
-        try:
-            ready.result()
-        except sqlite3.Error as error:
-            raise StoreUnavailable(f"{self._path}: {error}") from error
+    def _open_file(self) -> None:
+        with self._opening:
+            if self._file is not None:
+                return
+            lock: Lock | None = None
+            try:
+                # With its own rights, which the files that SQLite makes beside it copy.
+                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+                if self.worker:
+                    lock = Lock(self._lock_of(self.worker))
+                    self._remove_dead_locks()
+                self._file = _File(self._connect, lock, self._on_change)
+            except (OSError, sqlite3.Error) as error:
+                if lock is not None:
+                    lock.release()
+                raise self._unavailable(error) from error
 
     def _remove_dead_locks(self) -> None:
-        """Remove the locks of processes that died while they had nothing to do."""
-        for path in iglob(f"{escape(self._path)}-*.lock"):
+        """Remove the locks of workers that died without a lease."""
+        for path in iglob(f"{escape(self.path)}-*.lock"):
             with suppress(OSError):
-                # A younger one may be somebody's who has made it, and not locked it yet.
+                # The process that has made a younger one may not have locked it yet.
                 if time.time() - os.stat(path).st_mtime > _LOCKED_BY_S:
                     is_held(path)
 
-    def _lock_of(self, runner: str) -> str:
-        return f"{self._path}-{runner}.lock"
+    def _lock_of(self, worker: str) -> str:
+        return f"{self.path}-{worker}.lock"
 
-    async def aclose(self) -> None:
-        """Give back what runs, and close the file."""
-
-        def give_back(connection: sqlite3.Connection) -> None:
-            for task in _select(connection, "runner = ?", self._runner):
-                _put(connection, replace(task, runner=None))
-
-        with anyio.CancelScope(shield=True):
-            try:
-                await self._write(give_back)
-            finally:
-                self._jobs.put(None)
-                if self._thread is not None:
-                    await to_thread.run_sync(self._thread.join)
-
-    # --- the thread -------------------------------------------------------------------------------
-
-    def _serve(self, ready: Future[None], lock: Lock) -> None:
-        try:
-            connection = self._connect()
-        except sqlite3.Error as error:
-            lock.release()
-            ready.set_exception(error)
-            return
-        ready.set_result(None)
-        try:
-            self._work(connection)
-        finally:
-            connection.close()
-            lock.release()
-            self._is_closed = True
-            self._turn_away()
-
-    def _turn_away(self) -> None:
-        """Say of all that is still to be done that it will not be."""
-        with suppress(Empty):
-            while True:
-                job = self._jobs.get_nowait()
-                if job is not None:
-                    job.done.set_exception(sqlite3.ProgrammingError("it is closed"))
-
-    def _work(self, connection: sqlite3.Connection) -> None:
-        while (job := self._next_job(connection)) is not None:
-            jobs = [job]
-            with suppress(Empty):
-                while len(jobs) < _MOST_AT_ONCE and (job := self._jobs.get_nowait()) is not None:
-                    jobs.append(job)
-            _do_together(connection, jobs)
-            if job is None:
-                break
-            self._look(connection)
-
-    def _next_job(self, connection: sqlite3.Connection) -> _Job | None:
-        """Wait for something to do, and look meanwhile for what other processes have changed."""
-        if self._heard is None:
-            return self._jobs.get()
-        while True:
-            with suppress(Empty):
-                return self._jobs.get(timeout=_GLANCE_S)
-            self._look(connection)
-
-    def _look(self, connection: sqlite3.Connection) -> None:
-        """Tell if another process has changed something."""
-        if self._heard is None:
-            return
-        with suppress(sqlite3.Error):  # whoever reads or writes next is told of it
-            (version,) = connection.execute("PRAGMA data_version").fetchone()
-            if version != self._seen:
-                self._seen = version
-                self._heard(None)
+    def _unavailable(self, error: Exception) -> StoreUnavailable:
+        reason = error.strerror if isinstance(error, OSError) else error
+        return StoreUnavailable(f"{self.path}: {reason}")
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
+        connection = sqlite3.connect(
+            self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+        )
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE")
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version > _VERSION:
+            if version > self._version:
                 raise sqlite3.DatabaseError(
                     f"written by a newer mcpkit, whose tables have the version {version}"
                 )
             for statement in _TABLES:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
+                connection.execute(statement.format(table=self._table))
+            if 0 < version < self._version and self._migrate is not None:
+                self._migrate(connection, lambda record: self._put(connection, record))
+            connection.execute(f"PRAGMA user_version = {self._version}")
             connection.execute("COMMIT")
         except BaseException:
             connection.close()
             raise
         return connection
+
+    async def _close(self) -> None:
+        def close() -> None:
+            with self._opening:
+                file, self._file = self._file, None
+                if file is not None:
+                    file.close()
+
+        await to_thread.run_sync(close)
 
     async def _read(self, do: Callable[[sqlite3.Connection], T]) -> T:
         return await self._do(do, writes=False)
@@ -267,166 +192,299 @@ class SqliteStore:
         return await self._do(do, writes=True)
 
     async def _do(self, do: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
+        if self._file is None:
+            raise StoreUnavailable(f"{self.path}: it is closed")
         done: Future[T] = Future()
-        # A thread of its own that waits for each would cost more than the database.
+        # Waiting in another thread would cost more than the database.
         arrived, wake = anyio.Event(), waker()
         done.add_done_callback(lambda _: wake(arrived.set))
-        self._jobs.put(_Job(do, writes, done))
-        if self._is_closed:
-            self._turn_away()
+        self._file.submit(_Job(do, writes, done))
         await arrived.wait()
         try:
             return done.result()
         except sqlite3.Error as error:
-            raise StoreUnavailable(f"{self._path}: {error}") from error
+            raise self._unavailable(error) from error
 
-    # --- tasks ------------------------------------------------------------------------------------
+    # --- records ----------------------------------------------------------------------------------
 
-    async def add(self, task: Task, *, most: int, most_of_owner: int) -> Task:
-        """Keep a new task."""
+    def peek(self, codec: Codec[R], id: str) -> R | None:
+        """Return a record without opening the store; None too if there is no file.
 
-        def add(connection: sqlite3.Connection) -> Task:
-            count = "SELECT count(*) FROM tasks WHERE unfinished"
-            (of_owner,) = connection.execute(f"{count} AND owner = ?", (task.owner,)).fetchone()
+        Raises:
+            StoreUnavailable: The file cannot be used.
+        """
+        self._codec = codec
+        if not os.path.exists(self.path):
+            return None
+        try:
+            with closing(self._connect()) as connection:
+                return self._select(connection, "id = ?", id).get(id)
+        except sqlite3.Error as error:
+            raise self._unavailable(error) from error
+
+    def _select(
+        self, connection: sqlite3.Connection, where: str, *values: Any, end: str = ""
+    ) -> dict[str, R]:
+        """Return records that have not expired, by id."""
+        rows = connection.execute(
+            f"SELECT record FROM {self._table} WHERE ifnull(expires, 9e999) > ? AND {where} {end}",
+            (self._clock(), *values),
+        ).fetchall()
+        return {record.id: record for (data,) in rows for record in [self._codec.load(data)]}
+
+    def _put(self, connection: sqlite3.Connection, record: R) -> None:
+        connection.execute(
+            f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(record.id, record.owner, record.created, record.expires, not record.is_over),
+                *(record.due, record.worker, self._codec.dump(record)),
+            ),
+        )
+
+    def _change(
+        self, connection: sqlite3.Connection, records: Mapping[str, R], edit: Edit[R]
+    ) -> dict[str, R | None]:
+        now = self._clock()
+        done: dict[str, R | None] = {}
+        for id, record in records.items():
+            done[id] = changed = edit(record, now)
+            if changed is not None and changed is not record:
+                self._put(connection, changed)
+        return done
+
+    async def _find(self, ids: Sequence[str]) -> Mapping[str, R]:
+        return await self._read(lambda connection: self._by_id(connection, ids))
+
+    def _by_id(self, connection: sqlite3.Connection, ids: Collection[str]) -> dict[str, R]:
+        return self._select(connection, f"id IN ({_marks(ids)})", *ids)
+
+    async def _held(self) -> Sequence[str]:
+        return await self._read(
+            lambda connection: [*self._select(connection, "runner = ?", self.worker)]
+        )
+
+    async def _edit(
+        self, ids: Collection[str], edit: Edit[R], *, notify: bool = True
+    ) -> Mapping[str, R | None]:
+        del notify  # others see each commit
+        return await self._write(
+            lambda connection: self._change(connection, self._by_id(connection, ids), edit)
+        )
+
+    async def add(self, make: Callable[[float], R], *, limit: int, limit_per_owner: int) -> R:
+        """Store a new record."""
+
+        def add(connection: sqlite3.Connection) -> R:
+            record = make(self._clock())
+            by_id = f"SELECT count(*) FROM {self._table} WHERE id = ?"
+            if connection.execute(by_id, (record.id,)).fetchone()[0]:
+                raise RecordExists(record.id)
+            count = f"SELECT count(*) FROM {self._table} WHERE unfinished"
+            (of_owner,) = connection.execute(f"{count} AND owner = ?", (record.owner,)).fetchone()
             (of_all,) = connection.execute(count).fetchone()
-            if of_all >= most or of_owner >= most_of_owner:
-                raise TooManyTasks
-            now = self._clock()
-            added = replace(task, created=now, updated=now)
-            _put(connection, added)
-            return added
+            if of_all >= limit or of_owner >= limit_per_owner:
+                raise TooManyRecords
+            self._put(connection, record)
+            return record
 
         return await self._write(add)
 
-    async def get(self, id: str) -> Task | None:
-        """Return a task."""
-        return await self._read(lambda connection: self._found(connection, id))
+    async def claim(self, limit: int, start: Edit[R]) -> Sequence[R]:
+        """Take the lease of records that are due, or whose worker is dead."""
 
-    def _found(self, connection: sqlite3.Connection, id: str) -> Task | None:
-        found = _select(connection, "id = ? AND ifnull(expires, 9e999) > ?", id, self._clock())
-        return found[0] if found else None
-
-    async def change(self, id: str, edit: Change) -> Task | None:
-        """Change a task."""
-
-        def change(connection: sqlite3.Connection) -> Task | None:
-            task = self._found(connection, id)
-            if task is None:
-                raise KeyError(id)
-            changed = edit(task, self._clock())
-            if changed is not None:
-                _put(connection, changed)
-            return changed
-
-        return await self._write(change)
-
-    async def claim(self, most: int, lease: float) -> Sequence[Task]:
-        """Begin a leg of tasks that are due."""
-
-        def claim(connection: sqlite3.Connection) -> Sequence[Task]:
-            now = self._clock()
-            dead = self._dead_runners(connection)
-            places = ", ".join("?" * len(dead))
-            due = _select(
-                connection,
-                f"(due <= ? OR runner IN ({places})) AND ifnull(expires, 9e999) > ? "
-                f"ORDER BY due, id LIMIT ?",
-                *(now, *dead, now, most),
-            )
-            claimed: list[Task] = []
-            for task in due:
-                begun = record.claim(task, self._runner, now + lease)
-                assert begun is not None
-                _put(connection, begun)
-                claimed.append(begun)
-            return claimed
+        def claim(connection: sqlite3.Connection) -> Sequence[R]:
+            running = connection.execute(
+                f"SELECT DISTINCT runner FROM {self._table} WHERE runner IS NOT NULL"
+            ).fetchall()
+            dead = [
+                worker
+                for (worker,) in running
+                if worker != self.worker and not is_held(self._lock_of(worker))
+            ]
+            where = f"(due <= ? OR runner IN ({_marks(dead)}))"
+            values = (self._clock(), *dead, limit)
+            due = self._select(connection, where, *values, end="ORDER BY due, id LIMIT ?")
+            started = self._change(connection, due, start)
+            return [each for each in started.values() if each is not None]
 
         return await self._write(claim)
 
-    def _dead_runners(self, connection: sqlite3.Connection) -> list[str]:
-        running = connection.execute("SELECT DISTINCT runner FROM tasks WHERE runner IS NOT NULL")
-        return [
-            runner
-            for (runner,) in running.fetchall()
-            if runner != self._runner and not is_held(self._lock_of(runner))
-        ]
-
-    async def keep(
-        self, legs: Collection[tuple[str, int]], lease: float
-    ) -> Collection[tuple[str, int]]:
-        """Let legs go on."""
-
-        def keep(connection: sqlite3.Connection) -> Collection[tuple[str, int]]:
-            until = self._clock() + lease
-            kept: list[tuple[str, int]] = []
-            for id, leg in legs:
-                task = self._found(connection, id)
-                renewed = task and record.keep(task, leg, until)
-                if renewed:
-                    _put(connection, renewed)
-                    kept.append((id, leg))
-            return kept
-
-        return await self._write(keep)
-
-    async def remember(self, id: str, leg: int, key: str, value: bytes) -> bytes | None:
-        """Remember what a step has come to."""
+    async def remember(self, id: str, edit: Edit[R], key: str, value: bytes) -> bytes | None:
+        """Store a value beside a record, once."""
 
         def remember(connection: sqlite3.Connection) -> bytes | None:
-            task = self._found(connection, id)
-            advanced = task and record.advance(task, leg)
-            if not advanced:
+            changed = self._change(connection, self._by_id(connection, [id]), edit)
+            if changed.get(id) is None:
                 return None
-            if advanced != task:
-                _put(connection, advanced)
             connection.execute(
                 "INSERT INTO steps VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (id, key, value)
             )
-            found = connection.execute(
+            stored: bytes
+            (stored,) = connection.execute(
                 "SELECT value FROM steps WHERE id = ? AND key = ?", (id, key)
             ).fetchone()
-            kept: bytes = found[0]
-            return kept
+            return stored
 
         return await self._write(remember)
 
-    async def steps(self, id: str) -> Mapping[str, bytes]:
-        """Return what steps have come to."""
-
-        def steps(connection: sqlite3.Connection) -> Mapping[str, bytes]:
-            found = connection.execute("SELECT key, value FROM steps WHERE id = ?", (id,))
-            return dict(found.fetchall())
-
-        return await self._read(steps)
-
-    async def list(self, owner: str, after: Position | None, most: int) -> Sequence[Task]:
-        """Return tasks of an owner."""
-        behind = after or (float("-inf"), "")
+    async def values(self, id: str) -> Mapping[str, bytes]:
+        """Return the values beside a record."""
+        query = "SELECT key, value FROM steps WHERE id = ?"
         return await self._read(
-            lambda connection: _select(
-                connection,
-                "owner = ? AND (created, id) > (?, ?) AND ifnull(expires, 9e999) > ? "
-                "ORDER BY created, id LIMIT ?",
-                *(owner, *behind, self._clock(), most),
-            )
+            lambda connection: dict(connection.execute(query, (id,)).fetchall())
+        )
+
+    async def list(self, owner: str, after: Position | None, limit: int) -> Sequence[R]:
+        """Return records of an owner."""
+        values = (owner, *(after or (float("-inf"), "")), limit)
+        where, end = "owner = ? AND (created, id) > (?, ?)", "ORDER BY created, id LIMIT ?"
+        return await self._read(
+            lambda connection: [*self._select(connection, where, *values, end=end).values()]
         )
 
     async def sweep(self) -> int:
-        """Forget the tasks whose time is over."""
+        """Delete what has expired."""
 
         def sweep(connection: sqlite3.Connection) -> int:
-            now = self._clock()
-            past = "SELECT id FROM tasks WHERE expires <= ?"
-            connection.execute(f"DELETE FROM steps WHERE id IN ({past})", (now,))
-            return connection.execute(f"DELETE FROM tasks WHERE id IN ({past})", (now,)).rowcount
+            now = (self._clock(),)
+            past = f"FROM {self._table} WHERE expires <= ?"
+            connection.execute(f"DELETE FROM steps WHERE id IN (SELECT id {past})", now)
+            return connection.execute(f"DELETE {past}", now).rowcount
 
         return await self._write(sweep)
 
 
-def waker() -> Callable[[Callable[[], object]], object]:
-    """Return what calls a function on the event loop that runs here, from any thread.
+def _marks(values: Collection[object]) -> str:
+    return ", ".join("?" * len(values))
 
-    Nothing happens if that has ended meanwhile: nobody waits any more.
+
+# --- the thread -----------------------------------------------------------------------------------
+
+
+class _Job(NamedTuple):
+    """Something to do with the database.
+
+    Args:
+        do: Reads and writes; if it raises, it has not written anything.
+        writes: True if it may write.
+        done: Gets the result of `do`, once that is committed.
+    """
+
+    do: Callable[[sqlite3.Connection], Any]
+    writes: bool
+    done: Future[Any]
+
+
+class _File:
+    """An open file, and the thread that owns it.
+
+    Args:
+        connect: Opens the connection.
+        lock: Shows that the worker lives; released when the file is closed.
+        on_change: Called when another process has changed the file.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        lock: Lock | None,
+        on_change: OnChange | None,
+    ) -> None:
+        self._connection = connect()
+        self._lock = lock
+        self._on_change = on_change
+        self._seen = 0
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._serve, name="mcpkit-store", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: _Job) -> None:
+        """Have a job done; its future gets a `sqlite3.ProgrammingError` if the file is closed."""
+        self._jobs.put(job)
+        if self._is_closed:
+            self._reject_jobs()
+
+    def close(self) -> None:
+        """Finish the jobs that wait, and close the file."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _serve(self) -> None:
+        try:
+            self._work()
+        finally:
+            self._connection.close()
+            if self._lock is not None:
+                self._lock.release()
+            self._is_closed = True
+            self._reject_jobs()
+
+    def _reject_jobs(self) -> None:
+        with suppress(Empty):
+            while True:
+                job = self._jobs.get_nowait()
+                if job is not None:
+                    job.done.set_exception(sqlite3.ProgrammingError("it is closed"))
+
+    def _work(self) -> None:
+        while (job := self._next_job()) is not None:
+            jobs = [job]
+            with suppress(Empty):
+                while len(jobs) < MAX_BATCH and (job := self._jobs.get_nowait()) is not None:
+                    jobs.append(job)
+            do_together(self._connection, jobs)
+            if job is None:
+                break
+            self._look()
+
+    def _next_job(self) -> _Job | None:
+        if self._on_change is None:
+            return self._jobs.get()
+        while True:
+            with suppress(Empty):
+                return self._jobs.get(timeout=_POLL_S)
+            self._look()
+
+    def _look(self) -> None:
+        """Notify the listener if another process has changed the file."""
+        if self._on_change is not None:
+            with suppress(sqlite3.Error):  # the next job will raise it
+                (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+                if version != self._seen:
+                    self._seen = version
+                    self._on_change(None)
+
+
+def do_together(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> None:
+    """Do jobs in one transaction, and give each its result or exception."""
+    outcomes: list[tuple[Any, BaseException | None]] = []
+    try:
+        connection.execute("BEGIN IMMEDIATE" if any(each.writes for each in jobs) else "BEGIN")
+        for job in jobs:
+            try:
+                outcomes.append((job.do(connection), None))
+            except sqlite3.Error:
+                raise
+            except Exception as error:  # it has not written anything
+                outcomes.append((None, error))
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        with suppress(sqlite3.Error):
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        outcomes = [(None, error)] * len(jobs)
+    for job, (result, failure) in zip(jobs, outcomes, strict=True):
+        if failure is None:
+            job.done.set_result(result)
+        else:
+            job.done.set_exception(failure)
+
+
+def waker() -> Callable[[Callable[[], object]], object]:
+    """Return a function that calls another on the running event loop, from any thread.
+
+    If the loop has ended, nothing happens: no task waits any longer.
     """
     trio = sys.modules.get("trio")
     if trio is not None and trio.lowlevel.in_trio_run():
@@ -446,52 +504,71 @@ def waker() -> Callable[[Callable[[], object]], object]:
     return wake
 
 
-def _do_together(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> None:
-    """Do several things in one transaction, and say of each what came of it."""
-    results: list[Any] = []
-    errors: list[BaseException | None] = []
+# --- locks ----------------------------------------------------------------------------------------
+
+_OWN: Final[set[str]] = set()
+"""The files that this process has locked: to a process, its own locks look free."""
+
+
+class Lock:
+    """A lock on a file: held until it is released, or the process ends.
+
+    Args:
+        path: The file; made for the lock, and removed with it.
+
+    Raises:
+        OSError: The file cannot be made, or another process holds the lock.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            _take(self._file)
+        except OSError:
+            os.close(self._file)
+            raise
+        _OWN.add(path)
+
+    def release(self) -> None:
+        """Release the lock, and remove its file."""
+        with suppress(OSError):
+            os.unlink(self._path)
+        os.close(self._file)
+        _OWN.discard(self._path)
+
+
+def is_held(path: str) -> bool:
+    """Return True if a living process holds the lock of a file; that of a dead one is removed."""
+    if path in _OWN:
+        return True
     try:
-        connection.execute("BEGIN IMMEDIATE" if any(each.writes for each in jobs) else "BEGIN")
-        for job in jobs:
-            result: Any = None
-            refusal: Exception | None = None
-            try:
-                result = job.do(connection)
-            except sqlite3.Error:
-                raise
-            except Exception as error:  # nothing has been written for it
-                refusal = error
-            results.append(result)
-            errors.append(refusal)
-        connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        with suppress(sqlite3.Error):
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        results, errors = [None] * len(jobs), [error] * len(jobs)
-    for job, result, failure in zip(jobs, results, errors, strict=True):
-        if failure is None:
-            job.done.set_result(result)
-        else:
-            job.done.set_exception(failure)
+        file = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    except OSError:  # of another user, or too many files are open
+        return True
+    try:
+        _take(file)
+    except OSError:
+        return True
+    else:
+        with suppress(OSError):
+            os.unlink(path)
+        return False
+    finally:
+        os.close(file)
 
 
-def _select(connection: sqlite3.Connection, where: str, *values: Any) -> list[Task]:
-    found = connection.execute(f"SELECT record FROM tasks WHERE {where}", values)
-    return [record.load(data) for (data,) in found.fetchall()]
+if sys.platform == "win32":
+    import msvcrt
 
+    def _take(file: int) -> None:
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
 
-def _put(connection: sqlite3.Connection, task: Task) -> None:
-    connection.execute(
-        "INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            task.id,
-            task.owner,
-            task.created,
-            task.expires,
-            not task.is_over,
-            task.due,
-            task.runner,
-            record.dump(task),
-        ),
-    )
+else:
+    import fcntl
+
+    def _take(file: int) -> None:
+        # Of the process, not of the open file, which a forked process would hold on to.
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""How a server keeps its tasks."""
+"""TaskOptions: how a server stores and runs its tasks."""
 
 from __future__ import annotations
 
@@ -7,57 +7,44 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypedDict, cast
 
+from mcpkit._stores import SCHEMES, scheme_of
 from mcpkit._utils.names import check_keywords
 
 if TYPE_CHECKING:
-    from mcpkit.tasks.store import TaskStore
-
-__all__ = [
-    "STORE",
-    "Store",
-    "TaskOptions",
-    "TaskSettings",
-    "check_place",
-    "scheme_of",
-    "settings_of",
-]
+    from mcpkit._stores.base import RecordStore
 
 STORE: Final = "MCPKIT_TASKS"
-"""The environment variable that says where tasks are kept, where the app does not."""
+"""The environment variable with the location of the tasks, for apps that do not set one."""
 
-Store: TypeAlias = "str | Callable[[], TaskStore]"
-"""A path of a file, a URL of a database, or a function that makes a store."""
-
-SCHEMES: Final[Mapping[str, tuple[str, str]]] = {
-    "sqlite": ("sqlite3", ""),
-    **dict.fromkeys(("postgresql", "postgres"), ("asyncpg", "postgres")),
-    **dict.fromkeys(("redis", "rediss", "unix", "valkey", "valkeys"), ("redis", "redis")),
-}
-"""Of the URLs of databases that may keep tasks: the module that speaks to each, and its extra."""
+Store: TypeAlias = "str | Callable[[], RecordStore[Any]]"
+"""The path of a file, the URL of a database, or a function that makes a store."""
 
 _DAY: Final = 24 * 60 * 60.0
-_LEAST_TTL: Final = 1.0
-"""Seconds for which a task is kept if its client wishes for less: it has to be there (TASKL-4)."""
+MIN_TTL: Final = 1.0
+"""Seconds for which a task is stored if its client requests fewer: it must be found (TASKL-4)."""
 
 
 class TaskOptions(TypedDict, total=False):
-    """How a server keeps its tasks, as `MCPKit` takes it.
+    """How a server stores and runs its tasks, as `MCPKit` takes it.
 
     Keys:
-        store: Where: the path of a file of SQLite, ``redis://…``, ``postgresql://…``, or a function
-            that makes a `TaskStore`. In this process, which they end with, by default.
-        ttl: Seconds from its making for which a task is kept, unless its client or its tool says
-            otherwise; a day by default. None: for ever.
-        max_ttl: The most seconds that a client may wish for; a week by default. None: for ever.
-        poll_interval: Seconds that clients should let pass between two looks at a task; 1.
-        max_tasks: Tasks that may be unfinished altogether; 10,000.
-        max_tasks_each: Tasks of one principal that may be unfinished; 1,000. Without authentication
-            all are of the same one.
-        max_bytes: Bytes of the arguments, of a result, of a step's result, of all questions that a
-            task asks and of all answers that it gets; 4 MiB each.
-        max_running: Tasks that one process works on at once; 100.
-        lease: Seconds after which a task is taken from a process that says nothing any more; 30.
-            That a process has died is mostly known much sooner.
+        store: Where tasks are stored: the path of a file of SQLite, ``redis://…``,
+            ``postgresql://…``, or a function that makes a store, such as
+            ``lambda: SqliteStore(path, durable=True)``. By default in this process; they end with
+            it.
+        ttl: Seconds for which a task is stored, from its creation, unless its client or its tool
+            says otherwise; a day by default. None: without end.
+        max_ttl: The longest `ttl` in seconds that a client may request; a week by default. None:
+            any.
+        poll_interval: Seconds that clients should wait between two polls of a task; 1.
+        max_tasks: Unfinished tasks that there may be; 10,000.
+        max_tasks_each: Unfinished tasks that a principal may have; 1,000. Without authentication
+            all have the same one.
+        max_bytes: Bytes of the arguments, of a result, of the result of a step, of all questions
+            that a task asks, and of all their answers; 4 MiB each.
+        max_running: Tasks that one process runs at once; 100.
+        lease: Seconds after which another process takes a task from one that no longer renews its
+            lease; 30. The death of a process is mostly noticed much sooner.
     """
 
     store: Store
@@ -84,32 +71,29 @@ class TaskSettings(NamedTuple):
     max_running: int = 100
     lease: float = 30.0
 
-    def granted(self, wish: float | None, default: float | None) -> float | None:
-        """Return for how long a task is kept.
+    def granted(self, requested: float | None, default: float | None) -> float | None:
+        """Return the ``ttl`` of a task in seconds.
 
         Args:
-            wish: Seconds that its client wishes for; None if it does not say.
-            default: Those that its tool says.
+            requested: The seconds that its client requests, if any.
+            default: Those that its tool sets.
         """
-        if wish is None:
+        if requested is None:
             return default
-        wish = max(wish, _LEAST_TTL)
-        return wish if self.max_ttl is None else min(wish, self.max_ttl)
-
-
-_POSITIVE: Final = frozenset(TaskOptions.__optional_keys__) - {"store"}
+        requested = max(requested, MIN_TTL)
+        return requested if self.max_ttl is None else min(requested, self.max_ttl)
 
 
 def settings_of(given: TaskOptions | Store | None, environment: Mapping[str, str]) -> TaskSettings:
-    """Return the settings that an author has given.
+    """Return settings from an author's options.
 
     Args:
-        given: Options, or where tasks are kept.
-        environment: Says where they are kept if the author does not.
+        given: Options, or the location of the tasks.
+        environment: Has the location if the author does not set it.
 
     Raises:
         TypeError: There is no such option.
-        ValueError: An option has a value that makes no sense.
+        ValueError: The value of an option is invalid.
     """
     options: Mapping[str, Any] = {}
     if isinstance(given, dict):
@@ -119,40 +103,34 @@ def settings_of(given: TaskOptions | Store | None, environment: Mapping[str, str
         options = {"store": given}
     elif given is not None:
         raise TypeError(
-            f"MCPKit(tasks={given!r}): write where tasks are kept, such as a path, or a dict of "
-            f'TaskOptions; that a tool runs as a task is said with @app.tool(task="optional")'
+            f"MCPKit(tasks={given!r}): pass where tasks are stored, such as a path, or a dict of "
+            f'TaskOptions; to run a tool as a task, use @app.tool(task="optional")'
         )
     settings = TaskSettings(**options)
     if settings.store is None and environment.get(STORE):
         settings = settings._replace(store=environment[STORE])
-    check_place(settings.store)
-    for name in _POSITIVE:
+    check_location(settings.store)
+    for name in sorted(TaskOptions.__optional_keys__ - {"store"}):
         value = getattr(settings, name)
         if value is not None and not (0 < value < math.inf):
             raise ValueError(f"MCPKit(tasks=…): {name} must be more than 0, not {value!r}")
     return settings
 
 
-def scheme_of(place: str) -> str:
-    """Return the scheme of the URL of a database; ``sqlite`` for a path."""
-    scheme, separator, _ = place.partition("://")
-    return scheme if separator else "sqlite"
-
-
-def check_place(place: Store | None) -> None:
-    """Refuse a text that names no place where tasks can be kept.
+def check_location(location: Store | None) -> None:
+    """Check a path or URL.
 
     Raises:
-        ValueError: With what there is, or what to install.
+        ValueError: No database has this scheme, or its library is not installed.
     """
-    if not isinstance(place, str):
+    if not isinstance(location, str):
         return
-    scheme = scheme_of(place)
+    scheme = scheme_of(location)
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in SCHEMES)
         raise ValueError(
-            f"tasks cannot be kept at {scheme}://…; write the path of a file, or a URL with one of "
-            f"{known}"
+            f"tasks cannot be stored at {scheme}://…; pass the path of a file, or a URL with one "
+            f"of {known}"
         )
     module, extra = SCHEMES[scheme]
     if extra and find_spec(module) is None:

@@ -134,7 +134,9 @@ def detailed(
     """
     found = task_members(task, revision, poll_interval)
     if task.status == "input_required":  # TASKX-7
-        found["inputRequests"] = {key: request_of(open(task.asks[key])) for key in task.open}
+        found["inputRequests"] = {
+            key: request_of(open(task.input_requests[key])) for key in task.open
+        }
     text = members(found)
     if task.outcome is None:
         return text

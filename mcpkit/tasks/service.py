@@ -1,7 +1,7 @@
-"""The tasks of a server, as one process knows them: begun, watched, answered, cancelled, worked on.
+"""TaskService: the tasks of a server in one process, started, watched, answered, cancelled and run.
 
-The store has the tasks; here is who waits for them. Nothing here is begun before the first task,
-unless others may have left some in the store.
+The store has the tasks; here are those who wait for them. Nothing is opened before the first task,
+unless other processes may have left some in the store.
 """
 
 from __future__ import annotations
@@ -19,56 +19,56 @@ from pydantic_core import to_json, to_jsonable_python
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import Request
+from mcpkit._stores.base import Position, RecordStore, StoreUnavailable, TooManyRecords
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.quota import Holder
 from mcpkit._utils.text import quote_name
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from mcpkit.tasks import record
-from mcpkit.tasks.engine import GLANCE_S, LeaseEngine, RunningLeg
+from mcpkit.tasks.engine import POLL_S, LeaseEngine, RunningTask
 from mcpkit.tasks.options import TaskSettings
 from mcpkit.tasks.protocol import owner_name
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import Change, Position, StoreUnavailable, TaskStore, TooManyTasks
+from mcpkit.tasks.store import Change, TaskStore
 from mcpkit.types import Principal
 
 if TYPE_CHECKING:
     from mcpkit._concurrency.threads import Threads
 
-__all__ = ["StoredSource", "TaskListener", "TaskService", "TaskWaiter"]
-
 log: Final = get_logger("mcpkit")
 
-_AWAY: Final = "The tasks of this server cannot be reached at the moment; ask again later"
-_BURST: Final = 100
-"""Looks at one task that may come at once."""
+_UNAVAILABLE: Final = "The tasks of this server are unavailable at the moment; try again later"
+_POLL_BURST: Final = 100
+"""Polls of one task that may come at once."""
 
-_LOOKS: Final = 10
-"""Looks at one task that may come in the time in which one should."""
+_POLLS: Final = 10
+"""Polls of one task per poll interval."""
 
 _LAYOUT: Final = 1
+"""The layout of a stored call."""
 
-_SEEN: Final = ("status", "message", "open", "updated")
-"""What clients see of a task as long as it is not over."""
+_VISIBLE: Final = ("status", "message", "open", "updated")
+"""The fields of an unfinished task that clients see."""
 
 
 class TaskListener(Protocol):
-    """Somebody who tells a client about tasks."""
+    """Tells a client about tasks."""
 
     def task_changed(self, task: Task) -> None:
         """A task has changed."""
         ...
 
     def task_said(self, id: str, method: str, params: Mapping[str, Any]) -> None:
-        """The handler of a task has something to tell beside its result."""
+        """The handler of a task sends a notification."""
         ...
 
     def task_gone(self, id: str) -> None:
-        """There is no such task, or its time is over; nothing more is told of it."""
+        """There is no such task, or it has expired; it will not be mentioned again."""
         ...
 
 
 class TaskWaiter:
-    """Waits for changes of one task. What has changed since the last wait ends the next at once."""
+    """Waits for changes of one task. A change since the last wait ends the next one at once."""
 
     def __init__(self) -> None:
         self._changed = anyio.Event()
@@ -79,7 +79,7 @@ class TaskWaiter:
         self._changed.set()
 
     def task_said(self, id: str, method: str, params: Mapping[str, Any]) -> None:
-        """Do nothing: the task is as it was."""
+        """Ignore the notification."""
 
     def task_gone(self, id: str) -> None:
         """End the wait."""
@@ -88,7 +88,7 @@ class TaskWaiter:
 
     async def wait(self) -> None:
         """Wait until the task may have changed."""
-        with anyio.move_on_after(GLANCE_S):
+        with anyio.move_on_after(POLL_S):
             await self._changed.wait()
         self._changed = anyio.Event()
 
@@ -109,7 +109,7 @@ class StoredSource:
 
 
 class _Opening:
-    """The opening of a store, which several wait for."""
+    """The opening of a store, which several tasks may wait for."""
 
     def __init__(self) -> None:
         self.done = anyio.Event()
@@ -136,10 +136,10 @@ class TaskService:
         loop: Loop,
         threads: Threads,
         *,
-        make_store: Callable[[], TaskStore],
+        make_store: Callable[[], RecordStore[Task]],
         seal: Callable[[bytes], bytes],
         open: Callable[[bytes], bytes],
-        run_task: Callable[[Task], RunningLeg],
+        run_task: Callable[[Task], RunningTask],
     ) -> None:
         self.settings = settings
         self.loop = loop
@@ -148,21 +148,21 @@ class TaskService:
         self.open = open
         self.is_closing = False
         self._make_store = make_store
+        self._run_task = run_task
         self._store: TaskStore | None = None
         self._opening: _Opening | None = None
-        self._stop: list[Callable[[], object]] = []
-        self._followers: dict[str, list[TaskListener]] = {}
-        self._told: dict[str, Task] = {}
-        """What the followers of each task have been told last."""
-        self._dispatcher: LeaseEngine | None = None
-        self._looking: Callable[[], object] | None = None
-        self._looks_again = False
-        self._is_away = False
+        self._engine: LeaseEngine | None = None
+        self._cancel: list[Callable[[], object]] = []
+        self._listeners: dict[str, list[TaskListener]] = {}
+        self._notified: dict[str, Task] = {}
+        """The last state of each task that its listeners know."""
+        self._refreshing: Callable[[], object] | None = None
+        self._refresh_again = False
+        self._is_unavailable = False
         self._is_closed = False
         self._polls: dict[str, tuple[float, float]] = {}
-        self._run_task = run_task
 
-    # --- coming and going -------------------------------------------------------------------------
+    # --- opening and closing ----------------------------------------------------------------------
 
     def serve(self) -> None:
         """Run the tasks that are due in the store.
@@ -172,16 +172,16 @@ class TaskService:
         """
         store = self._make_store()  # so that a missing library is reported now
         self._make_store = lambda: store
-        self._stop.append(self.loop.start(self._begin_to_serve()))
+        self._cancel.append(self.loop.start(self._open_when_available()))
 
-    async def _begin_to_serve(self) -> None:
+    async def _open_when_available(self) -> None:
         while not self.is_closing:
             try:
                 await self.store()
             except StoreUnavailable:
-                await anyio.sleep(GLANCE_S)
+                await anyio.sleep(POLL_S)
             except Exception:
-                log.exception("tasks cannot be kept")
+                log.exception("tasks cannot be stored")
                 return
             else:
                 return
@@ -197,8 +197,8 @@ class TaskService:
         opening = self._opening
         if opening is None:
             if self.is_closing:
-                raise StoreUnavailable("the server ends")
-            # In a task of its own: whoever needs it may be cancelled, and it would be half open.
+                raise StoreUnavailable("the server is shutting down")
+            # In a task of its own: a cancelled caller would leave the store half open.
             opening = self._opening = _Opening()
             self.loop.start(self._open(opening))
         await opening.done.wait()
@@ -209,76 +209,69 @@ class TaskService:
 
     async def _open(self, opening: _Opening) -> None:
         try:
-            store = self._make_store()
-            await store.open(os.urandom(12).hex(), self._heard)
+            store = TaskStore(self._make_store())
+            await store.open(os.urandom(12).hex(), self._on_change)
         except Exception as error:
             opening.error = error
             if isinstance(error, StoreUnavailable):
-                self._note_away(error)
+                self._note_reached(error)
         else:
             self._store = store
-            self._is_away = False
-            dispatcher = self._dispatcher = LeaseEngine(
-                store, self.settings, self._note_reached, self._look_at_followed
+            self._note_reached(None)
+            engine = self._engine = LeaseEngine(
+                store, self.settings, self._note_reached, self._refresh_listeners
             )
-            self._stop.append(self.loop.start(dispatcher.serve(self._run_task)))
-            self._stop.append(self.loop.start(dispatcher.keep()))
+            self._cancel.append(self.loop.start(engine.serve(self._run_task)))
+            self._cancel.append(self.loop.start(engine.keep()))
         finally:
             self._opening = None
             opening.done.set()
 
     async def aclose(self, grace: float = 0) -> None:
-        """Stop the legs that run, and give back their tasks.
+        """Stop the tasks that run, for other processes to continue.
 
         Args:
-            grace: Seconds that those have which no other process could go on with.
+            grace: Seconds for those that no other process can continue.
         """
         if self._is_closed:
             return
         self._is_closed = True
-        if self._dispatcher is not None and grace > 0:
-            with anyio.CancelScope(shield=True):
-                await self._dispatcher.finish(grace)
-        self.is_closing = True
-        if self._opening is not None:
-            with anyio.CancelScope(shield=True):
-                await self._opening.done.wait()
-        if self._looking is not None:
-            self._looking()
         with anyio.CancelScope(shield=True):
-            if self._dispatcher is not None:
-                await self._dispatcher.aclose()
-            for stop in self._stop:
-                stop()
+            if self._engine is not None and grace > 0:
+                await self._engine.finish(grace)
+            self.is_closing = True
+            if self._opening is not None:
+                await self._opening.done.wait()
+            if self._refreshing is not None:
+                self._refreshing()
+            if self._engine is not None:
+                await self._engine.aclose()
+            for cancel in self._cancel:
+                cancel()
             if self._store is not None:
                 try:
                     await self._store.aclose()
                 except StoreUnavailable as error:
-                    self._note_away(error)
+                    self._note_reached(error)
                 self._store = None
 
     def _note_reached(self, error: StoreUnavailable | None) -> None:
-        if error is None:
-            self._is_away = False
-        else:
-            self._note_away(error)
-
-    def _note_away(self, error: StoreUnavailable) -> None:
-        if not self._is_away:
-            self._is_away = True
-            log.warning("tasks cannot be reached: %s", error)
+        """Log when the store becomes unavailable, once."""
+        if error is not None and not self._is_unavailable:
+            log.warning("tasks are unavailable: %s", error)
+        self._is_unavailable = error is not None
 
     @property
     def outlive_process(self) -> bool:
-        """True if other processes go on with what this one leaves."""
+        """True if other processes continue the tasks that this one leaves."""
         return self._store is not None and self._store.is_shared
 
+    # --- operations of clients --------------------------------------------------------------------
+
     def owner_of(self, request: Request) -> str:
-        """Return the name of whoever the tasks of a request belong to."""
+        """Return the owner of the tasks of a request."""
         principal = request.principal
         return owner_name(request.revision, None if principal is None else principal.id)
-
-    # --- what clients do --------------------------------------------------------------------------
 
     async def begin(
         self,
@@ -296,12 +289,14 @@ class TaskService:
             tool_name: The tool that is called.
             arguments: As they were sent.
             request: The call.
-            ttl: Seconds for which the client wants the task to be kept; None if it does not say.
+            ttl: Seconds for which the client wants the task to be stored; None if it does not say.
             tool_ttl: Those that the tool says.
-            given: Answers that the call brings along: key → fingerprint, and the result.
+            given: Answers that came with the call, by key: the fingerprint of the question, and the
+                result.
 
         Raises:
-            ProtocolError: There are too many, the arguments are too long, or the store is away.
+            ProtocolError: There are too many tasks, the arguments are too long, or the store is
+                unavailable.
         """
         principal, origin = request.principal, request.origin
         call = to_json(
@@ -337,60 +332,64 @@ class TaskService:
             call=self.seal(call),
             ttl=self.settings.granted(ttl, default),
         )
-        most, most_each = self.settings.max_tasks, self.settings.max_tasks_each
         async with self._reached() as store:
-            add = partial(store.add, task, most=most, most_of_owner=most_each)
+            add = partial(
+                store.add,
+                task,
+                limit=self.settings.max_tasks,
+                limit_per_owner=self.settings.max_tasks_each,
+            )
             try:
                 try:
                     added = await add()
-                except TooManyTasks:
-                    if not await store.sweep():  # those whose time is over count until then
+                except TooManyRecords:
+                    if not await store.sweep():  # expired tasks count until then
                         raise
                     added = await add()
-            except TooManyTasks:
-                raise InternalError("Too many tasks are unfinished; ask again later") from None
-        if self._dispatcher is not None:
-            self._dispatcher.due(added.id)
+            except TooManyRecords:
+                raise InternalError("Too many tasks are unfinished; try again later") from None
+        if self._engine is not None:
+            self._engine.due(added.id)
         return added
 
     async def get(self, id: str, owner: str, *, polled: bool = False) -> Task:
         """Return a task.
 
         Args:
-            id: As the client has it.
-            owner: Whoever asks.
-            polled: True to count this as a look of the client's own.
+            id: Its id.
+            owner: The caller.
+            polled: True to count this as a poll of the client.
 
         Raises:
-            InvalidParams: There is none, its time is over, or it is somebody else's (TASKL-12).
-            ProtocolError: The client looks too often, or the store is away.
+            InvalidParams: There is none, it has expired, or it has another owner (TASKL-12).
+            ProtocolError: The client polls too often, or the store is unavailable.
         """
         if polled:
-            self._count_look(id)
+            self._count_poll(id)
         async with self._reached() as store:
             task = await store.get(id)
         if task is None or task.owner != owner:
             raise InvalidParams(f"Unknown task: {quote_name(id)}")
         return task
 
-    def _count_look(self, id: str) -> None:
-        """Count a look at a task. Many more are let pass than clients should have a use for.
+    def _count_poll(self, id: str) -> None:
+        """Count a poll of a task. The limit is far above what clients have a use for.
 
         Raises:
             ProtocolError: There were too many (TASKX-17).
         """
         now = monotonic()
-        left, seen = self._polls.pop(id, (float(_BURST), now))
-        left = min(_BURST, left + _LOOKS * (now - seen) / self.settings.poll_interval)
+        interval = self.settings.poll_interval
+        left, seen = self._polls.pop(id, (float(_POLL_BURST), now))
+        left = min(_POLL_BURST, left + _POLLS * (now - seen) / interval)
         self._polls[id] = max(0.0, left - 1), now
         if len(self._polls) > 2 * self.settings.max_tasks:
             del self._polls[next(iter(self._polls))]
         if left < 1:
-            wait = self.settings.poll_interval
-            raise InternalError(f"The task was asked for too often; ask every {wait:g} s")
+            raise InternalError(f"The task was polled too often; wait {interval:g} s between polls")
 
     async def answer(self, id: str, owner: str, answers: Mapping[str, bytes]) -> None:
-        """Answer questions of a task; those that nobody asks are passed over (TASKX-9).
+        """Answer questions of a task. Answers without an open question are ignored (TASKX-9).
 
         Raises:
             ProtocolError: As `get`.
@@ -406,7 +405,7 @@ class TaskService:
         """Cancel a task.
 
         Returns:
-            The task, and False if it was over already.
+            The task, and False if it had ended already.
 
         Raises:
             ProtocolError: As `get`.
@@ -415,14 +414,14 @@ class TaskService:
         changed = await self._change_as_client(id, record.cancel)
         return (task, False) if changed is None else (changed, True)
 
-    async def list(self, owner: str, after: Position | None, most: int) -> Sequence[Task]:
-        """Return tasks of whoever asks, the oldest first.
+    async def list(self, owner: str, after: Position | None, limit: int) -> Sequence[Task]:
+        """Return tasks of an owner, the oldest first.
 
         Raises:
-            ProtocolError: The store is away.
+            ProtocolError: The store is unavailable.
         """
         async with self._reached() as store:
-            return await store.list(owner, after, most)
+            return await store.list(owner, after, limit)
 
     async def _change_as_client(self, id: str, edit: Change) -> Task | None:
         async with self._reached():
@@ -433,23 +432,19 @@ class TaskService:
 
     @asynccontextmanager
     async def _reached(self) -> AsyncGenerator[TaskStore, None]:
-        """Around the use of the store on behalf of a client.
-
-        Raises:
-            ProtocolError: It is away.
-        """
+        """Turn `StoreUnavailable` into the error that a client gets."""
         try:
             yield await self.store()
         except StoreUnavailable as error:
-            self._note_away(error)
-            raise InternalError(_AWAY) from error
+            self._note_reached(error)
+            raise InternalError(_UNAVAILABLE) from error
 
     async def change(self, id: str, edit: Change) -> Task | None:
-        """Change a task, and tell those who follow it.
+        """Change a task, and notify its listeners.
 
         Raises:
             KeyError: There is none.
-            StoreUnavailable: The store is.
+            StoreUnavailable: The store cannot be used.
         """
         store = await self.store()
         changed = await store.change(id, edit)
@@ -458,133 +453,133 @@ class TaskService:
         return changed
 
     def answer_later(self, id: str, owner: str, answers: Mapping[str, bytes]) -> None:
-        """Answer questions of a task that this process may not have put."""
+        """Answer questions of a task, which another process may have asked."""
 
         async def answer() -> None:
             try:
                 await self.answer(id, owner, answers)
             except ProtocolError as error:
-                log.warning("an answer for a task is lost: %s", error)
+                log.warning("an answer to a task is lost: %s", error)
 
         self.loop.start(answer())
 
-    # --- those who wait ---------------------------------------------------------------------------
+    # --- listeners --------------------------------------------------------------------------------
 
-    def follow(self, id: str, follower: TaskListener) -> None:
-        """Tell somebody of a task from now on."""
-        self._followers.setdefault(id, []).append(follower)
+    def follow(self, id: str, listener: TaskListener) -> None:
+        """Notify a listener of a task from now on."""
+        self._listeners.setdefault(id, []).append(listener)
 
-    def unfollow(self, id: str, follower: TaskListener) -> None:
-        """Tell somebody no more; nothing happens if nobody did."""
-        following = self._followers.get(id, [])
-        if follower in following:
-            following.remove(follower)
-            if not following:
+    def unfollow(self, id: str, listener: TaskListener) -> None:
+        """Stop notifying a listener, if it was."""
+        listeners = self._listeners.get(id, [])
+        if listener in listeners:
+            listeners.remove(listener)
+            if not listeners:
                 self._forget(id)
 
     def _forget(self, id: str) -> Sequence[TaskListener]:
-        self._told.pop(id, None)
-        return self._followers.pop(id, ())
+        self._notified.pop(id, None)
+        return self._listeners.pop(id, ())
 
     @contextmanager
     def watching(self, id: str) -> Generator[TaskWaiter, None, None]:
-        """Watch a task."""
-        watch = TaskWaiter()
-        self.follow(id, watch)
+        """Yield a waiter for changes of a task."""
+        waiter = TaskWaiter()
+        self.follow(id, waiter)
         try:
-            yield watch
+            yield waiter
         finally:
-            self.unfollow(id, watch)
+            self.unfollow(id, waiter)
 
     def publish(self, task: Task) -> None:
-        """Tell those who follow a task that it has changed, and those who work on it or might."""
-        if self._dispatcher is not None:
-            self._dispatcher.stop(task)
-            if task.due is not None and task.runner is None:
-                self._dispatcher.due(task.id)
-        following = self._followers.get(task.id)
-        if following and _is_news(task, self._told.get(task.id)):
-            self._told[task.id] = task
-            for follower in list(following):
-                follower.task_changed(task)
+        """Tell the listeners of a task, and the engine, that it has changed."""
+        if self._engine is not None:
+            self._engine.stop(task)
+            if task.due is not None and task.worker is None:
+                self._engine.due(task.id)
+        listeners = self._listeners.get(task.id)
+        if listeners and _is_news(task, self._notified.get(task.id)):
+            self._notified[task.id] = task
+            for listener in list(listeners):
+                listener.task_changed(task)
 
     def say(self, id: str, method: str, params: Mapping[str, Any]) -> None:
-        """Pass on what the handler of a task tells beside its result."""
-        for follower in list(self._followers.get(id, ())):
-            follower.task_said(id, method, params)
+        """Pass on a notification from the handler of a task."""
+        for listener in list(self._listeners.get(id, ())):
+            listener.task_said(id, method, params)
 
-    def _heard(self, id: str | None) -> None:
-        """Another process has changed something. From any thread."""
-        self.loop.soon(lambda: self._look_soon(id))
+    def _on_change(self, id: str | None) -> None:
+        """Another process has changed a task. From any thread."""
+        self.loop.soon(lambda: self._refresh_soon(id))
 
-    def _look_soon(self, id: str | None) -> None:
+    def _refresh_soon(self, id: str | None) -> None:
         if self.is_closing:
             return
-        if self._dispatcher is not None:
-            self._dispatcher.due(id or "")
+        if self._engine is not None:
+            self._engine.due(id or "")
         known = self._known()
         if known if id is None else id in known:
-            self._looks_again = True
-            if self._looking is None:
-                self._looking = self.loop.start(self._look())
+            self._refresh_again = True
+            if self._refreshing is None:
+                self._refreshing = self.loop.start(self._refresh())
 
     def _known(self) -> Collection[str]:
-        """Return the tasks that somebody here waits for, or works on."""
-        return {*self._followers, *(self._dispatcher.ids if self._dispatcher is not None else ())}
+        """Return the tasks that have listeners, or run, in this process."""
+        return {*self._listeners, *(self._engine.ids if self._engine is not None else ())}
 
-    async def _look(self) -> None:
-        """Look at every task that somebody here waits for, or works on."""
+    async def _refresh(self) -> None:
+        """Read all tasks that have listeners, or run, in this process."""
         took = 0.0
         try:
-            while self._looks_again:
-                # Changes come in crowds, and to look at many tasks takes its time.
+            while self._refresh_again:
+                # Changes come in bursts, and reading many tasks takes its time.
                 await anyio.sleep(max(0.01, took))
-                self._looks_again = False
-                begun = monotonic()
+                self._refresh_again = False
+                started = monotonic()
                 try:
-                    await self._look_at(self._known())
+                    await self._read_again(self._known())
                 except StoreUnavailable as error:
-                    self._note_away(error)
-                took = monotonic() - begun
+                    self._note_reached(error)
+                took = monotonic() - started
         except Exception:
-            log.exception("what others have changed could not be looked at")
+            log.exception("the changes of other processes could not be read")
         finally:
-            self._looking = None
+            self._refreshing = None
 
-    async def _look_at(self, ids: Collection[str]) -> None:
+    async def _read_again(self, ids: Collection[str]) -> None:
         store = await self.store()
         for id in ids:
             task = await store.get(id)
             if task is not None:
                 self.publish(task)
             else:
-                for follower in self._forget(id):
-                    follower.task_gone(id)
+                for listener in self._forget(id):
+                    listener.task_gone(id)
 
-    # --- those who work ---------------------------------------------------------------------------
+    async def _refresh_listeners(self) -> None:
+        await self._read_again([*self._listeners])
 
-    def ended(self, leg: RunningLeg) -> None:
-        """Note that a leg has ended."""
-        if self._dispatcher is not None:
-            self._dispatcher.ended(leg)
+    # --- runs -------------------------------------------------------------------------------------
 
-    async def _look_at_followed(self) -> None:
-        await self._look_at([*self._followers])
+    def ended(self, running: RunningTask) -> None:
+        """Note that the run of a task has ended."""
+        if self._engine is not None:
+            self._engine.ended(running)
 
 
-def _is_news(task: Task, told: Task | None) -> bool:
-    """Return True if those who follow a task should be told how it stands with it.
+def _is_news(task: Task, known: Task | None) -> bool:
+    """Return True if listeners that know an earlier state should be notified.
 
-    Not, if they see no difference, or were told of a later state: two answers of a store may come
-    in another order than they were given in.
+    They should not if they see no difference, or know a later state: two answers of a store may
+    arrive in another order than they were given in.
     """
-    if told is None:
+    if known is None:
         return True
-    if _stage(task) < _stage(told):
+    if _stage(task) < _stage(known):
         return False
-    return any(getattr(task, name) != getattr(told, name) for name in _SEEN)
+    return any(getattr(task, name) != getattr(known, name) for name in _VISIBLE)
 
 
 def _stage(task: Task) -> tuple[bool, int, bool, int]:
-    """Return how far a task is, whatever the clock says: what only grows."""
-    return task.is_over, task.leg, task.runner is None, -len(task.open)
+    """Return the progress of a task, which only grows, whatever the clock says."""
+    return task.is_over, task.attempt, task.worker is None, -len(task.open)

@@ -1,136 +1,155 @@
-"""What keeps tasks."""
+"""TaskStore: the transitions of tasks, each one atomic change of a store of records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from dataclasses import replace
+from typing import Final, TypeAlias
 
+from mcpkit._stores.base import Codec, OnChange, Position, RecordStore
+from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
 
-__all__ = ["Change", "Heard", "Position", "StoreUnavailable", "TaskStore", "TooManyTasks"]
+TASKS: Final = Codec(record.dump, record.load)
 
 Change: TypeAlias = Callable[[Task, float], "Task | None"]
-"""From a record and the time to the next record; None if it does not apply. It may be called
-several times, so it must not do anything else."""
-
-Heard: TypeAlias = Callable[["str | None"], object]
-"""Told, in any thread, that another process may have changed a task: its id, or None for any."""
-
-Position: TypeAlias = tuple[float, str]
-"""A place in the list of an owner: when the task was created, and its id."""
+"""From a task and the time to the next state of the task; None if the change does not apply. It
+may be called several times, so it must have no side effects."""
 
 
-class TooManyTasks(Exception):
-    """As many tasks as there may be are not over yet."""
+class TaskStore:
+    """The tasks of a server. Every method is one atomic change, durable when it returns.
 
+    All may be cancelled, and have then been done or not; and all may raise `StoreUnavailable`.
 
-class StoreUnavailable(Exception):
-    """The store cannot be read or written. Nothing was changed, as far as anybody knows: a server
-    that answers no more may have done what it was asked for."""
-
-
-class TaskStore(Protocol):
-    """Keeps tasks. Every method is one atomic change, which is done when it returns.
-
-    All may be cancelled, and are then done or not; and all may raise `StoreUnavailable`.
+    Args:
+        records: Stores them.
     """
 
-    is_shared: bool
-    """True if other processes may use it too."""
+    def __init__(self, records: RecordStore[Task]) -> None:
+        self._records = records
 
-    async def open(self, runner: str, heard: Heard | None = None) -> None:
-        """Begin to use the store.
+    @property
+    def is_shared(self) -> bool:
+        """True if other processes may use the store too."""
+        return self._records.is_shared
+
+    async def open(self, worker: str, on_change: OnChange | None = None) -> None:
+        """Open the store.
 
         Args:
-            runner: The name of this process, which no other has, or had.
-            heard: Told of what others change, as soon as the store can know; a hint, which may be
-                missing or come for nothing.
+            worker: The name of this process, which no other has, or had.
+            on_change: Called in any thread when other processes change a task: its id, or None for
+                any. A hint: calls may be missing, or unfounded.
 
         Raises:
             StoreUnavailable: It cannot be used; the message says why.
         """
-        ...
+        await self._records.open(TASKS, worker, on_change)
 
     async def aclose(self) -> None:
-        """Use the store no more; others take up at once what this process has not given back."""
-        ...
+        """Close the store; other processes claim at once what this one still runs."""
 
-    async def add(self, task: Task, *, most: int, most_of_owner: int) -> Task:
-        """Keep a new task, which is due from now on (TASKX-6).
+        def release(task: Task, now: float) -> Task | None:
+            del now
+            mine = task.worker == self._records.worker
+            return replace(task, worker=None) if mine else None
+
+        await self._records.aclose(release)
+
+    async def add(self, task: Task, *, limit: int, limit_per_owner: int) -> Task:
+        """Store a new task, which is due at once (TASKX-6).
 
         Args:
             task: Without its times.
-            most: The tasks that may be unfinished altogether.
-            most_of_owner: Those of one owner.
+            limit: The tasks that may be unfinished.
+            limit_per_owner: Those of one owner.
 
         Returns:
             The task with its times.
 
         Raises:
-            TooManyTasks: There are as many as may be.
+            TooManyRecords: As many are.
         """
-        ...
+
+        def made(now: float) -> Task:
+            return replace(task, created=now, updated=now)
+
+        return await self._records.add(made, limit=limit, limit_per_owner=limit_per_owner)
 
     async def get(self, id: str) -> Task | None:
-        """Return a task; None if there is none, or its time is over."""
-        ...
+        """Return a task; None if there is none, or it has expired."""
+        return await self._records.get(id)
 
     async def change(self, id: str, edit: Change) -> Task | None:
         """Change a task.
 
         Returns:
-            The changed task; None if the change does not apply to it.
+            The changed task; None if the change does not apply.
 
         Raises:
-            KeyError: There is none, or its time is over.
+            KeyError: There is none, or it has expired.
         """
-        ...
+        return await self._records.change(id, edit)
 
-    async def claim(self, most: int, lease: float) -> Sequence[Task]:
-        """Begin a leg of tasks that are due, those first that have waited longest.
+    async def claim(self, limit: int, lease: float) -> Sequence[Task]:
+        """Start an attempt of tasks that are due; those first that have waited longest.
 
         Args:
-            most: At most so many.
-            lease: Seconds for which nobody else begins one, unless this process dies.
+            limit: How many at most.
+            lease: Seconds during which no other process starts one, unless this one dies.
         """
-        ...
+        worker = self._records.worker
+        return await self._records.claim(
+            limit, lambda task, now: record.claim(task, worker, now + lease)
+        )
 
     async def keep(
-        self, legs: Collection[tuple[str, int]], lease: float
+        self, attempts: Collection[tuple[str, int]], lease: float
     ) -> Collection[tuple[str, int]]:
-        """Let legs of this process go on.
+        """Renew the leases of attempts of this process.
 
         Args:
-            legs: Task and number of each.
+            attempts: Task and number of each.
             lease: Seconds from now on.
 
         Returns:
-            Those that go on; the others were cancelled, or are somebody else's.
+            Those that go on; the others were cancelled, or another process has the task.
         """
-        ...
+        wanted = {*attempts}
 
-    async def remember(self, id: str, leg: int, key: str, value: bytes) -> bytes | None:
-        """Remember what a step of a task has come to; the first to say so counts.
+        def renew(task: Task, now: float) -> Task | None:
+            if (task.id, task.attempt) not in wanted:
+                return None
+            return record.renew(task, task.attempt, now + lease)
+
+        kept = await self._records.keep({id for id, _ in attempts}, renew)
+        return {(task.id, task.attempt) for task in kept}
+
+    async def remember(self, id: str, attempt: int, key: str, value: bytes) -> bytes | None:
+        """Store the result of a step; the first result of a key stays.
 
         Returns:
-            What is remembered; None if the leg has been given up.
+            The result that is stored; None if the attempt was given up.
         """
-        ...
+        return await self._records.remember(
+            id, lambda task, now: record.advance(task, attempt), key, value
+        )
 
     async def steps(self, id: str) -> Mapping[str, bytes]:
-        """Return what the steps of a task have come to, by key."""
-        ...
+        """Return the results of the steps of a task, by key."""
+        return await self._records.values(id)
 
-    async def list(self, owner: str, after: Position | None, most: int) -> Sequence[Task]:
+    async def list(self, owner: str, after: Position | None, limit: int) -> Sequence[Task]:
         """Return tasks of an owner, the oldest first.
 
         Args:
-            owner: Whose.
-            after: Only those behind this one.
-            most: At most so many.
+            owner: The owner.
+            after: The position after which the list begins.
+            limit: How many at most.
         """
-        ...
+        return await self._records.list(owner, after, limit)
 
     async def sweep(self) -> int:
-        """Forget the tasks whose time is over; return how many."""
-        ...
+        """Delete the tasks that have expired; return how many."""
+        return await self._records.sweep()

@@ -14,12 +14,13 @@ from contextlib import suppress
 
 import anyio
 
+from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.postgres import PostgresStore
 from mcpkit._stores.redis import RedisStore
 from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import StoreUnavailable, TaskStore
+from mcpkit.tasks.store import TaskStore
 
 STEPS = ("one", "two", "three")
 
@@ -33,15 +34,15 @@ def store_of(kind: str, where: str, apart: str) -> TaskStore:
         apart: What nobody else calls the tasks of a test.
     """
     if kind == "sqlite":
-        return SqliteStore(where)
+        return TaskStore(SqliteStore(where))
     if kind == "postgres":
-        return PostgresStore(where, schema=apart, connections=2)
-    return RedisStore(where, prefix=apart, alive=1.0)
+        return TaskStore(PostgresStore(where, schema=apart, connections=2))
+    return TaskStore(RedisStore(where, prefix=apart, alive=1.0))
 
 
 async def work(store: TaskStore, task: Task, say: Callable[[str], None]) -> None:
     """Run one leg."""
-    leg = task.leg
+    leg = task.attempt
     known = await store.steps(task.id)
     for step in STEPS:
         if step == "two" and task.id.endswith("asks") and "q" not in task.answers:
@@ -73,10 +74,10 @@ async def main(kind: str, where: str, apart: str, log: str, name: str, lease: fl
     running: set[tuple[str, int]] = set()
 
     async def run(task: Task) -> None:
-        running.add((task.id, task.leg))
+        running.add((task.id, task.attempt))
         with suppress(StoreUnavailable):  # the leg ends without a word, and another one begins
             await work(store, task, say)
-        running.discard((task.id, task.leg))
+        running.discard((task.id, task.attempt))
 
     async def keep() -> None:
         while True:

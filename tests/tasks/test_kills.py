@@ -17,9 +17,10 @@ from typing import Final, NamedTuple
 import anyio
 import pytest
 
+from mcpkit._stores.base import StoreUnavailable
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import StoreUnavailable, TaskStore
+from mcpkit.tasks.store import TaskStore
 from tests import warm
 from tests.tasks.killed import STEPS, store_of
 from tests.tasks.servers import Servers
@@ -117,7 +118,7 @@ async def follow(
             continue
         if all(task.is_over for task in tasks):
             return tasks
-        if times < most and any(task.leg for task in tasks):
+        if times < most and any(task.attempt for task in tasks):
             times += 1
             await anyio.to_thread.run_sync(disturb)
         await anyio.sleep(random.uniform(0.01, 0.1))
@@ -159,7 +160,7 @@ async def survive(
         with working(kept, log, lease) as workers:
             for id in ids:
                 task = Task(id=id, owner="o", call=b"", ttl=None)
-                await store.add(task, most=1000, most_of_owner=1000)
+                await store.add(task, limit=1000, limit_per_owner=1000)
             tasks = await follow(store, ids, lambda: once(workers), 10)
         assert {each.status for each in tasks} == {"completed"}
         assert {each.outcome for each in tasks} == {b"done"}

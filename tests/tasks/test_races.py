@@ -19,14 +19,14 @@ import pytest
 from mcpkit import Context, MCPKit, SyncContext, TaskOptions
 from mcpkit._server import task_runs as legs
 from mcpkit._stores import sqlite
-from mcpkit._stores.lock import is_held
-from mcpkit._stores.memory import MemoryStore, TaskTable
-from mcpkit._stores.sqlite import SqliteStore
+from mcpkit._stores.base import StoreUnavailable
+from mcpkit._stores.memory import MemoryStore, Table
+from mcpkit._stores.sqlite import SqliteStore, is_held
 from mcpkit.client.client import Link
 from mcpkit.errors import InternalError, InvalidParams
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.service import TaskService
-from mcpkit.tasks.store import StoreUnavailable, TaskStore
+from mcpkit.tasks.store import TaskStore
 from mcpkit.testing import AsyncTestClient
 from tests.asking.conftest import Asked, accept
 from tests.tasks.test_serving import (
@@ -94,7 +94,7 @@ async def test_an_older_state_does_not_end_a_newer_leg() -> None:
         await reached(lambda: tasks._known())
         task = await (await tasks.store()).get(id)
         assert task is not None
-        tasks.publish(replace(task, leg=0, runner=None))
+        tasks.publish(replace(task, attempt=0, worker=None))
         go_on.set()
         assert text_of(await until(client, id, "completed")) == "done"
 
@@ -232,18 +232,16 @@ async def test_how_far_a_task_is_is_written_once(monkeypatch: pytest.MonkeyPatch
     assert written == ["half"]
 
 
-class Keeping(MemoryStore):
-    """A store that notes which legs are prolonged."""
+class Keeping(MemoryStore[Task]):
+    """A store that notes whose leases are renewed."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: list[tuple[str, int]] = []
+        self.kept: list[str] = []
 
-    async def keep(
-        self, legs: Collection[tuple[str, int]], lease: float
-    ) -> Collection[tuple[str, int]]:
-        self.kept.extend(legs)
-        return await super().keep(legs, lease)
+    async def keep(self, ids: Collection[str], renew: Any) -> Any:
+        self.kept.extend(ids)
+        return await super().keep(ids, renew)
 
 
 async def test_the_time_of_what_runs_is_prolonged() -> None:
@@ -262,7 +260,7 @@ async def test_the_time_of_what_runs_is_prolonged() -> None:
 
     async with connected(app) as client:
         id = await start(client, "wait")
-        await reached(lambda: (id, 1) in store.kept)
+        await reached(lambda: id in store.kept)
         go_on.set()
         assert text_of(await until(client, id, "completed")) == "done"
 
@@ -320,7 +318,7 @@ async def test_followers_are_told_what_is_new_in_its_order() -> None:
         follower = Told()
         tasks.follow(id, follower)
         tasks.publish(old)
-        tasks.publish(replace(old, until=5.0))
+        tasks.publish(replace(old, lease_expires=5.0))
         tasks.publish(replace(old, message="soon"))
         await answered(client, id, "so")
         tasks.publish(old)
@@ -329,8 +327,8 @@ async def test_followers_are_told_what_is_new_in_its_order() -> None:
         asked = "input_required"
         assert [each.status for each in follower.told] == [asked, asked, "working", "completed"]
         tasks.unfollow(id, follower)
-        assert not tasks._followers
-        assert not tasks._told
+        assert not tasks._listeners
+        assert not tasks._notified
 
 
 async def test_what_others_do_is_not_told_to_whom_it_does_not_concern(tmp_path: Path) -> None:
@@ -366,18 +364,18 @@ async def test_changes_are_looked_at_once_at_a_time() -> None:
 
         store.get = get  # type: ignore[method-assign]
         for _ in range(20):
-            tasks._heard(None)
+            tasks._on_change(None)
             await anyio.sleep(0.002)
         await reached(lambda: looks)
         assert len(looks) == 1
         go_on.set()
-        await reached(lambda: tasks._looking is None)
+        await reached(lambda: tasks._refreshing is None)
         del store.get
 
 
 async def test_nobody_follows_a_task_whose_time_is_over() -> None:
     now = [1_000_000.0]
-    store = MemoryStore(clock=lambda: now[0])
+    store = MemoryStore[Task](clock=lambda: now[0])
     app = waiting_app()
     app.server.settings = app.server.settings._replace(
         tasks=app.server.settings.tasks._replace(store=lambda: store)
@@ -385,14 +383,14 @@ async def test_nobody_follows_a_task_whose_time_is_over() -> None:
     async with connected(app, CORE) as client:
         id = await start(client, "ask")
         tasks = tasks_of(app)
-        assert id in tasks._followers
+        assert id in tasks._listeners
         follower = Told()
         tasks.follow(id, follower)
         now[0] += 30 * 24 * 3600
         await store.sweep()
-        await tasks._look_at([*tasks._followers])
+        await tasks._read_again([*tasks._listeners])
         assert follower.gone == [id]
-        assert not tasks._followers
+        assert not tasks._listeners
 
 
 async def test_a_stream_forgets_tasks_that_are_not_its_clients() -> None:
@@ -402,8 +400,8 @@ async def test_a_stream_forgets_tasks_that_are_not_its_clients() -> None:
         ids = [id, *(f"nobody's {number}" for number in range(50))]
         async with listening(client, *ids):
             tasks = tasks_of(app)
-            await reached(lambda: [*tasks._followers] == [id])
-        await reached(lambda: not tasks._followers)
+            await reached(lambda: [*tasks._listeners] == [id])
+        await reached(lambda: not tasks._listeners)
 
 
 async def test_a_task_of_two_streams_is_followed_until_both_have_ended() -> None:
@@ -412,8 +410,8 @@ async def test_a_task_of_two_streams_is_followed_until_both_have_ended() -> None
         id = await start(client, "ask")
         tasks = tasks_of(app)
         async with listening(client, id), listening(client, id):
-            await reached(lambda: [*tasks._followers] == [id])
-        await reached(lambda: not tasks._followers)
+            await reached(lambda: [*tasks._listeners] == [id])
+        await reached(lambda: not tasks._listeners)
 
 
 async def test_a_task_that_cannot_be_opened_harms_nobody(tmp_path: Path) -> None:
@@ -468,7 +466,7 @@ async def test_an_answer_that_is_malformed_is_asked_for_again() -> None:
 # --- when it begins and ends ----------------------------------------------------------------------
 
 
-class Slow(MemoryStore):
+class Slow(MemoryStore[Task]):
     """A store whose answer to a claim is late, or which fails as nobody has foreseen."""
 
     fails = 0
@@ -477,11 +475,11 @@ class Slow(MemoryStore):
         super().__init__()
         self.is_claimed, self.go_on = anyio.Event(), anyio.Event()
 
-    async def claim(self, most: int, lease: float) -> Sequence[Task]:
+    async def claim(self, limit: int, start: Any) -> Sequence[Task]:
         if self.fails:
             self.fails -= 1
             raise ValueError("a record that nobody can read")
-        found = await super().claim(most, lease)
+        found = await super().claim(limit, start)
         if found:
             self.is_claimed.set()
             await self.go_on.wait()
@@ -504,7 +502,7 @@ async def test_a_task_that_was_only_claimed_is_given_back_as_it_was() -> None:
             store.go_on.set()
     task = await store.get(id)
     assert task is not None
-    assert (task.status, task.runner, task.begun, task.crashes) == ("working", None, 0, 0)
+    assert (task.status, task.worker, task.starts, task.crashes) == ("working", None, 0, 0)
 
 
 async def test_work_goes_on_after_what_nobody_has_foreseen(
@@ -528,7 +526,7 @@ async def _done() -> str:
 async def test_nothing_is_opened_once_the_server_ends() -> None:
     opened: list[Any] = []
 
-    def make() -> TaskStore:
+    def make() -> MemoryStore[Task]:
         opened.append(None)
         return MemoryStore()
 
@@ -612,7 +610,7 @@ async def test_all_answers_and_questions_of_a_task_have_a_size() -> None:
 
 
 async def test_what_is_asked_of_a_closed_file_is_refused(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "tasks.db")
+    store = TaskStore(SqliteStore(tmp_path / "tasks.db"))
     with anyio.fail_after(PATIENCE):
         with pytest.raises(StoreUnavailable):
             await store.get("x")
@@ -633,7 +631,7 @@ async def test_locks_that_the_dead_have_left_are_removed(tmp_path: Path) -> None
         each.touch()
     os.utime(left, (0, 0))
     with anyio.fail_after(PATIENCE):
-        store = SqliteStore(tmp_path / "tasks.db")
+        store = TaskStore(SqliteStore(tmp_path / "tasks.db"))
         await store.open("runner")
         assert not left.exists()
         assert young.exists()
@@ -644,12 +642,12 @@ async def test_a_file_with_two_names_is_one(tmp_path: Path) -> None:
     """To a process its own locks look free, so it has to know which are its own."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    one, other = SqliteStore(tmp_path / "real/t.db"), SqliteStore(tmp_path / "link/t.db")
+    one, other = (TaskStore(SqliteStore(tmp_path / each / "t.db")) for each in ("real", "link"))
     with anyio.fail_after(PATIENCE):
         await one.open("one")
         await other.open("other")
         made = Task(id="x", owner="o", call=b"", ttl=None)
-        await one.add(made, most=9, most_of_owner=9)
+        await one.add(made, limit=9, limit_per_owner=9)
         assert len(await one.claim(1, 30.0)) == 1
         assert not await other.claim(1, 30.0)
         await other.aclose()
@@ -665,7 +663,7 @@ def test_a_lock_that_cannot_be_looked_at_is_held(
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as patched:
-        patched.setattr("mcpkit._stores.lock.os.open", refuse)
+        patched.setattr("mcpkit._stores.sqlite.os.open", refuse)
         assert is_held(str(tmp_path / "x.lock"))
     assert not is_held(str(tmp_path / "x.lock"))
 
@@ -681,21 +679,21 @@ def test_a_transaction_that_cannot_be_rolled_back_ends_nothing() -> None:
 
     done: Future[Any] = Future()
     job = sqlite._Job(lambda connection: None, True, done)
-    sqlite._do_together(Broken(), [job])  # type: ignore[arg-type]
+    sqlite.do_together(Broken(), [job])  # type: ignore[arg-type]
     with pytest.raises(sqlite3.OperationalError, match="BEGIN"):
         done.result(0)
 
 
 def test_event_loops_in_several_threads_share_a_shelf() -> None:
-    shelf = TaskTable()
+    shelf = Table[Task]()
     claimed: list[str] = []
 
     async def work(name: str) -> None:
-        store = MemoryStore(shelf)
+        store = TaskStore(MemoryStore(shelf))
         await store.open(name, lambda id: None)
         for number in range(200):
             made = Task(id=f"{name} {number}", owner=name, call=b"", ttl=None)
-            await store.add(made, most=10_000, most_of_owner=10_000)
+            await store.add(made, limit=10_000, limit_per_owner=10_000)
             claimed.extend(each.id for each in await store.claim(3, 1000.0))
             await store.list(name, None, 5)
         await store.aclose()
@@ -710,5 +708,5 @@ def test_event_loops_in_several_threads_share_a_shelf() -> None:
             thread.join(PATIENCE)
     finally:
         sys.setswitchinterval(before)
-    assert len(shelf.tasks) == 800
-    assert all(each.runner is None for each in shelf.tasks.values())
+    assert len(shelf.records) == 800
+    assert all(each.worker is None for each in shelf.records.values())

@@ -16,14 +16,14 @@ NEW = Task(id="t", owner="o", call=b"call", ttl=60, created=100, updated=100)
 
 
 def claimed(task: Task = NEW, runner: str = "a") -> Task:
-    begun = record.claim(task, runner, until=130)
+    begun = record.claim(task, runner, lease_expires=130)
     assert begun is not None
     return begun
 
 
 def parked(*keys: str, task: Task | None = None) -> Task:
     task = task or claimed()
-    made = record.park(task, task.leg, {key: b"?" + key.encode() for key in keys}, 110)
+    made = record.park(task, task.attempt, {key: b"?" + key.encode() for key in keys}, 110)
     assert made is not None
     return made
 
@@ -36,22 +36,22 @@ def test_a_new_task_is_due_at_once() -> None:
 
 def test_a_leg_has_a_number_and_a_lease() -> None:
     first = claimed()
-    assert (first.leg, first.runner, first.due) == (1, "a", 130)
-    assert claimed(first, "b").leg == 2
+    assert (first.attempt, first.worker, first.due) == (1, "a", 130)
+    assert claimed(first, "b").attempt == 2
 
 
 def test_only_the_last_leg_may_change_the_task() -> None:
     """The number of a leg is a fence."""
     given_up = claimed()
     task = claimed(given_up, "b")
-    late = given_up.leg
-    assert record.keep(task, late, 200) is None
+    late = given_up.attempt
+    assert record.renew(task, late, 200) is None
     assert record.note(task, late, "half done", 120) is None
     assert record.advance(task, late) is None
     assert record.park(task, late, {"q": b"?"}, 120) is None
-    assert record.give_back(task, late) is None
+    assert record.release(task, late) is None
     assert record.finish(task, late, "completed", b"late", 120) is None
-    finished = record.finish(task, task.leg, "completed", b"in time", 120)
+    finished = record.finish(task, task.attempt, "completed", b"in time", 120)
     assert finished is not None
     assert finished.outcome == b"in time"
 
@@ -78,7 +78,7 @@ def test_what_is_over_stays_so(end: Any) -> None:
 def test_questions_wait_for_all_of_their_answers() -> None:
     """TASKX-7, TASKX-9: what is outstanding is shown whole; answers may come one by one."""
     task = parked("a", "b")
-    assert (task.status, task.open, task.due, task.runner) == (
+    assert (task.status, task.open, task.due, task.worker) == (
         "input_required",
         ("a", "b"),
         None,
@@ -108,16 +108,16 @@ def test_a_question_that_is_asked_no_more_takes_no_answer() -> None:
     task = parked("b", task=claimed(task))
     task = replace(task, answers={})
     assert record.answer(task, {"a": b"late"}, 130) is None
-    assert list(task.asks) == ["a", "b"]
+    assert list(task.input_requests) == ["a", "b"]
 
 
 def test_a_key_asks_the_same_for_ever() -> None:
     """TASKX-7."""
     task = replace(parked("a"), open=(), status="working")
     task = claimed(task)
-    again = record.park(task, task.leg, {"a": b"something else"}, 120)
+    again = record.park(task, task.attempt, {"a": b"something else"}, 120)
     assert again is not None
-    assert again.asks["a"] == b"?a"
+    assert again.input_requests["a"] == b"?a"
 
 
 def test_crashes_are_counted_until_something_comes_of_a_leg() -> None:
@@ -131,9 +131,9 @@ def test_crashes_are_counted_until_something_comes_of_a_leg() -> None:
     ):
         assert better is not None
         assert better.crashes == 0
-    back = record.give_back(task, 5)
+    back = record.release(task, 5)
     assert back is not None
-    assert (back.crashes, back.runner, back.due) == (4, None, 100)
+    assert (back.crashes, back.worker, back.due) == (4, None, 100)
 
 
 TASKS = st.builds(
@@ -146,13 +146,13 @@ TASKS = st.builds(
     updated=st.floats(0, 1e10),
     status=st.sampled_from(["working", "input_required", "completed", "failed", "cancelled"]),
     message=st.none() | st.text(),
-    asks=st.dictionaries(st.text(), st.binary()),
+    input_requests=st.dictionaries(st.text(), st.binary()),
     open=st.lists(st.text()).map(tuple),
     answers=st.dictionaries(st.text(), st.binary()),
     outcome=st.none() | st.binary(),
-    leg=st.integers(0, 2**40),
-    runner=st.none() | st.text(),
-    until=st.floats(0, 1e10),
+    attempt=st.integers(0, 2**40),
+    worker=st.none() | st.text(),
+    lease_expires=st.floats(0, 1e10),
     crashes=st.integers(0, 100),
 )
 
@@ -161,4 +161,7 @@ TASKS = st.builds(
 def test_a_task_survives_as_bytes(task: Task) -> None:
     loaded = record.load(record.dump(task))
     assert loaded == task
-    assert (list(loaded.asks), list(loaded.answers)) == (list(task.asks), list(task.answers))
+    assert (list(loaded.input_requests), list(loaded.answers)) == (
+        list(task.input_requests),
+        list(task.answers),
+    )

@@ -76,7 +76,7 @@ class Servers:
             except (OSError, HTTPException):
                 assert time.monotonic() < deadline
                 continue
-            if "asked for too often" in message.get("error", {}).get("message", ""):
+            if "polled too often" in message.get("error", {}).get("message", ""):
                 assert time.monotonic() < deadline
                 time.sleep(0.05)  # as it says
                 continue

@@ -16,16 +16,17 @@ import pytest
 
 from mcpkit._stores import connections as remote
 from mcpkit._stores import postgres, redis
+from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.postgres import PostgresStore
 from mcpkit._stores.redis import RedisStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import StoreUnavailable
+from mcpkit.tasks.store import TaskStore
 from tests.tasks.servers import Redis, Server, Servers, program_of
 
 pytestmark = pytest.mark.anyio
 
-MANY: Final = {"most": 100, "most_of_owner": 100}
+MANY: Final = {"limit": 100, "limit_per_owner": 100}
 PATIENCE: Final = 20.0
 KINDS: Final = ["redis", "postgres"]
 
@@ -40,7 +41,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "_PAUSE_S", 0.01)
 
 
-class ForgetfulRedis(RedisStore):
+class ForgetfulRedis(RedisStore[Task]):
     """Loses its connection when an answer comes, as often as it is told to."""
 
     forgets = 0
@@ -53,7 +54,7 @@ class ForgetfulRedis(RedisStore):
         return outcomes
 
 
-class ForgetfulPostgres(PostgresStore):
+class ForgetfulPostgres(PostgresStore[Task]):
     """As above."""
 
     forgets = 0
@@ -66,7 +67,12 @@ class ForgetfulPostgres(PostgresStore):
         return outcomes
 
 
-Store = ForgetfulRedis | ForgetfulPostgres
+class Store(TaskStore):
+    """The tasks, and the records below them."""
+
+    def __init__(self, records: ForgetfulRedis | ForgetfulPostgres) -> None:
+        super().__init__(records)
+        self.records = records
 
 
 @pytest.fixture(params=KINDS)
@@ -78,8 +84,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 def store_at(kind: str, url: str, name: str | None = None) -> Store:
     name = name or f"servers_{secrets.token_hex(8)}"
     if kind == "redis":
-        return ForgetfulRedis(url, prefix=name)
-    return ForgetfulPostgres(url, schema=name, connections=2)
+        return Store(ForgetfulRedis(url, prefix=name))
+    return Store(ForgetfulPostgres(url, schema=name, connections=2))
 
 
 @asynccontextmanager
@@ -117,16 +123,16 @@ def new(id: str, ttl: float | None = 60) -> Task:
 async def test_what_is_asked_for_twice_is_done_once(store: Store) -> None:
     """A connection is lost when the server has done everything, and nobody has heard of it."""
     await store.get("nothing")
-    store.forgets = 1
-    assert (await store.add(new("a"), most=1, most_of_owner=1)).id == "a"
-    store.forgets = 2
+    store.records.forgets = 1
+    assert (await store.add(new("a"), limit=1, limit_per_owner=1)).id == "a"
+    store.records.forgets = 2
     (task,) = await claimed(store)
-    assert task.leg == 1
-    store.forgets = 2
+    assert task.attempt == 1
+    store.records.forgets = 2
     assert await store.remember("a", 1, "pay", b"1") == b"1"
-    store.forgets = 1
+    store.records.forgets = 1
     assert list(await store.keep([("a", 1)], lease=100)) == [("a", 1)]
-    store.forgets = 2
+    store.records.forgets = 2
     finished = await store.change(
         "a", lambda task, now: record.finish(task, 1, "completed", b"!", now)
     )
@@ -175,7 +181,7 @@ async def test_whoever_stops_waiting_disturbs_nobody(store: Store) -> None:
 async def test_a_server_may_be_away_for_a_while(
     kind: str, how: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(remote, "TIMEOUT_S", 0.5)
     monkeypatch.setattr(redis if kind == "redis" else postgres, "_ANSWER_S", 0.4)
     async with opened(store_at(kind, server.url)) as store:
         await store.add(new("a"), **MANY)
@@ -246,7 +252,7 @@ async def test_what_cannot_be_used_is_said(kind: str, servers: Servers) -> None:
     with pytest.raises(StoreUnavailable, match=r"(?i)no such file") as raised:
         await store.open("x")
     assert "secret" not in str(raised.value)
-    with pytest.raises(StoreUnavailable, match="not in use"):
+    with pytest.raises(StoreUnavailable, match="it is closed"):
         await store.get("a")
     if kind == "postgres":
         url = servers.url(kind).replace("/postgres?", "/nowhere?")
@@ -268,13 +274,13 @@ async def test_what_a_newer_mcpkit_has_written_is_left_alone(kind: str, servers:
 
 async def ask(store: Store, command: Sequence[Any], statement: str = "") -> Any:
     """Ask the server of a store directly: Redis for the one, PostgreSQL for the other."""
-    if isinstance(store, PostgresStore):
-        connection = await store._connect()
+    if isinstance(store.records, PostgresStore):
+        connection = await store.records._connect()
         try:
             return await connection.fetch(statement)
         finally:
             await postgres._disconnect(connection)
-    plain = await store._plain()
+    plain = await store.records._plain()
     try:
         return (await redis._ask(plain, [tuple(command)]))[0]
     finally:
@@ -316,8 +322,8 @@ def test_names_that_cannot_be_used_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["redis"])
 async def test_all_keys_of_a_task_go_away_by_themselves(store: Store) -> None:
-    assert isinstance(store, RedisStore)
-    tag = store._tag
+    assert isinstance(store.records, RedisStore)
+    tag = store.records._tag
 
     def named(key: str) -> str:
         return f"{tag}:{key}"
@@ -346,7 +352,7 @@ async def test_a_server_that_may_lose_tasks_is_named(
 ) -> None:
     async with opened(store_at(kind, server.url)) as store:
         assert caplog.messages == []
-        assert isinstance(store, RedisStore)
+        assert isinstance(store.records, RedisStore)
         await ask(store, ["CONFIG", "SET", "appendonly", "no"])
         await ask(store, ["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
     with caplog.at_level(logging.WARNING):
@@ -409,7 +415,7 @@ async def test_in_a_cluster_the_keys_are_found(
         await one.open("one")
         await two.open("two", heard.append)
         await one.add(new("a"), **MANY)
-        assert [each.leg for each in await two.claim(1, lease=10)] == [1]
+        assert [each.attempt for each in await two.claim(1, lease=10)] == [1]
         assert await two.remember("a", 1, "step", b"1") == b"1"
         await one.change("a", record.cancel)
         assert [each.status for each in await one.list("o", None, 5)] == ["cancelled"]
@@ -425,7 +431,7 @@ async def test_in_a_cluster_the_keys_are_found(
 async def test_a_process_that_loses_its_session_is_not_dead(
     kind: str, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "_GLANCE_S", 0.0)
+    monkeypatch.setattr(postgres, "_POLL_S", 0.0)
     name = f"servers_{secrets.token_hex(8)}"
     async with (
         opened(store_at(kind, servers.url(kind), name), "one") as one,
@@ -444,5 +450,5 @@ async def test_a_process_that_loses_its_session_is_not_dead(
             while [each["pid"] for each in await ask(two, [], held)] in ([], [before["pid"]]):
                 assert await two.claim(1, lease=100) == []
         assert await two.claim(1, lease=100) == []
-        assert isinstance(two, PostgresStore)
-        assert two._without_lock == {}
+        assert isinstance(two.records, PostgresStore)
+        assert two.records._without_lock == {}

@@ -17,13 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpkit._stores.base import StoreUnavailable, TooManyRecords
 from mcpkit._stores.memory import MemoryStore
 from mcpkit._stores.postgres import PostgresStore
 from mcpkit._stores.redis import RedisStore
 from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import StoreUnavailable, TaskStore, TooManyTasks
+from mcpkit.tasks.store import TaskStore
 from tests.tasks.servers import SERVERS, Servers
 
 pytestmark = pytest.mark.anyio
@@ -46,27 +47,29 @@ class Place(NamedTuple):
 
 
 def in_redis(kind: str) -> Callable[[Place], TaskStore]:
-    return lambda place: RedisStore(
-        place.servers.url(kind), prefix=f"mcpkit:{place.name}", clock=place.clock
+    return lambda place: TaskStore(
+        RedisStore(place.servers.url(kind), prefix=f"mcpkit:{place.name}", clock=place.clock)
     )
 
 
 STORES: Final[dict[str, Callable[[Place], TaskStore]]] = {
-    "memory": lambda place: MemoryStore(clock=place.clock or actual.time),
-    "sqlite": lambda place: SqliteStore(
-        place.folder / "tasks.db", clock=place.clock or actual.time
+    "memory": lambda place: TaskStore(MemoryStore(clock=place.clock or actual.time)),
+    "sqlite": lambda place: TaskStore(
+        SqliteStore(place.folder / "tasks.db", clock=place.clock or actual.time)
     ),
     "redis": in_redis("redis"),
     "valkey": in_redis("valkey"),
-    "postgres": lambda place: PostgresStore(
-        place.servers.url("postgres"),
-        schema=f"mcpkit_{place.name}",
-        connections=2,
-        clock=place.clock,
+    "postgres": lambda place: TaskStore(
+        PostgresStore(
+            place.servers.url("postgres"),
+            schema=f"mcpkit_{place.name}",
+            connections=2,
+            clock=place.clock,
+        )
     ),
 }
 SHARED: Final = [each for each in STORES if each != "memory"]
-MANY: Final = {"most": 100, "most_of_owner": 100}
+MANY: Final = {"limit": 100, "limit_per_owner": 100}
 
 
 class Time:
@@ -127,7 +130,7 @@ async def test_a_task_is_claimed_once(store: TaskStore, time: Time) -> None:
         await store.add(new(id), **MANY)
         time.now += 1
     first = await store.claim(2, lease=10)
-    assert [(each.id, each.leg, each.runner) for each in first] == [
+    assert [(each.id, each.attempt, each.worker) for each in first] == [
         ("b", 1, "here"),
         ("a", 1, "here"),
     ]
@@ -142,8 +145,8 @@ async def test_a_leg_that_is_not_kept_is_given_up(store: TaskStore, time: Time) 
     time.now += 9
     assert list(await store.keep([("a", 1)], lease=10)) == [("a", 1)]
     time.now += 1
-    assert [(each.id, each.leg) for each in await store.claim(5, lease=10)] == [("b", 2)]
-    assert list(await store.keep([("a", 1), ("b", 1), ("b", 2)], lease=10)) == [("a", 1), ("b", 2)]
+    assert [(each.id, each.attempt) for each in await store.claim(5, lease=10)] == [("b", 2)]
+    assert await store.keep([("a", 1), ("b", 1), ("b", 2)], lease=10) == {("a", 1), ("b", 2)}
 
 
 async def test_a_change_is_made_to_the_task_as_it_is(store: TaskStore, time: Time) -> None:
@@ -178,7 +181,7 @@ async def test_a_task_that_waits_is_due_when_it_is_answered(store: TaskStore) ->
     assert await store.claim(1, lease=10) == []
     await store.change("a", lambda task, now: record.answer(task, {"q": b"!"}, now))
     (again,) = await store.claim(1, lease=10)
-    assert (again.leg, dict(again.answers)) == (2, {"q": b"!"})
+    assert (again.attempt, dict(again.answers)) == (2, {"q": b"!"})
 
 
 async def test_the_first_outcome_of_a_step_counts(store: TaskStore) -> None:
@@ -203,15 +206,15 @@ async def test_a_leg_that_was_given_up_remembers_nothing(store: TaskStore, time:
 
 async def test_unfinished_tasks_are_so_many_for_an_owner_and_in_all(store: TaskStore) -> None:
     """TASKL-15."""
-    await store.add(new("a", "x"), most=3, most_of_owner=2)
-    await store.add(new("b", "x"), most=3, most_of_owner=2)
-    with pytest.raises(TooManyTasks):
-        await store.add(new("c", "x"), most=3, most_of_owner=2)
-    await store.add(new("d", "y"), most=3, most_of_owner=2)
-    with pytest.raises(TooManyTasks):
-        await store.add(new("e", "z"), most=3, most_of_owner=2)
+    await store.add(new("a", "x"), limit=3, limit_per_owner=2)
+    await store.add(new("b", "x"), limit=3, limit_per_owner=2)
+    with pytest.raises(TooManyRecords):
+        await store.add(new("c", "x"), limit=3, limit_per_owner=2)
+    await store.add(new("d", "y"), limit=3, limit_per_owner=2)
+    with pytest.raises(TooManyRecords):
+        await store.add(new("e", "z"), limit=3, limit_per_owner=2)
     await store.change("a", lambda task, now: record.cancel(task, now))
-    await store.add(new("f", "x"), most=3, most_of_owner=2)
+    await store.add(new("f", "x"), limit=3, limit_per_owner=2)
     assert await store.get("c") is None
 
 
@@ -247,7 +250,7 @@ async def test_a_task_is_there_until_its_time_is_over(store: TaskStore, time: Ti
     assert await store.sweep() == 1
     assert dict(await store.steps("a")) == {}
     assert [each.id for each in await store.claim(5, lease=10)] == ["b"]
-    await store.add(new("c"), most=2, most_of_owner=2)  # the other one counts no more
+    await store.add(new("c"), limit=2, limit_per_owner=2)  # the other one counts no more
 
 
 # --- all stores do the same -----------------------------------------------------------------------
@@ -281,12 +284,12 @@ async def done(store: TaskStore, step: tuple[Any, ...]) -> Any:
             id, owner, ttl = rest
             if await store.get(id) is None:
                 await store.sweep()
-                return await store.add(new(id, owner, ttl), most=3, most_of_owner=2)
+                return await store.add(new(id, owner, ttl), limit=3, limit_per_owner=2)
             return None
         if what == "claim":
             return list(await store.claim(rest[0], lease=4))
         if what == "keep":
-            return list(await store.keep(rest[0], lease=4))
+            return sorted(await store.keep(rest[0], lease=4))
         if what == "remember":
             return await store.remember(*rest), dict(await store.steps(rest[0]))
         if what == "get":
@@ -299,11 +302,11 @@ async def done(store: TaskStore, step: tuple[Any, ...]) -> Any:
             "park": lambda task, now: record.park(task, rest[1], rest[2], now),
             "answer": lambda task, now: record.answer(task, rest[1], now),
             "finish": lambda task, now: record.finish(task, rest[1], "completed", b"!", now),
-            "give back": lambda task, now: record.give_back(task, rest[1]),
+            "give back": lambda task, now: record.release(task, rest[1]),
             "cancel": lambda task, now: record.cancel(task, now),
         }
         return await store.change(rest[0], changes[what])
-    except (KeyError, TooManyTasks) as error:
+    except (KeyError, TooManyRecords) as error:
         return type(error)
 
 
@@ -351,7 +354,7 @@ async def test_everything_is_there_after_a_restart(kind: str, place: Place) -> N
         assert await store.get("b") == before
         assert dict(await store.steps("a")) == {"step": b"1"}
         # What ran was given back, and waits for no lease.
-        assert [(each.id, each.leg) for each in await store.claim(5, lease=1)] == [
+        assert [(each.id, each.attempt) for each in await store.claim(5, lease=1)] == [
             ("a", 2),
             ("b", 1),
         ]
@@ -365,7 +368,7 @@ async def test_nobody_takes_what_a_living_process_runs(kind: str, place: Place, 
         async with opened(STORES[kind](place), "two") as two:
             assert await two.claim(1, lease=10) == []
             time.now += 10
-            assert [each.leg for each in await two.claim(1, lease=10)] == [2]
+            assert [each.attempt for each in await two.claim(1, lease=10)] == [2]
             assert await one.remember("a", 1, "step", b"late") is None
 
 
@@ -387,7 +390,7 @@ async def test_many_may_wait_together(kind: str, place: Place) -> None:
     async with opened(STORES[kind](place)) as store:
 
         async def one(number: int) -> None:
-            await store.add(new(f"task {number}"), most=1000, most_of_owner=1000)
+            await store.add(new(f"task {number}"), limit=1000, limit_per_owner=1000)
             await store.change(f"task {number}", lambda task, now: record.cancel(task, now))
 
         async with anyio.create_task_group() as group:
@@ -419,14 +422,14 @@ async def test_each_task_is_claimed_by_one_of_many(kind: str, place: Place) -> N
         # Whoever was in the way of another has left nothing behind.
         claimed += await stores[0].claim(30, lease=100)
         assert sorted(each.id for each in claimed) == [f"{number:02}" for number in range(30)]
-        assert {each.leg for each in claimed} == {1}
+        assert {each.attempt for each in claimed} == {1}
 
 
 # --- SQLite ---------------------------------------------------------------------------------------
 
 
 async def test_the_file_is_for_its_owner(tmp_path: Path) -> None:
-    async with opened(SqliteStore(tmp_path / "tasks.db")) as store:
+    async with opened(TaskStore(SqliteStore(tmp_path / "tasks.db"))) as store:
         await store.add(new("a"), **MANY)
         for each in tmp_path.iterdir():
             assert stat.S_IMODE(each.stat().st_mode) == 0o600, each
@@ -435,13 +438,13 @@ async def test_the_file_is_for_its_owner(tmp_path: Path) -> None:
 
 async def test_a_file_that_cannot_be_used_is_said(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="No such file or directory"):
-        await SqliteStore(tmp_path / "nowhere" / "tasks.db").open("x")
+        await TaskStore(SqliteStore(tmp_path / "nowhere" / "tasks.db")).open("x")
     (tmp_path / "other").write_text("something else, of some length" * 100)
     with pytest.raises(StoreUnavailable, match="not a database"):
-        await SqliteStore(tmp_path / "other").open("x")
+        await TaskStore(SqliteStore(tmp_path / "other")).open("x")
     connection = sqlite3.connect(tmp_path / "newer.db")
     connection.execute("PRAGMA user_version = 9")
     connection.close()
     with pytest.raises(StoreUnavailable, match="written by a newer mcpkit"):
-        await SqliteStore(tmp_path / "newer.db").open("x")
+        await TaskStore(SqliteStore(tmp_path / "newer.db")).open("x")
     assert not list(tmp_path.glob("*.lock"))
