@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import anyio
 
-R = TypeVar("R", bound="Record")
+R = TypeVar("R", bound="_Record")
 
 Edit: TypeAlias = Callable[[R, float], "R | None"]
 """From a record and the time to the next record, or to None if the change does not apply. A store
@@ -40,43 +40,33 @@ class RecordExists(Exception):
     """There is a record of this id; it may have expired, and wait to be swept."""
 
 
-class Record(Protocol):
-    """The part of a record that a store reads. Times are in seconds of the store's clock."""
+class _Record(Protocol):
+    """The part of a record that a store reads. Times are in seconds of the store's clock.
+
+    Attributes:
+        id: The key.
+        owner: The owner, by which records are listed and counted.
+        created: When it was created.
+        expires: When it is gone, and may be swept; None: never.
+        due: When it may be claimed; None: not in its present state.
+        worker: The worker that has the lease.
+        is_over: True if it no longer counts as unfinished.
+    """
 
     @property
-    def id(self) -> str:
-        """The key of the record."""
-        ...
-
+    def id(self) -> str: ...
     @property
-    def owner(self) -> str:
-        """The owner, by which records are listed and counted."""
-        ...
-
+    def owner(self) -> str: ...
     @property
-    def created(self) -> float:
-        """When it was created."""
-        ...
-
+    def created(self) -> float: ...
     @property
-    def expires(self) -> float | None:
-        """When it is gone, and may be swept; None: never."""
-        ...
-
+    def expires(self) -> float | None: ...
     @property
-    def due(self) -> float | None:
-        """When it may be claimed; None: not in its present state."""
-        ...
-
+    def due(self) -> float | None: ...
     @property
-    def worker(self) -> str | None:
-        """The worker that has the lease."""
-        ...
-
+    def worker(self) -> str | None: ...
     @property
-    def is_over(self) -> bool:
-        """True if it no longer counts as unfinished."""
-        ...
+    def is_over(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -135,7 +125,7 @@ class RecordStore(ABC, Generic[R]):
         with anyio.CancelScope(shield=True):
             try:
                 if release is not None:
-                    await self._edit(await self._held(), release)
+                    await self._edit(None, release)
             finally:
                 self.is_open = False
                 await self._close()
@@ -172,7 +162,6 @@ class RecordStore(ABC, Generic[R]):
 
     @abstractmethod
     async def _open(self) -> None: ...
-
     @abstractmethod
     async def _close(self) -> None: ...
 
@@ -181,14 +170,15 @@ class RecordStore(ABC, Generic[R]):
         """Return those that are there, by id."""
 
     @abstractmethod
-    async def _held(self) -> Sequence[str]:
-        """Return the ids of the records that this worker has a lease on."""
-
-    @abstractmethod
     async def _edit(
-        self, ids: Collection[str], edit: Edit[R], *, notify: bool = True
+        self, ids: Collection[str] | None, edit: Edit[R], *, notify: bool = True
     ) -> Mapping[str, R | None]:
         """Change records, each atomically.
+
+        Args:
+            ids: The records; None for those that this worker has a lease on.
+            edit: Changes one.
+            notify: True to notify other workers.
 
         Returns:
             By id, what became of those that are there; None if the change does not apply.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 from threading import RLock
-from typing import Generic
+from typing import Any, Generic
 
 from mcpkit._stores.base import (
     Edit,
@@ -67,18 +67,17 @@ class MemoryStore(RecordStore[R]):
             found = (self._table.records.get(id) for id in ids)
             return {each.id: each for each in found if each and not _is_past(each, now)}
 
-    async def _held(self) -> Sequence[str]:
-        with self._table.lock:
-            return [id for id, each in self._table.records.items() if each.worker == self.worker]
-
     async def _edit(
-        self, ids: Collection[str], edit: Edit[R], *, notify: bool = True
+        self, ids: Collection[str] | None, edit: Edit[R], *, notify: bool = True
     ) -> Mapping[str, R | None]:
+        records = self._table.records
         with self._table.lock:
             now = self._clock()
+            if ids is None:
+                ids = [id for id, each in records.items() if each.worker == self.worker]
             done: dict[str, R | None] = {}
             for id in ids:
-                record = self._table.records.get(id)
+                record = records.get(id)
                 if record is not None and not _is_past(record, now):
                     done[id] = changed = edit(record, now)
                     if changed is not None:
@@ -174,5 +173,5 @@ class MemoryStore(RecordStore[R]):
             return len(past)
 
 
-def _is_past(record: R, now: float) -> bool:
+def _is_past(record: Any, now: float) -> bool:
     return record.expires is not None and record.expires <= now

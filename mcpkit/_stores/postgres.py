@@ -353,9 +353,10 @@ class PostgresStore(RecordStore[R]):
         job.changed.extend(each.id for each in changed)
         return done
 
-    async def _locked(self, connection: _Connection, ids: Collection[str]) -> Sequence[_Row]:
+    async def _locked(self, connection: _Connection, ids: Collection[str] | None) -> Sequence[_Row]:
+        where, value = ("runner = $2", self.worker) if ids is None else ("id = ANY ($2)", ids)
         # In one order, or two transactions would wait for each other.
-        return await self._select(connection, "id = ANY ($2)", ids, end="ORDER BY id FOR UPDATE")
+        return await self._select(connection, where, value, end="ORDER BY id FOR UPDATE")
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -365,14 +366,8 @@ class PostgresStore(RecordStore[R]):
         )
         return {row.record.id: row.record for row in rows}
 
-    async def _held(self) -> Sequence[str]:
-        rows = await self._read(
-            lambda connection, _: self._select(connection, "runner = $2", self.worker)
-        )
-        return [row.record.id for row in rows]
-
     async def _edit(
-        self, ids: Collection[str], edit: Edit[R], *, notify: bool = True
+        self, ids: Collection[str] | None, edit: Edit[R], *, notify: bool = True
     ) -> Mapping[str, R | None]:
         name = self._connections.new_name()
 

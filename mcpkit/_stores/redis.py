@@ -535,14 +535,12 @@ class RedisStore(RecordStore[R]):
         _, found = self._found(await self._one(_READ, *ids))
         return {id: each.record for id, each in found.items()}
 
-    async def _held(self) -> Sequence[str]:
-        ids: list[bytes] = await self._one(_RUNS, self.worker)
-        return [each.decode() for each in ids]
-
     async def _edit(
-        self, ids: Collection[str], edit: Edit[R], *, notify: bool = True
+        self, ids: Collection[str] | None, edit: Edit[R], *, notify: bool = True
     ) -> Mapping[str, R | None]:
         done: dict[str, R | None] = {}
+        if ids is None:
+            ids = [each.decode() for each in await self._one(_RUNS, self.worker)]
         if not ids:
             return done
         now, found = self._found(await self._one(_READ, *ids))

@@ -258,18 +258,19 @@ class SqliteStore(RecordStore[R]):
     def _by_id(self, connection: sqlite3.Connection, ids: Collection[str]) -> dict[str, R]:
         return self._select(connection, f"id IN ({_marks(ids)})", *ids)
 
-    async def _held(self) -> Sequence[str]:
-        return await self._read(
-            lambda connection: [*self._select(connection, "runner = ?", self.worker)]
-        )
-
     async def _edit(
-        self, ids: Collection[str], edit: Edit[R], *, notify: bool = True
+        self, ids: Collection[str] | None, edit: Edit[R], *, notify: bool = True
     ) -> Mapping[str, R | None]:
         del notify  # others see each commit
-        return await self._write(
-            lambda connection: self._change(connection, self._by_id(connection, ids), edit)
-        )
+
+        def change(connection: sqlite3.Connection) -> Mapping[str, R | None]:
+            if ids is None:
+                records = self._select(connection, "runner = ?", self.worker)
+            else:
+                records = self._by_id(connection, ids)
+            return self._change(connection, records, edit)
+
+        return await self._write(change)
 
     async def add(self, make: Callable[[float], R], *, limit: int, limit_per_owner: int) -> R:
         """Store a new record."""

@@ -1,1 +1,33 @@
-"""Tasks that outlive a request: their records, and where those are kept."""
+"""The public names of tasks."""
+
+from mcpkit._utils.lazy import importer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mcpkit._stores.base import StoreUnavailable as StoreUnavailable
+    from mcpkit._stores.memory import MemoryStore as MemoryStore
+    from mcpkit._stores.postgres import PostgresStore as PostgresStore
+    from mcpkit._stores.redis import RedisStore as RedisStore
+    from mcpkit._stores.sqlite import SqliteStore as SqliteStore
+    from mcpkit.tasks.options import TaskOptions as TaskOptions
+
+__all__ = [
+    "MemoryStore",
+    "PostgresStore",
+    "RedisStore",
+    "SqliteStore",
+    "StoreUnavailable",
+    "TaskOptions",
+]
+
+__getattr__ = importer(
+    __name__,
+    {
+        "mcpkit._stores.base": ["StoreUnavailable"],
+        "mcpkit._stores.memory": ["MemoryStore"],
+        "mcpkit._stores.postgres": ["PostgresStore"],
+        "mcpkit._stores.redis": ["RedisStore"],
+        "mcpkit._stores.sqlite": ["SqliteStore"],
+        "mcpkit.tasks.options": ["TaskOptions"],
+    },
+)

@@ -448,3 +448,43 @@ async def test_a_file_that_cannot_be_used_is_said(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="written by a newer mcpkit"):
         await TaskStore(SqliteStore(tmp_path / "newer.db")).open("x")
     assert not list(tmp_path.glob("*.lock"))
+
+
+# --- stored by earlier versions -------------------------------------------------------------------
+
+STORED: Final = (
+    b'{"id":"a","owner":"o","ttl":60.0,"created":1000.0,"updated":1001.0,"status":"input_required",'
+    b'"message":"half","open":["q"],"leg":2,"runner":null,"until":1010.0,"crashes":0,"begun":0,'
+    b'"asks":["p","q"],"answers":["p"],"has_outcome":false,"sizes":[4,0,2,2,1]}\ncallp?q?!'
+)
+"""A task as the first version has stored it."""
+
+
+def test_a_task_is_stored_as_ever() -> None:
+    """Processes of several versions may share a store."""
+    task = record.load(STORED)
+    assert (task.attempt, task.worker, task.lease_expires, task.starts) == (2, None, 1010, 0)
+    assert (dict(task.input_requests), dict(task.answers)) == (
+        {"p": b"p?", "q": b"q?"},
+        {"p": b"!"},
+    )
+    assert record.dump(task) == STORED
+
+
+async def test_a_file_of_the_first_version_is_opened(tmp_path: Path, time: Time) -> None:
+    connection = sqlite3.connect(tmp_path / "tasks.db")
+    connection.executescript(
+        "CREATE TABLE tasks (id TEXT PRIMARY KEY, owner TEXT NOT NULL, created REAL NOT NULL, "
+        "expires REAL, unfinished INTEGER NOT NULL, due REAL, runner TEXT, record BLOB NOT NULL);"
+        "CREATE TABLE steps (id TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, "
+        "PRIMARY KEY (id, key)) WITHOUT ROWID; PRAGMA user_version = 1;"
+    )
+    row = ("a", "o", 1000, 1060, True, None, None, STORED)
+    connection.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    connection.execute("INSERT INTO steps VALUES ('a', 'pay', x'31')")
+    connection.commit()
+    connection.close()
+    async with opened(TaskStore(SqliteStore(tmp_path / "tasks.db", clock=time))) as store:
+        assert dict(await store.steps("a")) == {"pay": b"1"}
+        await store.change("a", lambda task, now: record.answer(task, {"q": b"!"}, now))
+        assert [(each.id, each.attempt) for each in await store.claim(5, lease=10)] == [("a", 3)]

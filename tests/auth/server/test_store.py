@@ -1,0 +1,124 @@
+"""Where an authorization server stores its records."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from mcpkit._stores.base import StoreUnavailable
+from mcpkit.auth import AuthStore, MemoryAuthStore, SqliteAuthStore
+
+pytestmark = pytest.mark.anyio
+
+
+class Time:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+STORES: Final[dict[str, Callable[[Path, Time], AuthStore]]] = {
+    "memory": lambda folder, time: MemoryAuthStore(time),
+    "sqlite": lambda folder, time: SqliteAuthStore(folder / "auth.db", clock=time),
+}
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path, time: Time) -> AuthStore:
+    return STORES[request.param](tmp_path, time)
+
+
+async def test_a_record_is_there_until_it_expires(store: AuthStore, time: Time) -> None:
+    assert await store.add("code", "a", b"1", 1010)
+    assert not await store.add("code", "a", b"2", 1010)
+    assert await store.get("code", "a") == b"1"
+    assert await store.get("grant", "a") is None
+    time.now = 1010
+    assert await store.get("code", "a") is None
+    assert not await store.change("code", "a", b"1", b"3", 2000)
+    assert await store.take("code", "a") is None
+    assert await store.add("code", "a", b"2", 1020)
+    assert await store.get("code", "a") == b"2"
+    await store.aclose()
+
+
+async def test_a_change_replaces_the_content_that_it_expects(store: AuthStore, time: Time) -> None:
+    await store.add("client", "a", b"1", 1010)
+    assert not await store.change("client", "a", b"other", b"2", 1100)
+    assert await store.change("client", "a", b"1", b"2", 1100)
+    time.now = 1050
+    assert await store.get("client", "a") == b"2"
+    await store.aclose()
+
+
+async def test_a_record_is_taken_once(store: AuthStore) -> None:
+    await store.add("visit", "a", b"1", 1010)
+    assert await store.take("visit", "a") == b"1"
+    assert await store.take("visit", "a") is None
+    assert await store.get("visit", "a") is None
+    assert await store.add("visit", "a", b"2", 1010)
+    await store.aclose()
+
+
+async def test_a_kind_has_a_limit(store: AuthStore, time: Time) -> None:
+    assert await store.add("grant", "a", b"", 1010, 2)
+    assert await store.add("grant", "b", b"", 3000, 2)
+    assert not await store.add("grant", "c", b"", 3000, 2)
+    assert await store.add("code", "c", b"", 3000, 2)
+    await store.take("grant", "b")
+    assert await store.add("grant", "c", b"", 3000, 2)
+    time.now += 61  # a has expired, and is swept
+    assert await store.add("grant", "d", b"", 3000, 2)
+    await store.aclose()
+
+
+async def test_a_closed_store_is_opened_again(store: AuthStore) -> None:
+    await store.add("code", "a", b"1", 1010)
+    await store.aclose()
+    await store.aclose()
+    assert await store.get("code", "a") == b"1"
+    await store.aclose()
+
+
+def earlier(path: Path, version: int = 1) -> None:
+    """Make a file as the first version has."""
+    connection = sqlite3.connect(path)
+    connection.execute(
+        "CREATE TABLE records (kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, "
+        "expires REAL NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID"
+    )
+    connection.execute("INSERT INTO records VALUES ('grant', 'a', x'00ff', 1010)")
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.commit()
+    connection.close()
+
+
+async def test_a_file_of_the_first_version_is_migrated(tmp_path: Path, time: Time) -> None:
+    earlier(tmp_path / "auth.db")
+    store = SqliteAuthStore(tmp_path / "auth.db", clock=time)
+    assert store.peek("grant", "a") == b"\0\xff"
+    assert await store.get("grant", "a") == b"\0\xff"
+    time.now = 1010
+    assert await store.get("grant", "a") is None
+    await store.aclose()
+
+
+async def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    earlier(tmp_path / "auth.db", version=9)
+    with pytest.raises(StoreUnavailable, match="written by a newer mcpkit"):
+        await SqliteAuthStore(tmp_path / "auth.db").get("grant", "a")
+
+
+def test_looking_makes_no_file(tmp_path: Path) -> None:
+    assert SqliteAuthStore(tmp_path / "auth.db").peek("keys", "keys") is None
+    assert not [*tmp_path.iterdir()]
