@@ -268,12 +268,10 @@ class PostgresStore(RecordStore[R]):
             self._wake.set()
         return outcome
 
-    async def _read(self, do: Callable[[_Connection, _Job], Awaitable[T]]) -> T:
-        outcome: T = await self._connections.do(_Job(do, False))
-        return outcome
-
-    async def _write(self, do: Callable[[_Connection, _Job], Awaitable[T]]) -> T:
-        outcome: T = await self._connections.do(_Job(do, True))
+    async def _run(
+        self, do: Callable[[_Connection, _Job], Awaitable[T]], *, writes: bool = False
+    ) -> T:
+        outcome: T = await self._connections.do(_Job(do, writes))
         return outcome
 
     # --- the session ------------------------------------------------------------------------------
@@ -361,9 +359,7 @@ class PostgresStore(RecordStore[R]):
     # --- records ----------------------------------------------------------------------------------
 
     async def _find(self, ids: Sequence[str]) -> Mapping[str, R]:
-        rows = await self._read(
-            lambda connection, _: self._select(connection, "id = ANY ($2)", ids)
-        )
+        rows = await self._run(lambda connection, _: self._select(connection, "id = ANY ($2)", ids))
         return {row.record.id: row.record for row in rows}
 
     async def _edit(
@@ -378,7 +374,7 @@ class PostgresStore(RecordStore[R]):
                 job.changed.clear()
             return done
 
-        return await self._write(change)
+        return await self._run(change, writes=True)
 
     async def add(self, make: Callable[[float], R], *, limit: int, limit_per_owner: int) -> R:
         """Store a new record."""
@@ -419,7 +415,7 @@ class PostgresStore(RecordStore[R]):
                 raise RecordExists(id)
             return record
 
-        return await self._write(add)
+        return await self._run(add, writes=True)
 
     async def claim(self, limit: int, start: Edit[R]) -> Sequence[R]:
         """Take the lease of records that are due, or whose worker is dead."""
@@ -441,7 +437,7 @@ class PostgresStore(RecordStore[R]):
             claimed = await self._change(connection, job, rows, start, name)
             return [each for each in claimed.values() if each is not None]
 
-        return await self._write(claim)
+        return await self._run(claim, writes=True)
 
     async def _dead_workers(self, connection: _Connection) -> Sequence[str]:
         """Return the workers that have been without their locks for a while."""
@@ -482,19 +478,19 @@ class PostgresStore(RecordStore[R]):
             )
             return stored
 
-        return await self._write(remember)
+        return await self._run(remember, writes=True)
 
     async def values(self, id: str) -> Mapping[str, bytes]:
         """Return the values beside a record."""
         query = f"SELECT key, value FROM {self._schema}.steps WHERE id = $1"
-        rows = await self._read(lambda connection, _: connection.fetch(query, id))
+        rows = await self._run(lambda connection, _: connection.fetch(query, id))
         return {row["key"]: row["value"] for row in rows}
 
     async def list(self, owner: str, after: Position | None, limit: int) -> Sequence[R]:
         """Return records of an owner."""
         where, end = "owner = $2 AND (created, id) > ($3, $4)", "ORDER BY created, id LIMIT $5"
         values = (owner, *(after or (float("-inf"), "")), limit)
-        rows = await self._read(
+        rows = await self._run(
             lambda connection, _: self._select(connection, where, *values, end=end)
         )
         return [row.record for row in rows]
@@ -515,7 +511,7 @@ class PostgresStore(RecordStore[R]):
                 )
             return len(past)
 
-        return await self._write(sweep)
+        return await self._run(sweep, writes=True)
 
 
 async def _disconnect(connection: _Connection) -> None:

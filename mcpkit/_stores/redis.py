@@ -20,6 +20,7 @@ import asyncio
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha1
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from mcpkit._stores.base import (
@@ -265,7 +266,11 @@ end
 return #past
 """
 
-_SCRIPTS: Final = (_READ, _PUT, _CLAIM, _ALIVE, _GONE, _RUNS, _STEPS, _LIST, _SWEEP)
+_SHA: Final = {
+    script: sha1((_HEAD + script).encode(), usedforsecurity=False).hexdigest()
+    for script in (_READ, _PUT, _CLAIM, _ALIVE, _GONE, _RUNS, _STEPS, _LIST, _SWEEP)
+}
+"""The names that servers give to the scripts."""
 
 
 class _Connection(Protocol):
@@ -279,13 +284,6 @@ class _Connection(Protocol):
     async def read_response(
         self, *, timeout: float | None = None, disconnect_on_error: bool = True
     ) -> Any: ...
-
-
-class _Server(NamedTuple):
-    """A connection, and the names that the server has given to the scripts."""
-
-    connection: _Connection
-    names: Mapping[_Script, bytes]
 
 
 class _Found(NamedTuple):
@@ -332,7 +330,7 @@ class RedisStore(RecordStore[R]):
         self._clock = clock
         self._has_warned = False
         host, port = self._options.get("host"), self._options.get("port", 6379)
-        self._connections = Connections[_Server, Sequence[_Command]](
+        self._connections = Connections[_Connection, Sequence[_Command]](
             f"Redis at {self._options.get('path') or f'{host}:{port}'}",
             *(self._connect, _disconnect, self._carry_out, (Lost, Late, OSError)),
             batch=MAX_BATCH,
@@ -394,21 +392,31 @@ class RedisStore(RecordStore[R]):
             raise Lost(str(error)) from error
         return connection
 
-    async def _connect(self) -> _Server:
+    async def _connect(self) -> _Connection:
+        connection = await self._prepared(*(("SCRIPT", "LOAD", _HEAD + each) for each in _SHA))
+        if not self._has_warned:
+            self._has_warned = True
+            try:
+                await self._warn(connection)
+            except BaseException:
+                await _disconnect(connection)
+                raise
+        return connection
+
+    async def _subscribe(self) -> _Connection:
+        return await self._prepared(("SUBSCRIBE", f"{self._tag}:heard"))
+
+    async def _prepared(self, *commands: tuple[str, ...]) -> _Connection:
+        """Return a connection over which commands have succeeded."""
         connection = await self._plain()
         try:
-            loads = [("SCRIPT", "LOAD", _HEAD + each) for each in _SCRIPTS]
-            names = await _ask(connection, loads)
-            for name in names:
-                if isinstance(name, Exception):
-                    raise _loss(name) or Lost(str(name))
-            if not self._has_warned:
-                self._has_warned = True
-                await self._warn(connection)
+            for answer in await _ask(connection, commands):
+                if isinstance(answer, Exception):
+                    raise _loss(answer) or Lost(str(answer))
         except BaseException:
-            await _disconnect_plain(connection)
+            await _disconnect(connection)
             raise
-        return _Server(connection, dict(zip(_SCRIPTS, names, strict=True)))
+        return connection
 
     async def _warn(self, connection: _Connection) -> None:
         """Log if the server may lose records."""
@@ -423,15 +431,15 @@ class RedisStore(RecordStore[R]):
                 )
 
     async def _carry_out(
-        self, server: _Server, works: Sequence[Sequence[_Command]]
+        self, connection: _Connection, works: Sequence[Sequence[_Command]]
     ) -> Sequence[Any]:
         clock = "" if self._clock is None else repr(self._clock())
         commands = [
-            ("EVALSHA", server.names[script], 1, self._tag, clock, *values)
+            ("EVALSHA", _SHA[script], 1, self._tag, clock, *values)
             for work in works
             for script, values in work
         ]
-        answers = iter(await _ask(server.connection, commands))
+        answers = iter(await _ask(connection, commands))
         outcomes: list[Any] = []
         for work in works:
             outcome = [next(answers) for _ in work]
@@ -448,26 +456,15 @@ class RedisStore(RecordStore[R]):
             )
         return outcomes
 
-    async def _subscribe(self) -> _Server:
-        connection = await self._plain()
-        try:
-            (answer,) = await _ask(connection, [("SUBSCRIBE", f"{self._tag}:heard")])
-            if isinstance(answer, Exception):
-                raise Lost(str(answer))
-        except BaseException:
-            await _disconnect_plain(connection)
-            raise
-        return _Server(connection, {})
-
-    async def _listen(self, server: _Server) -> None:
+    async def _listen(self, connection: _Connection) -> None:
         """Notify the listener of the changes of others."""
         is_quiet = False
         while True:
-            message = await server.connection.read_response(timeout=_QUIET_S)
+            message = await connection.read_response(timeout=_QUIET_S)
             if message is None:
                 if is_quiet:
                     raise Lost("no answer")
-                await server.connection.send_command("PING")
+                await connection.send_command("PING")
             elif message[0] == b"message":
                 worker, _, id = message[2].decode().partition("\n")
                 if worker != self.worker and self._on_change is not None:
@@ -651,10 +648,6 @@ def _loss(error: Exception) -> Exception | None:
     return None
 
 
-async def _disconnect(server: _Server) -> None:
-    await _disconnect_plain(server.connection)
-
-
-async def _disconnect_plain(connection: _Connection) -> None:
+async def _disconnect(connection: _Connection) -> None:
     with suppress(RedisError, OSError):
         await connection.disconnect(nowait=True)

@@ -185,13 +185,8 @@ class SqliteStore(RecordStore[R]):
 
         await to_thread.run_sync(close)
 
-    async def _read(self, do: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._do(do, writes=False)
-
-    async def _write(self, do: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._do(do, writes=True)
-
-    async def _do(self, do: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
+    async def _run(self, do: Callable[[sqlite3.Connection], T], *, writes: bool = False) -> T:
+        """Run a function in the thread, within a transaction."""
         if self._file is None:
             raise StoreUnavailable(f"{self.path}: it is closed")
         done: Future[T] = Future()
@@ -253,7 +248,7 @@ class SqliteStore(RecordStore[R]):
         return done
 
     async def _find(self, ids: Sequence[str]) -> Mapping[str, R]:
-        return await self._read(lambda connection: self._by_id(connection, ids))
+        return await self._run(lambda connection: self._by_id(connection, ids))
 
     def _by_id(self, connection: sqlite3.Connection, ids: Collection[str]) -> dict[str, R]:
         return self._select(connection, f"id IN ({_marks(ids)})", *ids)
@@ -270,7 +265,7 @@ class SqliteStore(RecordStore[R]):
                 records = self._by_id(connection, ids)
             return self._change(connection, records, edit)
 
-        return await self._write(change)
+        return await self._run(change, writes=True)
 
     async def add(self, make: Callable[[float], R], *, limit: int, limit_per_owner: int) -> R:
         """Store a new record."""
@@ -288,7 +283,7 @@ class SqliteStore(RecordStore[R]):
             self._put(connection, record)
             return record
 
-        return await self._write(add)
+        return await self._run(add, writes=True)
 
     async def claim(self, limit: int, start: Edit[R]) -> Sequence[R]:
         """Take the lease of records that are due, or whose worker is dead."""
@@ -308,7 +303,7 @@ class SqliteStore(RecordStore[R]):
             started = self._change(connection, due, start)
             return [each for each in started.values() if each is not None]
 
-        return await self._write(claim)
+        return await self._run(claim, writes=True)
 
     async def remember(self, id: str, edit: Edit[R], key: str, value: bytes) -> bytes | None:
         """Store a value beside a record, once."""
@@ -326,20 +321,18 @@ class SqliteStore(RecordStore[R]):
             ).fetchone()
             return stored
 
-        return await self._write(remember)
+        return await self._run(remember, writes=True)
 
     async def values(self, id: str) -> Mapping[str, bytes]:
         """Return the values beside a record."""
         query = "SELECT key, value FROM steps WHERE id = ?"
-        return await self._read(
-            lambda connection: dict(connection.execute(query, (id,)).fetchall())
-        )
+        return await self._run(lambda connection: dict(connection.execute(query, (id,)).fetchall()))
 
     async def list(self, owner: str, after: Position | None, limit: int) -> Sequence[R]:
         """Return records of an owner."""
         values = (owner, *(after or (float("-inf"), "")), limit)
         where, end = "owner = ? AND (created, id) > (?, ?)", "ORDER BY created, id LIMIT ?"
-        return await self._read(
+        return await self._run(
             lambda connection: [*self._select(connection, where, *values, end=end).values()]
         )
 
@@ -352,7 +345,7 @@ class SqliteStore(RecordStore[R]):
             connection.execute(f"DELETE FROM steps WHERE id IN (SELECT id {past})", now)
             return connection.execute(f"DELETE {past}", now).rowcount
 
-        return await self._write(sweep)
+        return await self._run(sweep, writes=True)
 
 
 def _marks(values: Collection[object]) -> str:

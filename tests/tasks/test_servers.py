@@ -284,7 +284,7 @@ async def ask(store: Store, command: Sequence[Any], statement: str = "") -> Any:
     try:
         return (await redis._ask(plain, [tuple(command)]))[0]
     finally:
-        await redis._disconnect_plain(plain)
+        await redis._disconnect(plain)
 
 
 @pytest.mark.parametrize(("kind", "package"), [("redis", "redis"), ("postgres", "asyncpg")])
