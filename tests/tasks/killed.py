@@ -31,7 +31,7 @@ def store_of(kind: str, where: str, apart: str) -> TaskStore:
     Args:
         kind: Which.
         where: Its file or its URL.
-        apart: What nobody else calls the tasks of a test.
+        apart: A unique name for the tasks of a test.
     """
     if kind == "sqlite":
         return TaskStore(SqliteStore(where))

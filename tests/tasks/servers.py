@@ -51,7 +51,7 @@ class Server(ABC):
             raise
 
     user: ClassVar[dict[str, str]]
-    """Whom it runs as, if not whoever runs the tests."""
+    """The user it runs as, if not the user of the tests."""
 
     @property
     @abstractmethod

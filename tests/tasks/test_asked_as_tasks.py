@@ -109,7 +109,7 @@ async def test_what_fails_there_is_an_error_here() -> None:
     assert [what for what, _ in client.asked] == ["elicitation", "result"]
 
 
-async def test_a_task_that_nobody_waits_for_is_cancelled() -> None:
+async def test_a_task_without_a_waiter_is_cancelled() -> None:
     """CANC-8, TASKL-11."""
     async with Slow(make_app(), None) as client:
         assert (await client.call_tool("ask", {"timeout": 0.05})).text == "InputRequestTimeout"
@@ -213,6 +213,6 @@ async def test_what_our_client_offers_ends_as_tasks_end() -> None:
         four = await begun()
         with anyio.fail_after(PATIENCE), pytest.raises(ProtocolError, match="no"):
             await take("tasks/result", taskId=four)
-        for wrong in ("nobody", 5):
+        for wrong in ("unknown", 5):
             with pytest.raises(InvalidParams, match="Unknown task"):
                 await take("tasks/get", taskId=wrong)

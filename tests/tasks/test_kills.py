@@ -137,7 +137,7 @@ async def survive(
     Args:
         kept: Where the tasks are kept.
         folder: For what the workers write.
-        lease: Seconds for which a leg is somebody's.
+        lease: Seconds of a lease.
         most: How often something is disturbed, or more often.
         disturb: Disturbs it.
         cut_off: Those whose steps may have been repeated; None: all.
@@ -180,14 +180,14 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> Ke
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", ["killed", "paused"])
-def test_tasks_survive_what_happens_to_their_workers(
+def test_tasks_survive_their_workers(
     kept: Kept, tmp_path: Path, request: pytest.FixtureRequest, how: str
 ) -> None:
     """None is lost, none ends twice, none works for ever; and no step that was done is repeated."""
     deep: bool = request.config.getoption("--deep")
     if how == "paused" and kept.kind != "sqlite" and not deep:
-        pytest.skip("the leg that is given up is fenced off alike; --deep tries it here too")
-    # The work of a process that was killed is taken up soon: nobody waits for these seconds.
+        pytest.skip("the lost attempt is fenced off alike; --deep tries it here too")
+    # The tasks of a killed process are claimed soon, long before these seconds are over.
     lease = 100.0 if how == "killed" else 0.5
     enough = {"killed": 100, "paused": 20} if deep else {}
     anyio.run(
@@ -202,7 +202,7 @@ def test_tasks_survive_what_happens_to_their_workers(
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
-def test_tasks_survive_what_happens_to_their_server(
+def test_tasks_survive_an_outage_of_their_server(
     kind: str, servers: Servers, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """It is killed while they are worked on, and started again: none is lost, none ends twice."""

@@ -78,7 +78,7 @@ async def reached(condition: Callable[[], object]) -> None:
 # --- legs -----------------------------------------------------------------------------------------
 
 
-async def test_an_older_state_does_not_end_a_newer_leg() -> None:
+async def test_an_older_state_does_not_stop_a_newer_attempt() -> None:
     """Answers of a store may come in another order than they were given in."""
     app: MCPKit = MCPKit("late", tasks=QUICK)
     go_on = anyio.Event()
@@ -100,8 +100,8 @@ async def test_an_older_state_does_not_end_a_newer_leg() -> None:
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
-async def test_a_step_of_a_cancelled_handler_holds_nothing(in_thread: bool) -> None:
-    """Nobody remembers it any more; whoever cleans up in a step ends all the same."""
+async def test_a_step_of_a_cancelled_handler_blocks_nothing(in_thread: bool) -> None:
+    """Its result is not stored, and a handler that cleans up in a step ends all the same."""
     app: MCPKit = MCPKit("undo", tasks={**QUICK, "max_running": 1})
     begun, ended = threading.Event(), threading.Event()
 
@@ -141,9 +141,7 @@ async def test_a_step_of_a_cancelled_handler_holds_nothing(in_thread: bool) -> N
 
 
 @pytest.mark.parametrize("way", ["asks", "returns"])
-async def test_what_a_thread_does_when_it_is_stopped_is_no_outcome(
-    way: str, tmp_path: Path
-) -> None:
+async def test_the_end_of_a_stopped_thread_is_not_an_outcome(way: str, tmp_path: Path) -> None:
     """Another process runs it again, as one that was killed."""
     begun: list[str] = []
 
@@ -173,7 +171,7 @@ async def test_what_a_thread_does_when_it_is_stopped_is_no_outcome(
         assert text_of(await until(client, id, "completed", "failed")) == "done"
 
 
-async def test_how_far_a_task_is_does_not_go_back_when_it_runs_again() -> None:
+async def test_the_status_message_does_not_go_back_in_another_attempt() -> None:
     app: MCPKit = MCPKit("far", tasks=QUICK)
     go_on = anyio.Event()
 
@@ -207,7 +205,7 @@ async def test_how_far_a_task_is_does_not_go_back_when_it_runs_again() -> None:
         assert set(seen) == {"before the question"}
 
 
-async def test_how_far_a_task_is_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_status_message_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not again and again, while there is nothing new."""
     monkeypatch.setattr(legs, "_NOTE_S", 0.005)
     written: list[str] = []
@@ -244,7 +242,7 @@ class Keeping(MemoryStore[Task]):
         return await super().keep(ids, renew)
 
 
-async def test_the_time_of_what_runs_is_prolonged() -> None:
+async def test_the_lease_of_a_running_task_is_renewed() -> None:
     """Or another process would take it for lost, and begin it again."""
     store = Keeping()
     app: MCPKit = MCPKit("long", tasks={**QUICK, "lease": 0.06})
@@ -307,7 +305,7 @@ class Told:
         self.gone.append(id)
 
 
-async def test_followers_are_told_what_is_new_in_its_order() -> None:
+async def test_listeners_are_notified_of_changes_in_order() -> None:
     app = waiting_app()
     async with connected(app) as client:
         id = await start(client, "ask")
@@ -331,7 +329,7 @@ async def test_followers_are_told_what_is_new_in_its_order() -> None:
         assert not tasks._notified
 
 
-async def test_what_others_do_is_not_told_to_whom_it_does_not_concern(tmp_path: Path) -> None:
+async def test_clients_are_not_notified_of_the_tasks_of_others(tmp_path: Path) -> None:
     """Every change of a file is heard; clients are told of those of their tasks."""
     heard: list[Any] = []
     app = waiting_app(tmp_path / "tasks.db")
@@ -347,7 +345,7 @@ async def test_what_others_do_is_not_told_to_whom_it_does_not_concern(tmp_path: 
         await client.request("tasks/cancel", {"taskId": id})
 
 
-async def test_changes_are_looked_at_once_at_a_time() -> None:
+async def test_changes_are_read_once_at_a_time() -> None:
     """However many are heard while a look takes its time."""
     app = waiting_app()
     async with connected(app, CORE) as client:
@@ -373,7 +371,7 @@ async def test_changes_are_looked_at_once_at_a_time() -> None:
         del store.get
 
 
-async def test_nobody_follows_a_task_whose_time_is_over() -> None:
+async def test_an_expired_task_has_no_listeners() -> None:
     now = [1_000_000.0]
     store = MemoryStore[Task](clock=lambda: now[0])
     app = waiting_app()
@@ -393,11 +391,11 @@ async def test_nobody_follows_a_task_whose_time_is_over() -> None:
         assert not tasks._listeners
 
 
-async def test_a_stream_forgets_tasks_that_are_not_its_clients() -> None:
+async def test_a_stream_ignores_the_tasks_of_other_clients() -> None:
     app = waiting_app()
     async with connected(app) as client:
         id = await start(client, "ask")
-        ids = [id, *(f"nobody's {number}" for number in range(50))]
+        ids = [id, *(f"unknown {number}" for number in range(50))]
         async with listening(client, *ids):
             tasks = tasks_of(app)
             await reached(lambda: [*tasks._listeners] == [id])
@@ -414,7 +412,7 @@ async def test_a_task_of_two_streams_is_followed_until_both_have_ended() -> None
         await reached(lambda: not tasks._listeners)
 
 
-async def test_a_task_that_cannot_be_opened_harms_nobody(tmp_path: Path) -> None:
+async def test_a_task_that_cannot_be_unsealed_does_no_harm(tmp_path: Path) -> None:
     """SEC-8: the secret was changed."""
     async with connected(waiting_app(tmp_path / "tasks.db", secret="s" * 32)) as client:
         id = await start(client, "ask")
@@ -451,7 +449,7 @@ class Garbling(Asked):
         return link
 
 
-async def test_an_answer_that_is_malformed_is_asked_for_again() -> None:
+async def test_a_malformed_answer_is_requested_again() -> None:
     app = waiting_app()
     answers: list[Any] = [{"action": "shrug"}, {"garbled": True}, accept("well")]
     client = Garbling(app, revision=CORE)
@@ -467,7 +465,7 @@ async def test_an_answer_that_is_malformed_is_asked_for_again() -> None:
 
 
 class Slow(MemoryStore[Task]):
-    """A store whose answer to a claim is late, or which fails as nobody has foreseen."""
+    """A store whose answer to a claim is late, or an unexpected error."""
 
     fails = 0
 
@@ -478,7 +476,7 @@ class Slow(MemoryStore[Task]):
     async def claim(self, limit: int, start: Any) -> Sequence[Task]:
         if self.fails:
             self.fails -= 1
-            raise ValueError("a record that nobody can read")
+            raise ValueError("a record that is unreadable")
         found = await super().claim(limit, start)
         if found:
             self.is_claimed.set()
@@ -486,7 +484,7 @@ class Slow(MemoryStore[Task]):
         return found
 
 
-async def test_a_task_that_was_only_claimed_is_given_back_as_it_was() -> None:
+async def test_a_task_that_was_only_claimed_is_released_as_it_was() -> None:
     """Its handler has not run, so that any tool may be run by the next process."""
     store = Slow()
     app: MCPKit = MCPKit("claimed", tasks={"store": lambda: store, **QUICK})
@@ -505,7 +503,7 @@ async def test_a_task_that_was_only_claimed_is_given_back_as_it_was() -> None:
     assert (task.status, task.worker, task.starts, task.crashes) == ("working", None, 0, 0)
 
 
-async def test_work_goes_on_after_what_nobody_has_foreseen(
+async def test_tasks_run_after_an_unexpected_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = Slow()
@@ -516,14 +514,14 @@ async def test_work_goes_on_after_what_nobody_has_foreseen(
     async with connected(app) as client:
         id = await start(client, "_done")
         assert text_of(await until(client, id, "completed")) == "done"
-    assert "a record that nobody can read" in caplog.text
+    assert "a record that is unreadable" in caplog.text
 
 
 async def _done() -> str:
     return "done"
 
 
-async def test_nothing_is_opened_once_the_server_ends() -> None:
+async def test_a_server_that_shuts_down_opens_no_store() -> None:
     opened: list[Any] = []
 
     def make() -> MemoryStore[Task]:
@@ -549,7 +547,7 @@ async def test_nothing_is_opened_once_the_server_ends() -> None:
     ("wish", "kept"),
     [(0, 1000), (0.4, 1000), (1500.5, 1501), pytest.param(10**400, None, id="huge")],
 )
-async def test_strange_wishes_for_a_time(wish: float, kept: int | None) -> None:
+async def test_odd_requests_for_a_ttl(wish: float, kept: int | None) -> None:
     """TASKL-4, TASKL-10: a task is there when its client hears of it."""
     app = waiting_app()
     week = 7 * 24 * 3600 * 1000
@@ -560,7 +558,7 @@ async def test_strange_wishes_for_a_time(wish: float, kept: int | None) -> None:
         assert (await client.request("tasks/get", {"taskId": made["taskId"]}))["taskId"]
 
 
-async def test_what_is_forgotten_counts_no_more() -> None:
+async def test_expired_tasks_do_not_count() -> None:
     now = [1_000_000.0]
     options: TaskOptions = {
         **QUICK,
@@ -582,7 +580,7 @@ async def test_what_is_forgotten_counts_no_more() -> None:
         await start(client, "ask")
 
 
-async def test_all_answers_and_questions_of_a_task_have_a_size() -> None:
+async def test_the_answers_and_questions_of_a_task_have_a_size_limit() -> None:
     """SEC-17: a handler that asks again and again keeps all that it gets."""
     app: MCPKit = MCPKit("long", tasks={**QUICK, "max_bytes": 3000})
 
@@ -609,7 +607,7 @@ async def test_all_answers_and_questions_of_a_task_have_a_size() -> None:
 # --- stores ---------------------------------------------------------------------------------------
 
 
-async def test_what_is_asked_of_a_closed_file_is_refused(tmp_path: Path) -> None:
+async def test_a_closed_file_rejects_requests(tmp_path: Path) -> None:
     store = TaskStore(SqliteStore(tmp_path / "tasks.db"))
     with anyio.fail_after(PATIENCE):
         with pytest.raises(StoreUnavailable):
@@ -625,7 +623,7 @@ async def test_what_is_asked_of_a_closed_file_is_refused(tmp_path: Path) -> None
     assert not list(tmp_path.glob("*.lock"))
 
 
-async def test_locks_that_the_dead_have_left_are_removed(tmp_path: Path) -> None:
+async def test_locks_of_dead_processes_are_removed(tmp_path: Path) -> None:
     left, young = tmp_path / "tasks.db-left.lock", tmp_path / "tasks.db-young.lock"
     for each in (left, young):
         each.touch()
@@ -638,7 +636,7 @@ async def test_locks_that_the_dead_have_left_are_removed(tmp_path: Path) -> None
         await store.aclose()
 
 
-async def test_a_file_with_two_names_is_one(tmp_path: Path) -> None:
+async def test_a_file_with_two_names_has_one_lock(tmp_path: Path) -> None:
     """To a process its own locks look free, so it has to know which are its own."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -654,7 +652,7 @@ async def test_a_file_with_two_names_is_one(tmp_path: Path) -> None:
         await one.aclose()
 
 
-def test_a_lock_that_cannot_be_looked_at_is_held(
+def test_a_lock_that_cannot_be_read_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not to be taken from its process, only because too many files are open here."""
@@ -668,7 +666,7 @@ def test_a_lock_that_cannot_be_looked_at_is_held(
     assert not is_held(str(tmp_path / "x.lock"))
 
 
-def test_a_transaction_that_cannot_be_rolled_back_ends_nothing() -> None:
+def test_a_failed_rollback_is_survived() -> None:
     """A full disk may refuse that as well."""
 
     class Broken:
@@ -684,7 +682,7 @@ def test_a_transaction_that_cannot_be_rolled_back_ends_nothing() -> None:
         done.result(0)
 
 
-def test_event_loops_in_several_threads_share_a_shelf() -> None:
+def test_event_loops_in_several_threads_share_a_table() -> None:
     shelf = Table[Task]()
     claimed: list[str] = []
 

@@ -34,13 +34,13 @@ def test_a_new_task_is_due_at_once() -> None:
     assert replace(NEW, ttl=None).expires is None
 
 
-def test_a_leg_has_a_number_and_a_lease() -> None:
+def test_an_attempt_has_a_number_and_a_lease() -> None:
     first = claimed()
     assert (first.attempt, first.worker, first.due) == (1, "a", 130)
     assert claimed(first, "b").attempt == 2
 
 
-def test_only_the_last_leg_may_change_the_task() -> None:
+def test_only_the_last_attempt_may_change_the_task() -> None:
     """The number of a leg is a fence."""
     given_up = claimed()
     task = claimed(given_up, "b")
@@ -57,7 +57,7 @@ def test_only_the_last_leg_may_change_the_task() -> None:
 
 
 @pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
-def test_what_is_over_stays_so(end: Any) -> None:
+def test_an_ended_task_does_not_change(end: Any) -> None:
     """TASKL-5."""
     task = claimed()
     over = (
@@ -94,14 +94,14 @@ def test_questions_wait_for_all_of_their_answers() -> None:
     assert dict(whole.answers) == {"a": b"1", "b": b"3"}
 
 
-def test_a_leg_that_waits_for_what_was_answered_meanwhile_goes_on_at_once() -> None:
+def test_an_attempt_that_waits_for_a_given_answer_is_due_at_once() -> None:
     task = record.answer(parked("a"), {"a": b"1"}, 120)
     assert task is not None
     again = parked("a", task=claimed(task))
     assert (again.status, again.due) == ("working", 110)
 
 
-def test_a_question_that_is_asked_no_more_takes_no_answer() -> None:
+def test_a_superseded_question_takes_no_answer() -> None:
     """TASKX-9: superseded."""
     task = record.answer(parked("a"), {"a": b"1"}, 120)
     assert task is not None
@@ -111,7 +111,7 @@ def test_a_question_that_is_asked_no_more_takes_no_answer() -> None:
     assert list(task.input_requests) == ["a", "b"]
 
 
-def test_a_key_asks_the_same_for_ever() -> None:
+def test_a_key_keeps_its_question() -> None:
     """TASKX-7."""
     task = replace(parked("a"), open=(), status="working")
     task = claimed(task)
@@ -120,7 +120,7 @@ def test_a_key_asks_the_same_for_ever() -> None:
     assert again.input_requests["a"] == b"?a"
 
 
-def test_crashes_are_counted_until_something_comes_of_a_leg() -> None:
+def test_crashes_are_counted_until_an_attempt_makes_progress() -> None:
     task = NEW
     for _ in range(5):
         task = claimed(task)

@@ -162,7 +162,7 @@ def test_what_cannot_be_repeated_fails(tmp_path: Path) -> None:
 
 
 def test_workers_share_their_tasks(tmp_path: Path) -> None:
-    """Also if nobody says where they are kept; and what one leaves another goes on with."""
+    """Also without a location of the tasks; one worker continues what another leaves."""
     env = {"SURVIVING": str(tmp_path / "log"), STORE: "", "TMPDIR": str(tmp_path)}
     options = ("--http", "--workers", "2")
     with ExitStack() as stack:
@@ -186,7 +186,7 @@ def test_workers_share_their_tasks(tmp_path: Path) -> None:
 
 
 def test_an_answer_may_come_to_another_process(tmp_path: Path) -> None:
-    """TASKL-9: whoever has put the question goes on."""
+    """TASKL-9: the process that has asked continues."""
     with servers(tmp_path) as all_:
         one, two = all_.running
         asked = one.client()

@@ -41,30 +41,23 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "_PAUSE_S", 0.01)
 
 
-class ForgetfulRedis(RedisStore[Task]):
-    """Loses its connection when an answer comes, as often as it is told to."""
+class Forgetful:
+    """Loses the connection after each answer, `forgets` times."""
 
     forgets = 0
 
     async def _carry_out(self, *arguments: Any) -> Sequence[Any]:
-        outcomes = await super()._carry_out(*arguments)
+        outcomes: Sequence[Any] = await super()._carry_out(*arguments)  # type: ignore[misc]
         if self.forgets:
             self.forgets -= 1
             raise ConnectionResetError("cut")
         return outcomes
 
 
-class ForgetfulPostgres(PostgresStore[Task]):
-    """As above."""
+class ForgetfulRedis(Forgetful, RedisStore[Task]): ...
 
-    forgets = 0
 
-    async def _carry_out(self, *arguments: Any) -> Sequence[Any]:
-        outcomes = await super()._carry_out(*arguments)
-        if self.forgets:
-            self.forgets -= 1
-            raise ConnectionResetError("cut")
-        return outcomes
+class ForgetfulPostgres(Forgetful, PostgresStore[Task]): ...
 
 
 class Store(TaskStore):
@@ -120,8 +113,8 @@ def new(id: str, ttl: float | None = 60) -> Task:
 # --- answers that are lost ------------------------------------------------------------------------
 
 
-async def test_what_is_asked_for_twice_is_done_once(store: Store) -> None:
-    """A connection is lost when the server has done everything, and nobody has heard of it."""
+async def test_a_repeated_request_is_done_once(store: Store) -> None:
+    """A connection is lost when the server has done everything, before the answer arrives."""
     await store.get("nothing")
     store.records.forgets = 1
     assert (await store.add(new("a"), limit=1, limit_per_owner=1)).id == "a"
@@ -149,7 +142,7 @@ async def claimed(store: Store) -> Sequence[Task]:
     return tasks
 
 
-async def test_whoever_stops_waiting_disturbs_nobody(store: Store) -> None:
+async def test_a_cancelled_request_does_not_disturb_others(store: Store) -> None:
     for number in range(5):
         await store.add(new(f"{number}"), **MANY)
     wrong: list[str] = []
@@ -178,7 +171,7 @@ async def test_whoever_stops_waiting_disturbs_nobody(store: Store) -> None:
 
 
 @pytest.mark.parametrize("how", ["killed", "paused"])
-async def test_a_server_may_be_away_for_a_while(
+async def test_a_server_may_be_unavailable_for_a_while(
     kind: str, how: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "TIMEOUT_S", 0.5)
@@ -206,7 +199,7 @@ async def until_there(store: Store, id: str) -> Task:
         return task
 
 
-async def test_a_short_absence_is_not_noticed(kind: str, server: Server) -> None:
+async def test_a_short_outage_is_not_noticed(kind: str, server: Server) -> None:
     async with opened(store_at(kind, server.url)) as store:
         await store.add(new("a"), **MANY)
         for _ in range(3):
@@ -218,7 +211,9 @@ async def test_a_short_absence_is_not_noticed(kind: str, server: Server) -> None
             assert found is not None
 
 
-async def test_a_process_hears_again_when_the_server_is_back(kind: str, server: Server) -> None:
+async def test_a_process_is_notified_again_when_the_server_is_back(
+    kind: str, server: Server
+) -> None:
     heard: list[str | None] = []
     name = f"servers_{secrets.token_hex(8)}"
     one, two = (store_at(kind, server.url, name) for _ in range(2))
@@ -243,7 +238,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await anyio.sleep(0.005)
 
 
-async def test_what_cannot_be_used_is_said(kind: str, servers: Servers) -> None:
+async def test_a_server_that_cannot_be_used_is_reported(kind: str, servers: Servers) -> None:
     wrong = {
         "redis": "unix:///nowhere/at/all",
         "postgres": "postgresql://postgres:secret@/nowhere?host=/nowhere/at/all",
@@ -260,7 +255,7 @@ async def test_what_cannot_be_used_is_said(kind: str, servers: Servers) -> None:
             await store_at(kind, url).open("x")
 
 
-async def test_what_a_newer_mcpkit_has_written_is_left_alone(kind: str, servers: Servers) -> None:
+async def test_records_of_a_newer_mcpkit_are_left_alone(kind: str, servers: Servers) -> None:
     name = f"servers_{secrets.token_hex(8)}"
     async with opened(store_at(kind, servers.url(kind), name)) as store:
         await ask(
@@ -288,7 +283,7 @@ async def ask(store: Store, command: Sequence[Any], statement: str = "") -> Any:
 
 
 @pytest.mark.parametrize(("kind", "package"), [("redis", "redis"), ("postgres", "asyncpg")])
-def test_whoever_lacks_the_library_is_told_how_to_get_it(
+def test_a_missing_library_is_reported_with_its_command(
     kind: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Missing:
@@ -304,13 +299,13 @@ def test_whoever_lacks_the_library_is_told_how_to_get_it(
         importlib.import_module(f"mcpkit._stores.{kind}")
 
 
-def test_on_trio_it_is_said_what_is_missing(kind: str) -> None:
+def test_on_trio_the_error_names_asyncio(kind: str) -> None:
     store = store_at(kind, "redis://localhost" if kind == "redis" else "postgresql:///x")
     with pytest.raises(RuntimeError, match="needs asyncio"):
         anyio.run(store.open, "x", backend="trio")
 
 
-def test_names_that_cannot_be_used_are_refused() -> None:
+def test_invalid_prefixes_and_schemas_are_rejected() -> None:
     with pytest.raises(ValueError, match="prefix"):
         RedisStore("redis://localhost", prefix="{a}")
     with pytest.raises(ValueError, match="schema"):
@@ -321,7 +316,7 @@ def test_names_that_cannot_be_used_are_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["redis"])
-async def test_all_keys_of_a_task_go_away_by_themselves(store: Store) -> None:
+async def test_all_keys_of_a_task_expire(store: Store) -> None:
     assert isinstance(store.records, RedisStore)
     tag = store.records._tag
 
@@ -347,7 +342,7 @@ async def test_all_keys_of_a_task_go_away_by_themselves(store: Store) -> None:
 
 
 @pytest.mark.parametrize("kind", ["redis"])
-async def test_a_server_that_may_lose_tasks_is_named(
+async def test_a_server_that_may_lose_tasks_is_logged(
     kind: str, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(store_at(kind, server.url)) as store:
@@ -394,7 +389,7 @@ class Node(Redis):
             return connection.recv(10_000).decode()
 
 
-async def test_in_a_cluster_the_keys_are_found(
+async def test_the_keys_are_found_in_a_cluster(
     servers: Servers, request: pytest.FixtureRequest
 ) -> None:
     if not request.config.getoption("--deep"):
@@ -428,7 +423,7 @@ async def test_in_a_cluster_the_keys_are_found(
 
 
 @pytest.mark.parametrize("kind", ["postgres"])
-async def test_a_process_that_loses_its_session_is_not_dead(
+async def test_a_process_that_loses_its_session_is_not_taken_for_dead(
     kind: str, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "_POLL_S", 0.0)

@@ -81,9 +81,7 @@ def text_of(found: Mapping[str, Any]) -> str:
         ({"task": "optional", "task_ttl": 0}, "task_ttl= is seconds, more than 0"),
     ],
 )
-def test_a_tool_that_cannot_be_a_task_as_it_says_is_refused(
-    options: dict[str, Any], said: str
-) -> None:
+def test_a_tool_with_contradictory_options_is_rejected(options: dict[str, Any], said: str) -> None:
     app: MCPKit = MCPKit("refused")
     with pytest.raises(RegistrationError, match=re.escape(said)):
         app.tool(**options)(_nothing)
@@ -98,20 +96,18 @@ def test_a_tool_that_cannot_be_a_task_as_it_says_is_refused(
         ({"max_running": 0}, ValueError, "max_running must be more than 0"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(
-    options: Any, kind: type[Exception], said: str
-) -> None:
+def test_invalid_options_are_rejected(options: Any, kind: type[Exception], said: str) -> None:
     with pytest.raises(kind, match=re.escape(said)):
         MCPKit("refused", tasks=options)
 
 
-def test_the_environment_says_where_tasks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_sets_the_location_of_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STORE, "here.db")
     assert MCPKit("from outside").server.settings.tasks.store == "here.db"
     assert MCPKit("own", tasks="there.db").server.settings.tasks.store == "there.db"
 
 
-def test_a_place_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_scheme_is_rejected() -> None:
     with pytest.raises(ValueError, match="tasks cannot be stored at ftp://"):
         MCPKit("nowhere", tasks="ftp://somewhere")
 
@@ -139,7 +135,7 @@ def asking_app(file: Path, happened: list[str], **options: Any) -> MCPKit[Any]:
     return app
 
 
-async def test_a_task_goes_on_where_another_process_has_left_it(tmp_path: Path) -> None:
+async def test_a_task_continues_in_another_process(tmp_path: Path) -> None:
     happened: list[str] = []
     async with connected(asking_app(tmp_path / "tasks.db", happened)) as client:
         id = await start(client, "ask", word="well")
@@ -154,7 +150,7 @@ async def test_a_task_goes_on_where_another_process_has_left_it(tmp_path: Path) 
     assert happened == ["first", "first"]
 
 
-async def test_what_runs_is_given_back_and_fails_unless_it_may_run_again(tmp_path: Path) -> None:
+async def test_a_task_that_is_cut_off_fails_unless_it_is_resumable(tmp_path: Path) -> None:
     begun: list[str] = []
 
     def make_app(*, again: bool) -> MCPKit[Any]:
@@ -185,7 +181,7 @@ async def test_what_runs_is_given_back_and_fails_unless_it_may_run_again(tmp_pat
         assert len(begun) == 1 + again
 
 
-async def test_what_nobody_could_go_on_with_may_end_when_the_server_stops(tmp_path: Path) -> None:
+async def test_tasks_that_are_not_resumable_get_the_grace_of_a_shutdown(tmp_path: Path) -> None:
     """For as long as calls may; what may be run again is left to others at once."""
     stopping = threading.Event()
     begun: list[str] = []
@@ -253,8 +249,8 @@ async def test_a_tool_that_is_gone_fails_its_tasks(tmp_path: Path) -> None:
         assert found["error"] == {"code": -32602, "message": "Unknown tool: ask"}
 
 
-async def test_what_is_at_rest_is_sealed_if_there_is_a_secret(tmp_path: Path) -> None:
-    """SEC-8: also from whoever has the file."""
+async def test_stored_tasks_are_sealed_with_the_secret(tmp_path: Path) -> None:
+    """SEC-8: also from a reader of the file."""
     file = tmp_path / "tasks.db"
     async with connected(asking_app(file, [], secret="s" * 32)) as client:
         id = await start(client, "ask", word="confidential")
@@ -308,7 +304,7 @@ async def test_unfinished_tasks_have_a_limit() -> None:
         await start(client, "wait")
 
 
-async def test_only_so_many_are_worked_on_at_once() -> None:
+async def test_running_tasks_have_a_limit() -> None:
     async with connected(limited_app(max_running=2)) as client:
         ids = [await start(client, "wait") for _ in range(2)]
         later = await start(client, "give", size=1)
@@ -342,7 +338,7 @@ async def test_tasks_in_threads_leave_the_threads_of_calls_alone(revision: str) 
             await until(client, id, "completed")
 
 
-async def test_results_steps_and_calls_have_a_largest_size() -> None:
+async def test_results_steps_and_calls_have_a_size_limit() -> None:
     """SEC-17."""
     async with connected(limited_app(max_bytes=2000)) as client:
         assert len(
@@ -356,7 +352,7 @@ async def test_results_steps_and_calls_have_a_largest_size() -> None:
             await start(client, "echo", text="x" * 2000)
 
 
-async def test_a_client_that_looks_too_often_is_told() -> None:
+async def test_polling_has_a_rate_limit() -> None:
     """TASKX-17: after a number of looks that no client needs."""
     async with connected(limited_app(poll_interval=1000.0)) as client:
         id = await start(client, "wait")
@@ -386,7 +382,7 @@ def as_(name: str | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("revision", [CORE, EXTENSION])
-async def test_tasks_belong_to_whoever_has_made_them(url: str, revision: str) -> None:
+async def test_a_task_belongs_to_its_principal(url: str, revision: str) -> None:
     """TASKL-13, TASKX-16, SEC-7, SEC-9: for everybody else there is none."""
     async with connected(url, revision, **as_("ann")) as ann:
         id = await start(ann, "wait")
@@ -410,7 +406,7 @@ async def test_tasks_belong_to_whoever_has_made_them(url: str, revision: str) ->
             await again.request("tasks/cancel", {"taskId": id})
 
 
-async def test_a_task_of_one_shape_is_none_in_the_other(url: str) -> None:
+async def test_a_task_of_one_shape_is_unknown_in_the_other(url: str) -> None:
     """TASKX-18."""
     async with connected(url, EXTENSION) as client, connected(url, CORE) as older:
         ids = {client: await start(client, "wait"), older: await start(older, "wait")}
@@ -451,7 +447,7 @@ def post(url: str, message: dict[str, Any], headers: dict[str, str]) -> Any:
 # --- an app's own ---------------------------------------------------------------------------------
 
 
-async def test_an_app_begins_tasks_itself() -> None:
+async def test_an_app_starts_tasks_itself() -> None:
     app: MCPKit = MCPKit("own", tasks=QUICK)
     found: list[str] = []
 
@@ -511,7 +507,7 @@ class Fickle(MemoryStore[Any]):
         return await super().claim(*args)
 
 
-async def test_a_store_that_is_away_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unavailable_store_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """A task is refused that could not be kept; a result waits until it can be."""
     store = Fickle()
     app: MCPKit = MCPKit("fickle", tasks={"store": lambda: store, **QUICK})
@@ -554,7 +550,7 @@ async def test_two_clients_of_an_app_share_its_tasks() -> None:
         assert text_of(await until(one, other, "completed")) == "xxx"
 
 
-async def test_middleware_is_around_each_leg() -> None:
+async def test_middleware_is_around_each_attempt() -> None:
     app: MCPKit = MCPKit("between", tasks=QUICK)
     seen: list[tuple[str, bool]] = []
 
@@ -589,19 +585,19 @@ async def test_middleware_is_around_each_leg() -> None:
         ("postgresql://localhost/x", "PostgresStore"),
     ],
 )
-def test_a_text_names_a_store(place: str, kind: str) -> None:
+def test_a_path_or_url_names_a_store(place: str, kind: str) -> None:
     check_location(place)
     assert type(make_store(place, "app")).__name__ == kind
 
 
-def test_what_is_not_installed_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcpkit.tasks.options.find_spec", lambda module: None)
     with pytest.raises(ValueError, match=re.escape('need: pip install "mcpkit[redis]"')):
         MCPKit("nowhere", tasks="valkey://localhost")
     MCPKit("here", tasks="tasks.db")
 
 
-def test_names_of_apps_keep_tasks_apart() -> None:
+def test_names_of_apps_separate_their_tasks() -> None:
     names = ["trips", "Trips", "my trips", "my_trips", "{x}", "x" * 80, "x" * 81, "€"]
     plain = [plain_name(each) for each in names]
     assert plain[0] == "trips"

@@ -36,7 +36,7 @@ class Place(NamedTuple):
     Args:
         folder: For files.
         servers: What runs.
-        name: Nobody else uses it.
+        name: Unique.
         clock: Of the stores; None for one that goes by itself.
     """
 
@@ -117,7 +117,7 @@ def new(id: str, owner: str = "o", ttl: float | None = 60) -> Task:
     return Task(id=id, owner=owner, call=b"call of " + id.encode(), ttl=ttl)
 
 
-async def test_a_task_is_there_when_it_was_added(store: TaskStore, time: Time) -> None:
+async def test_an_added_task_is_stored(store: TaskStore, time: Time) -> None:
     """TASKX-6."""
     added = await store.add(new("a"), **MANY)
     assert (added.created, added.updated, added.status) == (1000, 1000, "working")
@@ -138,7 +138,7 @@ async def test_a_task_is_claimed_once(store: TaskStore, time: Time) -> None:
     assert await store.claim(5, lease=10) == []
 
 
-async def test_a_leg_that_is_not_kept_is_given_up(store: TaskStore, time: Time) -> None:
+async def test_an_attempt_without_a_renewed_lease_is_lost(store: TaskStore, time: Time) -> None:
     await store.add(new("a"), **MANY)
     await store.add(new("b"), **MANY)
     await store.claim(2, lease=10)
@@ -149,7 +149,7 @@ async def test_a_leg_that_is_not_kept_is_given_up(store: TaskStore, time: Time) 
     assert await store.keep([("a", 1), ("b", 1), ("b", 2)], lease=10) == {("a", 1), ("b", 2)}
 
 
-async def test_a_change_is_made_to_the_task_as_it_is(store: TaskStore, time: Time) -> None:
+async def test_a_change_applies_to_the_present_state(store: TaskStore, time: Time) -> None:
     await store.add(new("a"), **MANY)
     await store.claim(1, lease=10)
     time.now += 5
@@ -163,7 +163,7 @@ async def test_a_change_is_made_to_the_task_as_it_is(store: TaskStore, time: Tim
         await store.change("b", lambda task, now: task)
 
 
-async def test_a_change_that_fails_changes_nothing_and_stops_nothing(store: TaskStore) -> None:
+async def test_a_change_that_raises_changes_nothing(store: TaskStore) -> None:
     added = await store.add(new("a"), **MANY)
 
     def fail(task: Task, now: float) -> Task:
@@ -184,7 +184,7 @@ async def test_a_task_that_waits_is_due_when_it_is_answered(store: TaskStore) ->
     assert (again.attempt, dict(again.answers)) == (2, {"q": b"!"})
 
 
-async def test_the_first_outcome_of_a_step_counts(store: TaskStore) -> None:
+async def test_the_first_result_of_a_step_stays(store: TaskStore) -> None:
     await store.add(new("a"), **MANY)
     await store.claim(1, lease=10)
     assert await store.remember("a", 1, "pay", b"first") == b"first"
@@ -194,7 +194,7 @@ async def test_the_first_outcome_of_a_step_counts(store: TaskStore) -> None:
     assert dict(await store.steps("b")) == {}
 
 
-async def test_a_leg_that_was_given_up_remembers_nothing(store: TaskStore, time: Time) -> None:
+async def test_an_attempt_that_was_lost_stores_no_step(store: TaskStore, time: Time) -> None:
     await store.add(new("a"), **MANY)
     await store.claim(1, lease=10)
     time.now += 10
@@ -204,7 +204,7 @@ async def test_a_leg_that_was_given_up_remembers_nothing(store: TaskStore, time:
     assert dict(await store.steps("a")) == {}
 
 
-async def test_unfinished_tasks_are_so_many_for_an_owner_and_in_all(store: TaskStore) -> None:
+async def test_unfinished_tasks_have_a_limit_per_owner_and_in_all(store: TaskStore) -> None:
     """TASKL-15."""
     await store.add(new("a", "x"), limit=3, limit_per_owner=2)
     await store.add(new("b", "x"), limit=3, limit_per_owner=2)
@@ -229,10 +229,10 @@ async def test_a_list_has_the_tasks_of_one_owner_in_pages(store: TaskStore, time
     rest = await store.list("x", (first[-1].created, first[-1].id), 3)
     assert [each.id for each in rest] == ["c"]
     assert await store.list("x", (rest[-1].created, rest[-1].id), 3) == []
-    assert await store.list("nobody", None, 3) == []
+    assert await store.list("unknown", None, 3) == []
 
 
-async def test_a_task_is_there_until_its_time_is_over(store: TaskStore, time: Time) -> None:
+async def test_a_task_is_stored_until_it_expires(store: TaskStore, time: Time) -> None:
     """TASKX-17: never early."""
     await store.add(new("a", ttl=10), **MANY)
     await store.add(new("b", ttl=None), **MANY)
@@ -312,7 +312,7 @@ async def done(store: TaskStore, step: tuple[Any, ...]) -> Any:
 
 @pytest.mark.timeout(300)
 @given(st.lists(STEPS, min_size=5, max_size=40))
-def test_all_stores_say_the_same(
+def test_all_stores_behave_alike(
     tmp_path_factory: pytest.TempPathFactory, servers: Servers, steps: list[tuple[Any, ...]]
 ) -> None:
     """Those whose servers are here."""
@@ -361,7 +361,9 @@ async def test_everything_is_there_after_a_restart(kind: str, place: Place) -> N
 
 
 @shared
-async def test_nobody_takes_what_a_living_process_runs(kind: str, place: Place, time: Time) -> None:
+async def test_a_task_of_a_living_process_is_not_claimed(
+    kind: str, place: Place, time: Time
+) -> None:
     async with opened(STORES[kind](place), "one") as one:
         await one.add(new("a"), **MANY)
         await one.claim(1, lease=10)
@@ -373,7 +375,7 @@ async def test_nobody_takes_what_a_living_process_runs(kind: str, place: Place, 
 
 
 @shared
-async def test_a_process_hears_of_what_others_change(kind: str, place: Place) -> None:
+async def test_a_process_is_notified_of_changes(kind: str, place: Place) -> None:
     place = place._replace(clock=None)
     heard = threading.Event()
     one, two = STORES[kind](place), STORES[kind](place)
@@ -386,7 +388,7 @@ async def test_a_process_hears_of_what_others_change(kind: str, place: Place) ->
 
 
 @shared
-async def test_many_may_wait_together(kind: str, place: Place) -> None:
+async def test_many_requests_may_wait(kind: str, place: Place) -> None:
     async with opened(STORES[kind](place)) as store:
 
         async def one(number: int) -> None:
@@ -419,7 +421,7 @@ async def test_each_task_is_claimed_by_one_of_many(kind: str, place: Place) -> N
         async with anyio.create_task_group() as group:
             for store in stores:
                 group.start_soon(claim, store)
-        # Whoever was in the way of another has left nothing behind.
+        # Conflicting claims have left nothing behind.
         claimed += await stores[0].claim(30, lease=100)
         assert sorted(each.id for each in claimed) == [f"{number:02}" for number in range(30)]
         assert {each.attempt for each in claimed} == {1}
@@ -428,7 +430,7 @@ async def test_each_task_is_claimed_by_one_of_many(kind: str, place: Place) -> N
 # --- SQLite ---------------------------------------------------------------------------------------
 
 
-async def test_the_file_is_for_its_owner(tmp_path: Path) -> None:
+async def test_the_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     async with opened(TaskStore(SqliteStore(tmp_path / "tasks.db"))) as store:
         await store.add(new("a"), **MANY)
         for each in tmp_path.iterdir():
@@ -436,7 +438,7 @@ async def test_the_file_is_for_its_owner(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["tasks.db"]
 
 
-async def test_a_file_that_cannot_be_used_is_said(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_used_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="No such file or directory"):
         await TaskStore(SqliteStore(tmp_path / "nowhere" / "tasks.db")).open("x")
     (tmp_path / "other").write_text("something else, of some length" * 100)

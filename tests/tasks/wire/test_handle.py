@@ -59,7 +59,7 @@ async def test_a_result_is_that_of_call_tool(client: Tasked) -> None:
     assert (result.content, result.data) == (plain.content, plain.data)
 
 
-async def test_what_a_model_reads_of_a_failure_is_a_result(client: Tasked) -> None:
+async def test_a_failure_of_the_tool_is_a_result(client: Tasked) -> None:
     """TASKL-7, TASKX-8."""
     task = await client.start("bad")
     result = await outcome(task)
@@ -80,7 +80,7 @@ async def test_an_error_is_raised(client: Tasked) -> None:
 
 
 async def test_a_task_is_found_again_by_its_id(connect: Connect, client: Tasked) -> None:
-    """TASKL-13, TASKX-16: by whoever knows it."""
+    """TASKL-13, TASKX-16: by a client that knows it."""
     id = (await client.start("add", {"a": 2, "b": 2})).id
     assert id is not None
     other = client if "memory" in str(client._target) else await connect()
@@ -90,7 +90,7 @@ async def test_a_task_is_found_again_by_its_id(connect: Connect, client: Tasked)
     del other
 
 
-async def test_nobodys_task_is_unknown(client: Tasked) -> None:
+async def test_an_unknown_task_is_rejected(client: Tasked) -> None:
     """TASKL-12, TASKX-10."""
     task = client.task(NOBODYS)
     for action in (task.look, task.result, task.cancel, task.questions):
@@ -128,7 +128,7 @@ async def test_progress_goes_on_after_the_answer(client: Tasked) -> None:
     assert set(told) <= ({(1, 2, "half of it")} if client.spoken == CORE else set())
 
 
-async def test_nothing_depends_on_what_is_pushed(
+async def test_no_result_depends_on_notifications(
     client: Tasked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TASKL-14."""
@@ -182,7 +182,7 @@ async def test_declared_questions_come_before_the_task(client: Tasked) -> None:
 
 
 async def test_questions_are_answered_by_hand(client: Tasked, label: str) -> None:
-    """TASKL-9, TASKX-9: nobody waits meanwhile, so that no function is asked."""
+    """TASKL-9, TASKX-9: no call waits meanwhile, so that no function is asked."""
     task = await client.start("ask", {"label": label})
     await until(task, "input_required")
     asked = await task.questions()
@@ -197,7 +197,9 @@ async def test_questions_are_answered_by_hand(client: Tasked, label: str) -> Non
     assert await task.questions() == {}
 
 
-async def test_who_waits_may_leave_it_to_somebody_elses_hand(connect: Connect, label: str) -> None:
+async def test_questions_may_be_answered_while_the_result_is_awaited(
+    connect: Connect, label: str
+) -> None:
     """For which the client has no function."""
     client = await connect()
     del client._handlers["elicitation/create"]
@@ -210,13 +212,13 @@ async def test_who_waits_may_leave_it_to_somebody_elses_hand(connect: Connect, l
 
 
 async def test_a_function_that_refuses(client: Tasked, label: str) -> None:
-    """In 2025-11-25 the handler hears of it; in 2026-07-28 nobody can, and the task goes on."""
-    client.script(ProtocolError("nobody is here", code=-1), accept(4))
+    """In 2025-11-25 the handler gets the refusal; in 2026-07-28 the task goes on."""
+    client.script(ProtocolError("no user is here", code=-1), accept(4))
     task = await client.start("ask", {"label": label})
     if client.spoken == CORE:
-        assert (await outcome(task)).text == "The client refused to answer: nobody is here (-1)"
+        assert (await outcome(task)).text == "The client refused to answer: no user is here (-1)"
         return
-    with pytest.raises(ProtocolError, match="nobody is here"):
+    with pytest.raises(ProtocolError, match="no user is here"):
         await outcome(task)
     assert (await outcome(task)).text == "4, 1, 1"
 
@@ -226,7 +228,7 @@ async def test_a_function_that_refuses(client: Tasked, label: str) -> None:
 
 @pytest.mark.parametrize("tool", ["forever", "in_thread"])
 async def test_a_task_is_cancelled(client: Tasked, label: str, tool: str) -> None:
-    """TASKL-11, TASKX-11: whoever waits is told; and again, which changes nothing."""
+    """TASKL-11, TASKX-11: the waiter gets an error; cancelling again changes nothing."""
     task = await client.start(tool, {"label": label})
     await client.until_seen(f"{label} begun")
     caught: list[TaskCancelled] = []
@@ -251,7 +253,7 @@ async def test_a_task_is_cancelled(client: Tasked, label: str, tool: str) -> Non
     await client.until_seen(f"{label} stopped")
 
 
-async def test_who_stops_waiting_does_not_stop_the_task(client: Tasked, label: str) -> None:
+async def test_a_cancelled_wait_does_not_stop_the_task(client: Tasked, label: str) -> None:
     """CANC-8."""
     task = await client.start("forever", {"label": label})
     await client.until_seen(f"{label} begun")
@@ -267,7 +269,7 @@ async def test_who_stops_waiting_does_not_stop_the_task(client: Tasked, label: s
 
 @pytest.mark.revisions(CORE)
 async def test_a_start_that_is_cancelled_leaves_no_task(client: Tasked, label: str) -> None:
-    """TASKL-4: nobody would know its id."""
+    """TASKL-4: its id would be lost."""
     async with anyio.create_task_group() as group:
 
         async def start() -> None:

@@ -95,7 +95,7 @@ async def test_ids_cannot_be_guessed(client: Tasked) -> None:
     assert all(re.fullmatch("[0-9a-f]{48}", id) for id in ids)
 
 
-async def test_what_a_model_reads_of_a_failure_is_a_result(client: Tasked) -> None:
+async def test_a_failure_of_the_tool_is_a_result(client: Tasked) -> None:
     """TASKL-7, TASKX-8: the two shapes do not agree on what has failed."""
     id = await client.begin("bad")
     result = await client.result(id)
@@ -104,7 +104,7 @@ async def test_what_a_model_reads_of_a_failure_is_a_result(client: Tasked) -> No
     assert status == ("failed" if client.spoken == CORE else "completed")
 
 
-async def test_an_error_of_the_protocol_is_what_comes_of_a_task(client: Tasked) -> None:
+async def test_a_protocol_error_is_the_outcome_of_a_task(client: Tasked) -> None:
     """TASKL-6, TASKX-8."""
     id = await client.begin("broken")
     found = await client.until(id, "failed")
@@ -119,7 +119,7 @@ async def test_an_error_of_the_protocol_is_what_comes_of_a_task(client: Tasked) 
         assert "result" not in found
 
 
-async def test_arguments_that_do_not_fit_are_refused(client: Tasked) -> None:
+async def test_invalid_arguments_are_rejected(client: Tasked) -> None:
     if client.spoken == CORE:
         id = await client.begin("add", a=1, b="two")
         assert "b: " in text_of(await client.result(id))
@@ -147,7 +147,7 @@ async def test_a_client_that_does_not_know_tasks_waits_for_the_answer(client: Ta
         assert raised.value.data == {"requiredCapabilities": {"extensions": EXTENSIONS}}
 
 
-async def test_a_tool_that_is_no_task_does_not_become_one(client: Tasked) -> None:
+async def test_a_tool_without_task_support_does_not_become_a_task(client: Tasked) -> None:
     """TASKL-3, TASKX-12: in 2025-11-25 who wishes for a task is refused."""
     call = {"name": "plain", "arguments": {}, "task": {}}
     if client.spoken == CORE:
@@ -211,7 +211,7 @@ async def test_several_questions_are_answered_one_after_the_other(connect: Conne
         found = await client.until(id, "input_required")
         assert found["inputRequests"].keys() == {"n", "w"}
         for responses, left in [
-            ({"nobody": accept(1), "n": accept(7)}, {"w"}),
+            ({"unknown": accept(1), "n": accept(7)}, {"w"}),
             ({"n": accept(8)}, {"w"}),
             ({"w": 12}, {"w"}),
             ({"w": speak("yes")}, None),
@@ -224,7 +224,7 @@ async def test_several_questions_are_answered_one_after_the_other(connect: Conne
 
 
 @pytest.mark.revisions(EXTENSION)
-async def test_an_answer_that_does_not_fit_is_asked_for_again(client: Tasked, label: str) -> None:
+async def test_an_invalid_answer_is_requested_again(client: Tasked, label: str) -> None:
     """TASKX-7: under another key."""
     id = await client.begin("ask", label=label)
     keys: list[str] = []
@@ -239,15 +239,15 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again(client: Tasked, la
 
 
 @pytest.mark.revisions(CORE)
-async def test_a_client_that_refuses_to_answer_is_an_error_for_the_handler(
+async def test_the_refusal_of_a_client_is_an_error_for_the_handler(
     client: Tasked, label: str
 ) -> None:
     """TASKL-9."""
-    client.script(ProtocolError("nobody is here", code=-1))
+    client.script(ProtocolError("no user is here", code=-1))
     id = await client.begin("ask", label=label)
     result = await client.result(id)
     assert (text_of(result), result["isError"]) == (
-        "The client refused to answer: nobody is here (-1)",
+        "The client refused to answer: no user is here (-1)",
         True,
     )
 
@@ -324,7 +324,7 @@ async def test_a_task_that_asks_is_cancelled(client: Tasked, label: str) -> None
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/update", "tasks/cancel"])
 @pytest.mark.every_place
-async def test_nobodys_task_is_unknown(client: Tasked, method: str) -> None:
+async def test_an_unknown_task_is_rejected(client: Tasked, method: str) -> None:
     """TASKL-12, TASKX-4, TASKX-10, TASKX-12."""
     params = {"taskId": NOBODYS, "inputResponses": {}}
     missing = {CORE: "tasks/update", EXTENSION: "tasks/result"}[client.spoken]
