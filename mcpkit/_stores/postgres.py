@@ -199,7 +199,9 @@ class PostgresStore(RecordStore[R]):
         await self._connections.open()
         try:
             await self._connections.stay_connected(
-                self._begin_session, self._announce, lambda: self._hear(None, 0, "", "\n")
+                self._begin_session,
+                self._announce,
+                lambda: self._on_change and self._on_change(None),
             )
         except BaseException:
             await self._connections.aclose()

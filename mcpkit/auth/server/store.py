@@ -105,14 +105,12 @@ class _RecordAuthStore:
         return self._records
 
     async def get(self, kind: str, key: str) -> bytes | None:
-        """Return a record."""
         found = await (await self._opened()).get(f"{kind}\n{key}")
         return None if found is None else found.value
 
     async def add(
         self, kind: str, key: str, value: bytes, expires: float, most: int | None = None
     ) -> bool:
-        """Add a record."""
         records = await self._opened()
         now = self._clock()
         if now - self._swept > _SWEEP_S:
@@ -131,8 +129,6 @@ class _RecordAuthStore:
         return True
 
     async def change(self, kind: str, key: str, old: bytes, new: bytes, expires: float) -> bool:
-        """Replace a record."""
-
         def replace(record: _Record, now: float) -> _Record | None:
             del now
             return _Record(kind, key, new, expires) if record.value == old else None
@@ -144,13 +140,13 @@ class _RecordAuthStore:
             return False
 
     async def take(self, kind: str, key: str) -> bytes | None:
-        """Remove a record."""
         taken: _Record | None = None
 
         def take(record: _Record, now: float) -> _Record:
             nonlocal taken
             taken = record
-            return _Record(kind, key, b"", now, is_over=True)  # it has expired, and is swept
+            del now
+            return _Record(kind, key, b"", 0.0, is_over=True)  # expired, and to be swept
 
         records = await self._opened()
         try:
@@ -161,7 +157,6 @@ class _RecordAuthStore:
         return taken.value
 
     async def aclose(self) -> None:
-        """Close the store."""
         await self._records.aclose()
 
 
