@@ -1,7 +1,7 @@
 """Compare what keeps tasks: `python -m benchmarks.task_stores`.
 
 - tasks/s: 32 coroutines of one process each add a task, claim one that is due and finish it, again
-  and again; so many tasks are finished in a second.
+  and again; the first column has the tasks finished in a second.
 - alone: the same with one coroutine, in milliseconds a task.
 - answered: milliseconds from before a question is answered until another process has claimed the
   task and said so through a pipe, when nothing else happens; the median and the worst.

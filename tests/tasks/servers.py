@@ -197,7 +197,7 @@ class Postgres(Server):
         (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
 
     def _send(self, number: signal.Signals) -> None:
-        """Send a signal to all of its processes, which are no group."""
+        """Send a signal to all of its processes, which do not form a group."""
         for each in _processes_in(self.folder):
             with suppress(ProcessLookupError):
                 os.kill(each, number)

@@ -100,7 +100,7 @@ def working(kept: Kept, log: Path, lease: float) -> Iterator[Workers]:
 async def follow(
     store: TaskStore, ids: list[str], disturb: Callable[[], object], most: int
 ) -> list[Task]:
-    """Answer what is asked, and disturb the workers or the store, until all tasks are over."""
+    """Answer questions, and disturb the workers or the store, until all tasks are over."""
     deadline = time.monotonic() + PATIENCE
     times = 0
     tasks: list[Task] = []

@@ -436,7 +436,7 @@ async def test_a_session_has_its_own_log_level(level: str, count: int) -> None:
 
 
 class Garbling(Asked):
-    """A client that sends some answers which are no objects."""
+    """A client that sends some answers that are not objects."""
 
     async def _open(self) -> Link:
         link = await super()._open()

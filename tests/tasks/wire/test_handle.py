@@ -146,7 +146,7 @@ async def test_no_result_depends_on_notifications(
     assert (await outcome(await client.start("add", {"a": 3, "b": 4}))).text == "7"
 
 
-# --- what is asked --------------------------------------------------------------------------------
+# --- questions ------------------------------------------------------------------------------------
 
 
 async def test_the_clients_functions_answer(client: Tasked, label: str) -> None:

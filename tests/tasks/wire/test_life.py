@@ -32,7 +32,7 @@ def text_of(result: Any) -> str:
     return str(result["content"][0]["text"])
 
 
-# --- what is declared -----------------------------------------------------------------------------
+# --- capabilities ---------------------------------------------------------------------------------
 
 
 async def test_the_server_declares_what_it_has(client: Tasked) -> None:
