@@ -16,7 +16,8 @@ import anyio
 import pytest
 
 from mcpkit import Client, Context, MCPKit
-from mcpkit.client.client import command_of
+from mcpkit._utils.targets import command_of
+from mcpkit.client.results import Progress
 from mcpkit.errors import (
     ConnectionClosed,
     InternalError,
@@ -275,7 +276,7 @@ send(error={{"code": -32700, "message": "no id"}})
 """
     async with Client(fake(body)) as client:
         assert client.revision == MODERN
-    assert "which is no message" in caplog.text
+    assert "an invalid message" in caplog.text
 
 
 MALFORMED = {
@@ -338,11 +339,11 @@ if method == "tools/call":
 
 
 ENDLESS = {
-    "pages": ("_MOST_PAGES", "[]", "str(count)", "too many pages for tools/list: 5", 5),
-    "entries": ("_MOST_ENTRIES", "[tool, tool]", "str(count)", "too much for tools/list", 3),
-    "bytes": ("_MOST_LIST_BYTES", "[tool]", "str(count)", "too much for tools/list", 1),
+    "pages": ("MAX_PAGES", "[]", "str(count)", "too many pages for tools/list: 5", 5),
+    "entries": ("MAX_ENTRIES", "[tool, tool]", "str(count)", "too much for tools/list", 3),
+    "bytes": ("MAX_LIST_BYTES", "[tool]", "str(count)", "too much for tools/list", 1),
     "a circle": (None, "[]", "str(count % 3)", "repeats the cursor '1'", 4),
-    "no text": (None, "[]", "[count]", "a cursor that is no text", 1),
+    "no text": (None, "[]", "[count]", "a cursor that is not text", 1),
 }
 
 
@@ -403,11 +404,29 @@ if method == "tools/call":
 """
     told: list[Any] = []
     async with Client(fake(body)) as client:
-        await client.call_tool("any", on_progress=lambda *each: told.append(each))
-    assert told == [(2, None, None)]
+        await client.call_tool("any", on_progress=told.append)
+    assert told == [Progress(2, None, None)]
     (record,) = caplog.records
     assert record.getMessage().startswith("the server sends malformed progress: ")
     assert record.exc_info is None
+
+
+def test_a_progress_callback_may_take_three_values() -> None:
+    """As it did before it took one `Progress`."""
+    app = MCPKit("steps")
+
+    @app.tool
+    async def step(ctx: Context) -> None:
+        await ctx.progress(1, 2, "half")
+
+    seen: list[Any] = []
+    with TestClient(app) as client:
+        with pytest.deprecated_call(match="takes one Progress"):
+            client.call_tool(
+                "step", on_progress=lambda done, total, text: seen.append((done, total))
+            )
+        client.call_tool("step", on_progress=lambda *now: seen.append(now))
+    assert seen == [(1, 2), (Progress(1, 2, "half"),)]
 
 
 async def test_a_malformed_log_message_is_said_once(
@@ -433,7 +452,7 @@ if method == "tools/call":
 async def test_questions_without_an_end(
     fake: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpkit.client.client._MOST_QUESTIONS", 2)
+    monkeypatch.setattr("mcpkit.client.connection.MAX_REQUESTS", 2)
     body = f"""
 {HANDSHAKES}
 if method == "tools/call":
@@ -452,7 +471,7 @@ if method == "tools/call":
         await client.call_tool("any")
         await anyio.wait_all_tasks_blocked()
         assert asked == 2
-    assert "the server asks too much at once" in caplog.text
+    assert "the server sends too many requests" in caplog.text
     assert len(caplog.records) == 1
 
 
@@ -460,7 +479,7 @@ async def test_questions_have_so_many_bytes_together(
     fake: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also those of a batch, and not those that have been answered."""
-    monkeypatch.setattr("mcpkit.client.client._MOST_QUESTION_BYTES", 10_000)
+    monkeypatch.setattr("mcpkit.client.connection.MAX_REQUEST_BYTES", 10_000)
     body = """
 if method == "initialize":
     welcome(message, "2025-03-26")
@@ -488,7 +507,7 @@ if method == "tools/call":
 async def test_bytes_of_questions_that_were_answered_do_not_count(
     fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpkit.client.client._MOST_QUESTION_BYTES", 500)
+    monkeypatch.setattr("mcpkit.client.connection.MAX_REQUEST_BYTES", 500)
     body = f"""
 {HANDSHAKES}
 if method == "tools/call":
@@ -538,7 +557,7 @@ if method == "ping":
     async with Client(fake(body), revision="2025-03-26") as client:
         await client.ping()
     (record,) = caplog.records
-    assert "which is no message" in record.getMessage()
+    assert "an invalid message" in record.getMessage()
 
 
 @pytest.mark.timeout(20)
@@ -607,11 +626,11 @@ if method == "ping":
         await anyio.wait_all_tasks_blocked()
     faults = Counter(str(record.msg)[:20] for record in caplog.records)
     assert faults == {
-        "the server sent %r, ": 100,
+        "the server sent an i": 100,
         "the handler for %s f": 100,
         "a message of the ser": 100,
     }
-    last = [each for each in caplog.records if "will not be said again" in each.getMessage()]
+    last = [each for each in caplog.records if "further ones are not logged" in each.getMessage()]
     assert len(last) == 3
 
 

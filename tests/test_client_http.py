@@ -20,6 +20,7 @@ import pytest
 
 from mcpkit import Client
 from mcpkit.client import http as http_client
+from mcpkit.client.results import Progress
 from mcpkit.errors import (
     ConnectionClosed,
     HeaderMismatch,
@@ -507,13 +508,13 @@ async def test_what_stands_before_the_answer_is_passed_on_as_it_comes(modern: Fa
 
     told: list[Any] = []
 
-    def note(*progress: Any) -> None:
-        told.append(progress)
+    def note(now: Progress) -> None:
+        told.append(now)
         arrived.set()
 
     async with Client(modern.url, on_log=lambda *entry: told.append(entry)) as client:
         assert (await client.call_tool("t", on_progress=note)).text == "done"
-    assert told == [("info", "a", None), (1, None, None)]
+    assert told == [("info", "a", None), Progress(1, None, None)]
 
 
 async def test_a_request_of_the_server_is_not_answered(
@@ -531,7 +532,7 @@ async def test_a_request_of_the_server_is_not_answered(
     async with Client(modern.url, roots=["file:///a"]) as client:
         for _ in range(3):  # an answer to the first would be there before the third
             assert (await client.call_tool("t")).text == "done"
-    assert "asks roots/list in a request of its own" in caplog.text
+    assert "sends the request roots/list in 2026-07-28" in caplog.text
     assert "answer" not in modern.methods()
 
 
@@ -1176,8 +1177,8 @@ async def test_batches_are_read(site: FakeSite) -> None:
 
     told: list[Any] = []
     async with Client(site.url, revision="2025-03-26") as client:
-        await client.call_tool("t", on_progress=lambda *each: told.append(each))
-    assert told == [(1, None, None)]
+        await client.call_tool("t", on_progress=told.append)
+    assert told == [Progress(1, None, None)]
 
 
 async def test_a_timeout_is_told_in_a_notification(legacy: FakeSite) -> None:
@@ -1227,7 +1228,7 @@ async def test_a_stream_is_taken_up_where_it_broke_off(
 
     told: list[Any] = []
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
-        result = await client.call_tool("t", on_progress=lambda *each: told.append(each[0]))
+        result = await client.call_tool("t", on_progress=lambda now: told.append(now.progress))
     assert result.text == "done"
     assert told == [1, 2]
     assert "unreadable" not in caplog.text
@@ -1478,7 +1479,7 @@ async def test_a_server_of_two_endpoints_is_found(host: FakeHost, revision: str 
     told: list[Any] = []
     async with Client(old.site.url, revision=revision) as client:
         assert client.revision == "2024-11-05"
-        result = await client.call_tool("t", on_progress=lambda *each: told.append(each[0]))
+        result = await client.call_tool("t", on_progress=lambda now: told.append(now.progress))
         assert result.text == "done"
     assert told == [1]
     await until(old.site.of("GET")[0].over)

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from mcpkit import Context, Depends, MCPKit, ResourceError, TextResourceContents, ToolError
-from mcpkit.client.client import Client
+from mcpkit.client import Client, Progress
 from mcpkit.testing import REVISIONS, AppOptions, AsyncTestClient, TestClient
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -223,9 +223,9 @@ def test_it_passes_on_progress_and_logs() -> None:
     logs: list[Any] = []
     progress: list[Any] = []
     with TestClient(app, on_log=lambda *message: logs.append(message)) as client:
-        client.call_tool("talk", log_level="debug", on_progress=lambda *p: progress.append(p))
+        client.call_tool("talk", log_level="debug", on_progress=progress.append)
     assert logs == [("warning", "words", None)]
-    assert progress == [(1, 2, None)]
+    assert progress == [Progress(1, 2, None)]
 
 
 def test_it_speaks_to_a_session() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Generator, Mapping
+from dataclasses import astuple
 from typing import Annotated, Any, Final
 
 import typer
 
 from mcpkit._protocol.revisions import BY_VERSION
 from mcpkit._utils.json import UNSET
+from mcpkit._utils.targets import is_url
 from mcpkit.cli._arguments import suggest, tool_arguments
 from mcpkit.cli._options import Reach, TargetArgument
 from mcpkit.cli._render import (
@@ -24,9 +26,8 @@ from mcpkit.cli._render import (
 )
 from mcpkit.cli._session import Talk, talking
 from mcpkit.cli._terminal import BAD_NEWS, fail, note, say
-from mcpkit.client.client import Client, is_url
-from mcpkit.client.results import CallResult, ListedTool
-from mcpkit.client.tasks import TaskStatus
+from mcpkit.client.client import Client
+from mcpkit.client.results import CallResult, ListedTool, TaskStatus
 from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.types import LogLevel
 
@@ -87,7 +88,7 @@ async def call(
         if detach and not as_task:
             fail(f"{tool} does not run as a task; leave out --detach")
         options: dict[str, Any] = {
-            "on_progress": None if talk.quiet else talk.telling.progress,
+            "on_progress": None if talk.quiet else lambda now: talk.telling.progress(*astuple(now)),
             "log_level": None if talk.quiet else _LEVEL,
             "timeout": float("inf"),
         }

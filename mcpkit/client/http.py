@@ -110,7 +110,7 @@ class HttpLink:
         headers: Sent with every request, such as ``Authorization``.
         http_client: Used instead of a client of our own, and not closed.
         auth: Adds a token to requests, and gets another one if it is refused.
-        unhurried: Returns a context manager, inside of which nothing that waits runs out of time.
+        without_timeout: Returns a context manager that pauses all timeouts, for logins.
 
     Attributes:
         status: The HTTP status of the latest answer to a message; None if there was none.
@@ -131,7 +131,7 @@ class HttpLink:
         headers: Mapping[str, str] | None = None,
         http_client: httpx2.AsyncClient | None = None,
         auth: HttpAuth | None = None,
-        unhurried: Callable[[], AbstractContextManager[object]] = nullcontext,
+        without_timeout: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         try:
             self._url = httpx2.URL(url)
@@ -148,7 +148,7 @@ class HttpLink:
         self._auth = auth
         self._server = str(self._url)
         self._token = ""
-        self._without_timeout = unhurried
+        self._without_timeout = without_timeout
         self._owned = None if http_client is not None else _client_of_our_own(self._server)
         client = http_client or self._owned
         assert client is not None
