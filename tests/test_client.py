@@ -216,7 +216,7 @@ async def test_a_server_that_ends_at_once(fake: Fake) -> None:
 
 
 async def test_a_server_that_only_says_no_more(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpkit.client.stdio._LAST_WORD_S", 0.1)
+    monkeypatch.setattr("mcpkit.client.stdio._EXIT_CODE_S", 0.1)
     body = """
 os.close(1)
 sys.stdin.read()

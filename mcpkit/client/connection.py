@@ -24,6 +24,7 @@ from contextlib import (
     AsyncExitStack,
     asynccontextmanager,
     contextmanager,
+    suppress,
 )
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,9 +86,6 @@ MAX_LOGGED: Final = 100
 _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 
-_SHOWN_BYTES: Final = 80
-"""Bytes of a malformed message that are logged."""
-
 _MODERN_ERRORS: Final = (-32020, -32021, -32022)
 """Errors that only a server of 2026-07-28 sends (ERA-10)."""
 
@@ -105,11 +103,7 @@ class Link(Protocol):
     """A way to a server."""
 
     async def send_text(self, text: bytes) -> None:
-        """Send one message.
-
-        Raises:
-            ConnectionClosed: The server is gone.
-        """
+        """Send one message; raises `ConnectionClosed` if the server is gone."""
         ...
 
     async def aclose(self) -> None:
@@ -126,13 +120,7 @@ class Connectable(Protocol):
         on_text: Callable[[bytes], None],
         on_exception: Callable[[Request, BaseException], None] | None = None,
     ) -> AbstractAsyncContextManager[Link]:
-        """Serve one client.
-
-        Args:
-            loop: Runs the handlers.
-            on_text: Called with each message of the server.
-            on_exception: Called with the exception of a handler behind a failed request.
-        """
+        """Serve one client, as `mcpkit.MCPKit.connect` does."""
         ...
 
 
@@ -340,18 +328,16 @@ class ClientConnection:
 
     def _may_want_handshake(self, error: Exception) -> bool:
         """Return True if a server that fails without a handshake may want one (ERA-11)."""
+        is_closed = isinstance(error, ConnectionClosed)
         if self._http is None:
-            return not isinstance(error, ConnectionClosed)
-        if isinstance(error, ConnectionClosed):
-            return self._http.status in _REJECTED_STATUSES
-        return self._http.status not in _DENIED_STATUSES
+            return not is_closed
+        status = self._http.status
+        return status in _REJECTED_STATUSES if is_closed else status not in _DENIED_STATUSES
 
     async def _handshake(self, wanted: Revision, rejected: Exception | None = None) -> None:
         """Shake hands, over HTTP in either of two ways (ERA-12).
 
-        Args:
-            wanted: The revision to request.
-            rejected: The exception of the request without a handshake; None if there was none.
+        `rejected` is the exception of the request without a handshake, if there was one.
         """
         http = self._http
         if rejected is None or http is None or not http.is_old():
@@ -435,8 +421,7 @@ class ClientConnection:
                     pending.response, pending.size = event, len(text)
                     pending.arrived.set()
             if invalid is not None:
-                shown = text[:_SHOWN_BYTES].decode("utf-8", "replace")
-                shown += "…" * (len(text) > _SHOWN_BYTES)
+                shown = text[:80].decode("utf-8", "replace") + "…" * (len(text) > 80)
                 self._log_fault("the server sent an invalid message, %r: %s", shown, invalid.error)
         except Exception as error:
             # Neither a message nor a callback that fails may end the reading.
@@ -452,14 +437,7 @@ class ClientConnection:
     def _log_fault(
         self, message: str, *arguments: object, limit: int = MAX_LOGGED, failed: bool = False
     ) -> None:
-        """Log a fault of the server, at most `limit` times.
-
-        Args:
-            message: By which the fault is counted.
-            arguments: Of the message.
-            limit: The number of times.
-            failed: True to log the exception that is being handled as well.
-        """
+        """Log a fault of the server at most `limit` times; `failed` adds the current exception."""
         self._faults[message] += 1
         count = self._faults[message]
         if count > limit:
@@ -609,9 +587,8 @@ class ClientConnection:
 
     async def _send(self, sent: Sent, has_response: Callable[[], bool] | None = None) -> None:
         """Send a message; over HTTP, also wait for its response."""
-        link = self.link
         if self._http is None:
-            await link.send_text(sent.text)
+            await self.link.send_text(sent.text)
         else:
             await self._http.exchange(sent, has_response)
 
@@ -642,9 +619,10 @@ class ClientConnection:
                 HTTP with something else than MCP.
             ValueError: The result is not an object.
         """
-        return (await self._requested(method, params, meta, timeout, on_progress, on_notification))[
-            0
-        ]
+        result, _ = await self._requested(
+            method, params, meta, timeout, on_progress, on_notification
+        )
+        return result
 
     async def _requested(
         self,
@@ -738,13 +716,10 @@ class ClientConnection:
         if self._http is not None and sent.version is not None:
             return  # the HTTP response was closed, which says the same (CANC-5)
         reason = "timeout" if isinstance(error, TimeoutError) else "cancelled"
-        with anyio.CancelScope(shield=True), anyio.move_on_after(1):
-            try:
-                await self.notify(
-                    "notifications/cancelled", {"requestId": sent.id, "reason": reason}
-                )
-            except (ConnectionClosed, ProtocolError):
-                return
+        params = {"requestId": sent.id, "reason": reason}
+        lost = suppress(ConnectionClosed, ProtocolError)
+        with anyio.CancelScope(shield=True), anyio.move_on_after(1), lost:
+            await self.notify("notifications/cancelled", params)
 
 
 def _http_link(url: str, *args: Any, **options: Any) -> HttpLink:
