@@ -42,7 +42,7 @@ JSON_OR_EVENTS = "application/json, text/event-stream"
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "_SHORTEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(http_client, "_MIN_BACK_OFF_S", 0.001)
 
 
 @pytest.fixture(scope="module")
@@ -548,10 +548,10 @@ async def test_a_stream_that_stays_open_after_the_answer_does_not_hold_it_up(
         await incoming.gone()
 
     async with Client(modern.url) as client:
-        monkeypatch.setattr(http_client, "_COURTESY_S", 2 * PATIENCE)
+        monkeypatch.setattr(http_client, "_CLOSE_S", 2 * PATIENCE)
         with anyio.fail_after(PATIENCE):
             await client.call_tool("t")
-        monkeypatch.setattr(http_client, "_COURTESY_S", 0.05)
+        monkeypatch.setattr(http_client, "_CLOSE_S", 0.05)
         await client.call_tool("t")
         await until(modern.seen[-1].over)
 
@@ -593,7 +593,7 @@ async def test_a_stream_that_ends_too_soon_is_not_taken_up_again(modern: FakeSit
         await incoming.end()
 
     async with Client(modern.url) as client:
-        with pytest.raises(ConnectionClosed, match="tools/call without the answer"):
+        with pytest.raises(ConnectionClosed, match="tools/call without an answer"):
             await client.call_tool("t")
     assert "GET" not in modern.methods()
 
@@ -901,7 +901,7 @@ async def test_what_is_sent_after_leaving_is_refused(legacy: FakeSite) -> None:
 
 async def test_leaving_waits_for_nobody(legacy: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for the end of the session, nor for the server's own stream."""
-    monkeypatch.setattr(http_client, "_COURTESY_S", 0.1)
+    monkeypatch.setattr(http_client, "_CLOSE_S", 0.1)
 
     @legacy.on("DELETE", "GET")
     async def wait(incoming: Incoming) -> None:
@@ -996,7 +996,7 @@ async def test_a_session_that_is_lost_again_is_an_error(legacy: FakeSite) -> Non
         await incoming.reply(404)
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
-        with pytest.raises(ConnectionClosed, match="does not know the session"):
+        with pytest.raises(ConnectionClosed, match="has forgotten the session"):
             await client.call_tool("t")
     assert len(legacy.of("tools/call")) == 2
 
@@ -1285,14 +1285,14 @@ def broken(legacy: FakeSite) -> FakeSite:
 
 async def test_a_stream_without_ids_cannot_be_taken_up(broken: FakeSite) -> None:
     async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
-        with pytest.raises(ConnectionClosed, match="tools/call without the answer"):
+        with pytest.raises(ConnectionClosed, match="tools/call without an answer"):
             await client.call_tool("no id")
     assert not any("last-event-id" in each.headers for each in broken.seen)
 
 
 async def test_a_server_may_refuse_to_take_up_a_stream(broken: FakeSite) -> None:
     async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
-        with pytest.raises(ConnectionClosed, match=r"cannot be taken up again.*405"):
+        with pytest.raises(ConnectionClosed, match=r"cannot be resumed.*405"):
             await client.call_tool("t")
     assert len(broken.of("tools/call")) == 1
 
@@ -1303,7 +1303,7 @@ async def test_what_is_no_stream_takes_up_none(broken: FakeSite) -> None:
         await incoming.reply(200, b"welcome", "text/html")
 
     async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
-        with pytest.raises(ConnectionClosed, match=r"cannot be taken up again.*200 OK.*welcome"):
+        with pytest.raises(ConnectionClosed, match=r"cannot be resumed.*200 OK.*welcome"):
             await client.call_tool("t")
 
 
@@ -1320,7 +1320,7 @@ async def test_what_brings_nothing_is_given_up(broken: FakeSite, status: int) ->
             await incoming.reply(status)
 
     async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
-        with pytest.raises(ConnectionClosed, match="tools/call without the answer"):
+        with pytest.raises(ConnectionClosed, match="tools/call without an answer"):
             await client.call_tool("t")
     assert len(broken.of("GET")) == 1 + http_client._MAX_RESUMPTIONS
 
@@ -1353,7 +1353,7 @@ async def test_a_stream_that_brings_nothing_but_ids_is_taken_up_less_and_less_of
         await incoming.event(id=str(len(legacy.seen)), retry="0", data="")
         await incoming.end()
 
-    monkeypatch.setattr(http_client, "_SHORTEST_PAUSE_S", 1)
+    monkeypatch.setattr(http_client, "_MIN_BACK_OFF_S", 1)
     monkeypatch.setattr(anyio, "sleep", pause)
     async with (
         Client(legacy.url, revision=HANDSHAKE[-1]) as client,

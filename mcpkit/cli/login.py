@@ -13,8 +13,8 @@ from anyio import to_thread
 
 from mcpkit._scopes import scopes_of
 from mcpkit._utils.fetch import check_address
-from mcpkit._utils.text import single_line
 from mcpkit._utils.targets import is_url
+from mcpkit._utils.text import single_line
 from mcpkit.cli._connection import connected, run_async
 from mcpkit.cli._credentials import KEY, KeptLogin, kept_logins, machine_for
 from mcpkit.cli._options import SECRET, TOKEN

@@ -10,6 +10,7 @@ from uuid import uuid4
 import anyio
 
 from mcpkit._protocol import wire
+from mcpkit._utils.json import is_object
 from mcpkit.client.connection import ClientConnection, Handler, Target
 from mcpkit.client.results import (
     CallResult,
@@ -33,7 +34,7 @@ from mcpkit.errors import (
     MissingClientCapability,
     ProtocolError,
 )
-from mcpkit.types import LogLevel, ResourceContents, is_object
+from mcpkit.types import LogLevel, ResourceContents,
 
 __all__ = ["Client", "Handler", "Target"]
 

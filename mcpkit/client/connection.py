@@ -40,6 +40,7 @@ from mcpkit._protocol.client_connection import Answered, Asked, Caller, InvalidM
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Id, is_id
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, Revision
+from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.targets import command_of, is_url
 from mcpkit.client.results import (
@@ -58,7 +59,7 @@ from mcpkit.errors import (
     ProtocolError,
     UnsupportedProtocolVersion,
 )
-from mcpkit.types import Implementation, is_array, is_object
+from mcpkit.types import Implementation,
 
 if TYPE_CHECKING:
     import httpx2

@@ -18,6 +18,7 @@ from typing_extensions import Self
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import CAPABILITIES_KEY
 from mcpkit._protocol.messages import Id
+from mcpkit._utils.json import is_array, is_object
 from mcpkit.client.connection import ClientConnection, NoPendingInput
 from mcpkit.client.results import (
     CallResult,
@@ -38,7 +39,6 @@ from mcpkit.errors import (
     ProtocolError,
     TaskCancelled,
 )
-from mcpkit.types import is_array, is_object
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 """The name of the tasks extension in capabilities (TASKX-1)."""
