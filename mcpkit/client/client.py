@@ -34,7 +34,7 @@ from mcpkit.errors import (
     MissingClientCapability,
     ProtocolError,
 )
-from mcpkit.types import LogLevel, ResourceContents,
+from mcpkit.types import LogLevel, ResourceContents
 
 __all__ = ["Client", "Handler", "Target"]
 

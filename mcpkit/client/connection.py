@@ -59,7 +59,7 @@ from mcpkit.errors import (
     ProtocolError,
     UnsupportedProtocolVersion,
 )
-from mcpkit.types import Implementation,
+from mcpkit.types import Implementation
 
 if TYPE_CHECKING:
     import httpx2
