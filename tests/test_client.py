@@ -26,6 +26,7 @@ from mcpkit.errors import (
     UnsupportedProtocolVersion,
 )
 from mcpkit.testing import REVISIONS, TestClient
+from mcpkit.types import Implementation
 
 pytestmark = pytest.mark.anyio
 
@@ -94,68 +95,49 @@ if method == "server/discover":
 """
 
 
+def when(method: str, *statements: str, first: str = DISCOVERS) -> str:
+    """The body of a server that can be reached, and does this when a method is called."""
+    return f'{first}\nif method == "{method}":\n' + "\n".join(f"    {each}" for each in statements)
+
+
 # --- which revision (ERA-10) ----------------------------------------------------------------------
 
 
-async def test_a_server_that_can_be_discovered_needs_no_handshake(fake: Fake) -> None:
-    """ERA-10."""
-    async with Client(fake(DISCOVERS)) as client:
-        assert client.revision == MODERN
+def discovering(*statements: str) -> str:
+    """A server that does this when it is discovered, and knows the handshake as well."""
+    return when("server/discover", *statements, first=HANDSHAKES)
 
 
-@pytest.mark.parametrize("code", [-32601, -32602, -32600, -32000, -32603, 1])
-async def test_any_other_error_leads_to_the_handshake(fake: Fake, code: int) -> None:
+ONCE = """
+if len(seen) == 1:
+    error(message, -32022, data={"supported": ["2026-07-28"], "requested": "x"})
+else:
+    discovered(message)
+"""
+NEGOTIATED = {
+    "an answer": (DISCOVERS, MODERN),
+    "an error with a shared version": (discovering(*ONCE.strip().splitlines()), MODERN),
+    "an error with older versions": (
+        discovering('error(message, -32022, data={"supported": ["2025-11-25"], "requested": "x"})'),
+        HANDSHAKE[-1],
+    ),
+    "nonsense": (discovering('send(id=message["id"], result="hello")'), HANDSHAKE[-1]),
+    "silence": (HANDSHAKES, HANDSHAKE[-1]),
+    **{
+        f"error {code}": (discovering(f"error(message, {code})"), HANDSHAKE[-1])
+        for code in (-32601, -32602, -32600, -32000, -32603, 1)
+    },
+}
+
+
+@pytest.mark.parametrize(("body", "revision"), NEGOTIATED.values(), ids=list(NEGOTIATED))
+async def test_the_first_response_decides_about_the_handshake(
+    fake: Fake, body: str, revision: str
+) -> None:
     """ERA-10: the fallback is not keyed to one code."""
-    body = f"""
-if method == "server/discover":
-    error(message, {code})
-{HANDSHAKES}
-"""
-    async with Client(fake(body)) as client:
-        assert client.revision == HANDSHAKE[-1]
-
-
-async def test_an_answer_that_makes_no_sense_leads_to_the_handshake(fake: Fake) -> None:
-    """ERA-10."""
-    body = f"""
-if method == "server/discover":
-    send(id=message["id"], result="hello")
-{HANDSHAKES}
-"""
-    async with Client(fake(body)) as client:
-        assert client.revision == HANDSHAKE[-1]
-
-
-async def test_silence_leads_to_the_handshake(fake: Fake) -> None:
-    """ERA-10."""
-    async with Client(fake(HANDSHAKES), probe_timeout=0.1) as client:
-        assert client.revision == HANDSHAKE[-1]
-        assert client.server_info is not None
-        assert client.server_info.name == "fake"
-
-
-async def test_an_error_that_lists_a_shared_version_is_tried_again(fake: Fake) -> None:
-    """ERA-10."""
-    body = """
-if method == "server/discover":
-    if len(seen) == 1:
-        error(message, -32022, data={"supported": ["2026-07-28"], "requested": "x"})
-    else:
-        discovered(message)
-"""
-    async with Client(fake(body)) as client:
-        assert client.revision == MODERN
-
-
-async def test_an_error_that_lists_older_versions_only_leads_to_the_handshake(fake: Fake) -> None:
-    """ERA-10."""
-    body = f"""
-if method == "server/discover":
-    error(message, -32022, data={{"supported": ["2025-11-25"], "requested": "x"}})
-{HANDSHAKES}
-"""
-    async with Client(fake(body)) as client:
-        assert client.revision == HANDSHAKE[-1]
+    probe_timeout = 0.1 if body == HANDSHAKES else 5
+    async with Client(fake(body), probe_timeout=probe_timeout) as client:
+        assert client.revision == revision
 
 
 @pytest.mark.parametrize("version", HANDSHAKE)
@@ -167,6 +149,7 @@ if method == "initialize":
 """
     async with Client(fake(body), revision=HANDSHAKE[-1]) as client:
         assert client.revision == version
+        assert client.server_info == Implementation("fake", "1")
 
 
 async def test_a_version_that_nobody_knows_is_refused(fake: Fake) -> None:
@@ -195,11 +178,7 @@ async def test_an_unknown_revision_is_refused_at_once() -> None:
 
 
 async def test_initialized_follows_the_handshake(fake: Fake) -> None:
-    body = f"""
-{HANDSHAKES}
-if method == "tools/call":
-    report(message)
-"""
+    body = when("tools/call", "report(message)", first=HANDSHAKES)
     async with Client(fake(body), revision=HANDSHAKE[-1]) as client:
         seen = json.loads((await client.call_tool("report")).text)
     assert [each["method"] for each in seen[:2]] == ["initialize", "notifications/initialized"]
@@ -228,12 +207,7 @@ sys.stdin.read()
 
 
 async def test_a_server_that_ends_during_a_request(fake: Fake) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    sys.exit(1)
-"""
-    async with Client(fake(body)) as client:
+    async with Client(fake(when("tools/call", "sys.exit(1)"))) as client:
         for name in ("any", "again"):
             with pytest.raises(ConnectionClosed, match="exit code 1"):
                 await client.call_tool(name)
@@ -325,12 +299,7 @@ async def test_a_line_that_is_too_long_ends_the_connection(
     fake: Fake, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mcpkit.client.stdio.MAX_LINE", 1000)
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    sys.stdout.write("x" * 1001 + "{end}")
-    sys.stdout.flush()
-"""
+    body = when("tools/call", f'sys.stdout.write("x" * 1001 + "{end}")', "sys.stdout.flush()")
     async with Client(fake(body)) as client:
         with anyio.fail_after(PATIENCE):
             for _ in range(2):
@@ -677,12 +646,7 @@ if method == "ping":
 
 
 async def test_a_malformed_result_is_an_error_with_a_name(fake: Fake) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    result(message, resultType="complete")
-"""
-    async with Client(fake(body)) as client:
+    async with Client(fake(when("tools/call", 'result(message, resultType="complete")'))) as client:
         with pytest.raises(ValueError, match="tools/call"):
             await client.call_tool("any")
 
@@ -705,11 +669,7 @@ LISTS = {"tools": "list_tools", "resources": "list_resources", "prompts": "list_
 @pytest.mark.parametrize("kind", LISTS)
 @pytest.mark.parametrize("sent", ["[{}]", "[7]", "7", "None"])
 async def test_a_malformed_list_is_an_error_with_a_name(fake: Fake, kind: str, sent: str) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "{kind}/list":
-    result(message, resultType="complete", {kind}={sent})
-"""
+    body = when(f"{kind}/list", f'result(message, resultType="complete", {kind}={sent})')
     async with Client(fake(body)) as client:
         with pytest.raises(ValueError, match=f"{kind}/list"):
             await getattr(client, LISTS[kind])()
@@ -724,18 +684,6 @@ if method == "resources/read":
     async with Client(fake(body)) as client:
         with pytest.raises(ValueError, match="resources/read"):
             await client.read_resource("a://b")
-
-
-async def test_an_endless_list_is_noticed(fake: Fake) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "tools/list":
-    result(message, resultType="complete", tools=[], nextCursor="again", ttlMs=0,
-           cacheScope="private")
-"""
-    async with Client(fake(body)) as client:
-        with pytest.raises(ValueError, match="again"):
-            await client.list_tools()
 
 
 async def test_an_empty_cursor_is_a_cursor(fake: Fake) -> None:
@@ -802,27 +750,39 @@ async def ask(client: Client, method: str, params: dict[str, Any]) -> dict[str, 
     return answer
 
 
-async def test_elicitation_is_answered(fake: Fake) -> None:
-    asked: list[Any] = []
-
-    def handler(params: Any) -> Any:
-        asked.append(params)
-        return {"action": "accept", "content": {"name": "Ada"}}
-
-    async with Client(fake(ASKS), revision=HANDSHAKE[-1], elicitation=handler) as client:
-        answer = await ask(client, "elicitation/create", {"message": "Who?"})
-    assert asked == [{"message": "Who?"}]
-    assert answer["result"] == {"action": "accept", "content": {"name": "Ada"}}
+SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
 
 
-async def test_sampling_is_answered_by_an_async_handler(fake: Fake) -> None:
-    async def handler(params: Any) -> Any:
-        await anyio.sleep(0)
-        return {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
+async def think(params: Any) -> Any:
+    await anyio.sleep(0)
+    return SAMPLED
 
-    async with Client(fake(ASKS), revision=HANDSHAKE[-1], sampling=handler) as client:
-        answer = await ask(client, "sampling/createMessage", {"messages": [], "maxTokens": 1})
-    assert answer["result"]["model"] == "m"
+
+def refuse(params: Any) -> Any:
+    raise ProtocolError("The user said no", code=-1)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "answer"),
+    [
+        (
+            "elicitation/create",
+            {"elicitation": lambda params: {"action": "accept", "content": params}},
+            {"action": "accept", "content": {"message": "Who?"}},
+        ),
+        ("sampling/createMessage", {"sampling": think}, SAMPLED),
+        ("ping", {}, {}),
+        ("sampling/createMessage", {}, MethodNotFound.CODE),
+        ("sampling/createMessage", {"sampling": refuse}, -1),
+    ],
+)
+async def test_a_request_of_the_server_is_answered(
+    fake: Fake, method: str, options: Any, answer: Any
+) -> None:
+    """PING-1, and an error for what was not declared or is refused."""
+    async with Client(fake(ASKS), revision=HANDSHAKE[-1], **options) as client:
+        found = await ask(client, method, {"message": "Who?"})
+    assert found.get("result", found.get("error", {}).get("code")) == answer
 
 
 async def test_roots_are_paths_or_uris(fake: Fake, tmp_path: Path) -> None:
@@ -833,18 +793,6 @@ async def test_roots_are_paths_or_uris(fake: Fake, tmp_path: Path) -> None:
     assert uris == [tmp_path.as_uri(), "https://example.com/a"]
 
 
-async def test_ping_is_answered(fake: Fake) -> None:
-    """PING-1."""
-    async with Client(fake(ASKS), revision=HANDSHAKE[-1]) as client:
-        assert (await ask(client, "ping", {}))["result"] == {}
-
-
-async def test_what_was_not_declared_is_refused(fake: Fake) -> None:
-    async with Client(fake(ASKS), revision=HANDSHAKE[-1]) as client:
-        answer = await ask(client, "sampling/createMessage", {})
-    assert answer["error"]["code"] == MethodNotFound.CODE
-
-
 async def test_a_handler_that_fails_is_an_error(fake: Fake) -> None:
     def handler(params: Any) -> Any:
         raise LookupError("no model for the key sk-secret")
@@ -853,15 +801,6 @@ async def test_a_handler_that_fails_is_an_error(fake: Fake) -> None:
         answer = await ask(client, "sampling/createMessage", {})
     assert answer["error"]["code"] == InternalError.CODE
     assert "secret" not in str(answer), "which is for this side to read"
-
-
-async def test_a_handler_may_refuse(fake: Fake) -> None:
-    def handler(params: Any) -> Any:
-        raise ProtocolError("The user said no", code=-1)
-
-    async with Client(fake(ASKS), revision=HANDSHAKE[-1], sampling=handler) as client:
-        answer = await ask(client, "sampling/createMessage", {})
-    assert answer["error"] == {"code": -1, "message": "The user said no"}
 
 
 @pytest.mark.parametrize("revision", [HANDSHAKE[-1], MODERN])
@@ -969,11 +908,7 @@ if method == "tools/call":
 @pytest.mark.parametrize("kind", ["task", "invented"])
 async def test_an_unknown_type_of_result_is_an_error(fake: Fake, kind: str) -> None:
     """MSG-15."""
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    result(message, resultType="{kind}", content=[])
-"""
+    body = when("tools/call", f'result(message, resultType="{kind}", content=[])')
     async with Client(fake(body)) as client:
         with pytest.raises((ProtocolError, ValueError), match=kind):
             await client.call_tool("any")
@@ -981,12 +916,7 @@ if method == "tools/call":
 
 async def test_a_missing_type_means_complete(fake: Fake) -> None:
     """MSG-15."""
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    result(message, content=[])
-"""
-    async with Client(fake(body)) as client:
+    async with Client(fake(when("tools/call", "result(message, content=[])"))) as client:
         assert (await client.call_tool("any")).content == []
 
 
@@ -1180,12 +1110,7 @@ if method == "tools/call":
 
 
 async def test_listening_fails_if_the_server_refuses(fake: Fake) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "subscriptions/listen":
-    error(message, -32601)
-"""
-    async with Client(fake(body)) as client:
+    async with Client(fake(when("subscriptions/listen", "error(message, -32601)"))) as client:
         with pytest.raises(MethodNotFound):
             async with client.listen(lambda *change: None, tools=True):
                 pytest.fail("nothing was agreed upon")

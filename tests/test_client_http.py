@@ -60,11 +60,7 @@ def site(host: FakeHost) -> FakeSite:
 def modern(site: FakeSite) -> FakeSite:
     """A server without handshake, whose tools say that they are done."""
     site.modern()
-
-    @site.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.result(resultType="complete", content=TEXT)
-
+    site.on("tools/call")(lambda it: it.result(resultType="complete", content=TEXT))
     return site
 
 
@@ -72,11 +68,7 @@ def modern(site: FakeSite) -> FakeSite:
 def legacy(site: FakeSite) -> FakeSite:
     """A server with a handshake, whose tools say that they are done."""
     site.legacy()
-
-    @site.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.result(content=TEXT)
-
+    site.on("tools/call")(lambda it: it.result(content=TEXT))
     return site
 
 
@@ -118,21 +110,14 @@ async def test_any_other_refusal_leads_to_the_handshake(
     legacy: FakeSite, status: int, body: bytes, kind: str | None
 ) -> None:
     """ERA-11."""
-
-    @legacy.on("server/discover")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.reply(status, body, kind)
-
+    legacy.on("server/discover")(lambda it: it.reply(status, body, kind))
     async with Client(legacy.url) as client:
         assert client.revision == HANDSHAKE[-1]
         assert (await client.call_tool("t")).text == "done"
 
 
 async def test_silence_leads_to_the_handshake(legacy: FakeSite) -> None:
-    @legacy.on("server/discover")
-    async def wait(incoming: Incoming) -> None:
-        await incoming.gone()
-
+    legacy.on("server/discover")(lambda it: it.gone())
     async with Client(legacy.url, probe_timeout=0.1) as client:
         assert client.revision == HANDSHAKE[-1]
 
@@ -176,11 +161,7 @@ async def test_a_recognised_error_without_a_way_out_is_raised(
     site: FakeSite, code: int, data: Any, error: type[Exception]
 ) -> None:
     """ERA-13: no handshake is tried."""
-
-    @site.on("server/discover")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.error(code, 400, data=data)
-
+    site.on("server/discover")(lambda it: it.error(code, 400, data=data))
     with pytest.raises(error):
         await Client(site.url).__aenter__()
     assert site.methods() == ["server/discover"]
@@ -202,10 +183,7 @@ async def test_a_recognised_error_without_a_way_out_is_raised(
 async def test_other_answers_are_errors_that_show_them(
     site: FakeSite, status: int, body: bytes, kind: str | None, shown: str
 ) -> None:
-    @site.on("server/discover", "initialize")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.reply(status, body, kind)
-
+    site.on("server/discover", "initialize")(lambda it: it.reply(status, body, kind))
     with pytest.raises(ConnectionClosed) as raised:
         await Client(site.url).__aenter__()
     assert shown in str(raised.value)
@@ -286,10 +264,7 @@ async def test_nobody_waits_again_and_again_or_for_long(
 
 
 async def test_what_denies_access_in_json_is_raised_as_it_is(site: FakeSite) -> None:
-    @site.on("server/discover")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.error(-32001, 401)
-
+    site.on("server/discover")(lambda it: it.error(-32001, 401))
     with pytest.raises(ProtocolError, match="no"):
         await Client(site.url).__aenter__()
     assert site.methods() == ["server/discover"]
@@ -403,11 +378,7 @@ async def test_headers_repeat_what_the_body_says(
     modern: FakeSite, method: str, params: dict[str, Any], name: str | None
 ) -> None:
     """HTTPM-2, HDR-6."""
-
-    @modern.on(method)
-    async def answer(incoming: Incoming) -> None:
-        await incoming.result(resultType="complete")
-
+    modern.on(method)(lambda it: it.result(resultType="complete"))
     async with Client(modern.url) as client:
         await client.request(method, params)
     sent = modern.seen[-1]
@@ -432,11 +403,7 @@ async def test_there_is_no_session_without_a_handshake(modern: FakeSite) -> None
 
 async def test_an_unknown_method_is_an_error_of_the_protocol(modern: FakeSite) -> None:
     """HTTPM-5: status 404 has nothing to do with a session."""
-
-    @modern.on("tools/call")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.error(-32601, 404)
-
+    modern.on("tools/call")(lambda it: it.error(-32601, 404))
     async with Client(modern.url) as client:
         with pytest.raises(MethodNotFound):
             await client.call_tool("t")
@@ -454,10 +421,7 @@ async def test_an_error_without_the_id_is_still_the_answer(modern: FakeSite) -> 
 
 
 async def test_a_notification_is_a_post_of_its_own(modern: FakeSite) -> None:
-    @modern.on("notifications/x")
-    async def take(incoming: Incoming) -> None:
-        await incoming.reply(202)
-
+    modern.on("notifications/x")(lambda it: it.reply(202))
     async with Client(modern.url) as client:
         await client.notify("notifications/x")
     assert modern.seen[-1].headers["mcp-method"] == "notifications/x"
@@ -521,14 +485,11 @@ async def test_a_request_of_the_server_is_not_answered(
     modern: FakeSite, caplog: pytest.LogCaptureFixture
 ) -> None:
     """MSG-13, HTTPM-9."""
-
-    @modern.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.event(request("q1", "roots/list"))
-        await incoming.event(incoming.answer(resultType="complete", content=TEXT))
-        await incoming.end()
-
+    modern.on("tools/call")(
+        lambda it: it.events(
+            request("q1", "roots/list"), it.answer(resultType="complete", content=TEXT)
+        )
+    )
     async with Client(modern.url, roots=["file:///a"]) as client:
         for _ in range(3):  # an answer to the first would be there before the third
             assert (await client.call_tool("t")).text == "done"
@@ -540,13 +501,9 @@ async def test_a_stream_that_stays_open_after_the_answer_does_not_hold_it_up(
     modern: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer does not wait for its end, which is not waited for without end either."""
-
-    @modern.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.event(incoming.answer(resultType="complete", content=TEXT))
-        await incoming.gone()
-
+    modern.on("tools/call")(
+        lambda it: it.events(it.answer(resultType="complete", content=TEXT), stays=True)
+    )
     async with Client(modern.url) as client:
         monkeypatch.setattr(http_client, "_CLOSE_S", 2 * PATIENCE)
         with anyio.fail_after(PATIENCE):
@@ -564,12 +521,7 @@ async def test_one_connection_serves_one_request_after_the_other(modern: FakeSit
 
 
 async def test_a_stream_that_has_ended_leaves_its_connection_to_others(modern: FakeSite) -> None:
-    @modern.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.event(incoming.answer(resultType="complete", content=TEXT))
-        await incoming.end()
-
+    modern.on("tools/call")(lambda it: it.events(it.answer(resultType="complete", content=TEXT)))
     transport = httpx2.AsyncHTTPTransport()
     async with (
         httpx2.AsyncClient(transport=transport) as mine,
@@ -800,11 +752,7 @@ async def test_a_tool_that_was_never_listed_is_looked_up_when_it_is_refused(
 
 async def test_a_tool_that_has_changed_is_looked_up_when_it_is_refused(routed: FakeSite) -> None:
     listed = routed.handler("tools/list")
-
-    @routed.on("tools/list")
-    async def older(incoming: Incoming) -> None:
-        await incoming.result(resultType="complete", tools=[tool("route")])
-
+    routed.on("tools/list")(lambda it: it.result(resultType="complete", tools=[tool("route")]))
     async with Client(routed.url) as client:
         await client.list_tools()
         routed.on("tools/list")(listed)
@@ -812,10 +760,7 @@ async def test_a_tool_that_has_changed_is_looked_up_when_it_is_refused(routed: F
 
 
 async def test_a_refusal_that_a_list_does_not_explain_is_raised(routed: FakeSite) -> None:
-    @routed.on("tools/call")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.error(-32020, 400)
-
+    routed.on("tools/call")(lambda it: it.error(-32020, 400))
     async with Client(routed.url) as client:
         await client.list_tools()
         with pytest.raises(HeaderMismatch):
@@ -840,10 +785,7 @@ async def test_handshake_revisions_know_no_such_headers(site: FakeSite) -> None:
         wrong = tool("wrong", a={"type": "number", "x-mcp-header": "A"})
         await incoming.result(tools=[tool("route", region=REGION), wrong])
 
-    @site.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.result(content=TEXT)
-
+    site.on("tools/call")(lambda it: it.result(content=TEXT))
     async with Client(site.url, revision=HANDSHAKE[-1]) as client:
         assert len(await client.list_tools()) == 2
         await client.call_tool("route", {"region": "eu"})
@@ -881,11 +823,7 @@ async def test_without_a_session_nothing_is_ended(site: FakeSite) -> None:
 @pytest.mark.parametrize("status", [405, 404, 500])
 async def test_a_session_that_cannot_be_ended_is_left(legacy: FakeSite, status: int) -> None:
     """HTTPL-17."""
-
-    @legacy.on("DELETE")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.reply(status)
-
+    legacy.on("DELETE")(lambda it: it.reply(status))
     async with Client(legacy.url, revision=HANDSHAKE[-1]):
         pass
     assert legacy.methods()[-1] == "DELETE"
@@ -991,10 +929,7 @@ async def test_requests_wait_for_the_new_session(legacy: FakeSite) -> None:
 
 
 async def test_a_session_that_is_lost_again_is_an_error(legacy: FakeSite) -> None:
-    @legacy.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.reply(404)
-
+    legacy.on("tools/call")(lambda it: it.reply(404))
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         with pytest.raises(ConnectionClosed, match="has forgotten the session"):
             await client.call_tool("t")
@@ -1010,11 +945,7 @@ async def test_a_handshake_that_fails_is_tried_again_by_the_next_request(legacy:
             await incoming.reply(404)
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
-
-        @legacy.on("initialize")
-        async def refuse(incoming: Incoming) -> None:
-            await incoming.reply(503)
-
+        legacy.on("initialize")(lambda it: it.reply(503))
         with pytest.raises(ConnectionClosed, match="503"):
             await client.call_tool("t")
         legacy.legacy(session="s2")
@@ -1024,11 +955,7 @@ async def test_a_handshake_that_fails_is_tried_again_by_the_next_request(legacy:
 
 async def test_where_there_is_no_session_404_is_no_reason_for_a_handshake(site: FakeSite) -> None:
     site.legacy(session=None)
-
-    @site.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.reply(404, b"gone", "text/plain")
-
+    site.on("tools/call")(lambda it: it.reply(404, b"gone", "text/plain"))
     async with Client(site.url, revision=HANDSHAKE[-1]) as client:
         with pytest.raises(ConnectionClosed, match="404 Not Found: gone"):
             await client.call_tool("t")
@@ -1105,13 +1032,9 @@ async def test_an_answer_that_is_refused_is_noted(
 
 async def test_what_the_server_tells_unasked_comes_on_a_stream_of_its_own(legacy: FakeSite) -> None:
     """HTTPL-10."""
-
-    @legacy.on("GET")
-    async def get(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.event(notification("notifications/tools/list_changed"))
-        await incoming.gone()
-
+    legacy.on("GET")(
+        lambda it: it.events(notification("notifications/tools/list_changed"), stays=True)
+    )
     told = anyio.Event()
     async with Client(
         legacy.url, revision=HANDSHAKE[-1], on_notification=lambda *change: told.set()
@@ -1142,11 +1065,7 @@ async def test_the_stream_of_the_server_is_opened_again(legacy: FakeSite) -> Non
 @pytest.mark.parametrize("status", [200, 204, 400, 404, 405, 500])
 async def test_a_server_needs_no_stream_of_its_own(legacy: FakeSite, status: int) -> None:
     """HTTPL-8."""
-
-    @legacy.on("GET")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.reply(status)
-
+    legacy.on("GET")(lambda it: it.reply(status))
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         assert (await client.call_tool("t")).text == "done"
     assert len(legacy.of("GET")) == 1
@@ -1156,11 +1075,7 @@ async def test_a_stream_that_is_slow_to_open_is_not_waited_for(
     legacy: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_client, "_OPEN_STREAM_S", 0.05)
-
-    @legacy.on("GET")
-    async def get(incoming: Incoming) -> None:
-        await incoming.gone()
-
+    legacy.on("GET")(lambda it: it.gone())
     with anyio.fail_after(http_client._OPEN_STREAM_S + 2):
         async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
             await client.call_tool("t")
@@ -1170,11 +1085,7 @@ async def test_a_stream_that_is_slow_to_open_is_not_waited_for(
 async def test_batches_are_read(site: FakeSite) -> None:
     """MSG-12."""
     site.legacy(version="2025-03-26")
-
-    @site.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.json([progress(incoming, 1), incoming.answer(content=TEXT)])
-
+    site.on("tools/call")(lambda it: it.json([progress(it, 1), it.answer(content=TEXT)]))
     told: list[Any] = []
     async with Client(site.url, revision="2025-03-26") as client:
         await client.call_tool("t", on_progress=told.append)
@@ -1183,11 +1094,7 @@ async def test_batches_are_read(site: FakeSite) -> None:
 
 async def test_a_timeout_is_told_in_a_notification(legacy: FakeSite) -> None:
     """CANC-6: a response that is closed means nothing here."""
-
-    @legacy.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.gone()
-
+    legacy.on("tools/call")(lambda it: it.gone())
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         with pytest.raises(TimeoutError):
             await client.call_tool("t", timeout=0.5)
@@ -1283,28 +1190,23 @@ def broken(legacy: FakeSite) -> FakeSite:
     return legacy
 
 
-async def test_a_stream_without_ids_cannot_be_taken_up(broken: FakeSite) -> None:
+@pytest.mark.parametrize(
+    ("tool", "reply", "said"),
+    [
+        ("no id", (405,), "tools/call without an answer"),
+        ("t", (405,), "cannot be resumed.*405"),
+        ("t", (200, b"welcome", "text/html"), "cannot be resumed.*200 OK.*welcome"),
+    ],
+)
+async def test_a_stream_that_cannot_be_resumed_is_an_error(
+    broken: FakeSite, tool: str, reply: Any, said: str
+) -> None:
+    broken.on("GET")(lambda it: it.reply(*reply))
     async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
-        with pytest.raises(ConnectionClosed, match="tools/call without an answer"):
-            await client.call_tool("no id")
-    assert not any("last-event-id" in each.headers for each in broken.seen)
-
-
-async def test_a_server_may_refuse_to_take_up_a_stream(broken: FakeSite) -> None:
-    async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
-        with pytest.raises(ConnectionClosed, match=r"cannot be resumed.*405"):
-            await client.call_tool("t")
+        with pytest.raises(ConnectionClosed, match=said):
+            await client.call_tool(tool)
     assert len(broken.of("tools/call")) == 1
-
-
-async def test_what_is_no_stream_takes_up_none(broken: FakeSite) -> None:
-    @broken.on("GET")
-    async def get(incoming: Incoming) -> None:
-        await incoming.reply(200, b"welcome", "text/html")
-
-    async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
-        with pytest.raises(ConnectionClosed, match=r"cannot be resumed.*200 OK.*welcome"):
-            await client.call_tool("t")
+    assert any("last-event-id" in each.headers for each in broken.seen) == (tool == "t")
 
 
 @pytest.mark.parametrize("status", [200, 500, 503])
@@ -1374,11 +1276,7 @@ UNPACKED = "answers in the content coding gzip, which it was not asked for"
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 async def test_what_is_compressed_unasked_is_not_unpacked(legacy: FakeSite, kind: str) -> None:
     """A thousand times as many bytes may come out of it."""
-
-    @legacy.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.reply(200, PACKED, kind, content_encoding="gzip")
-
+    legacy.on("tools/call")(lambda it: it.reply(200, PACKED, kind, content_encoding="gzip"))
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         with anyio.fail_after(PATIENCE), pytest.raises(ConnectionClosed, match=UNPACKED):
             await client.call_tool("t")
@@ -1390,10 +1288,7 @@ async def test_nor_is_the_stream_of_the_server(
 ) -> None:
     said: list[str] = []
     ended = threading.Event()
-
-    @legacy.on("GET")
-    async def get(incoming: Incoming) -> None:
-        await incoming.reply(200, PACKED, "text/event-stream", content_encoding="gzip")
+    legacy.on("GET")(lambda it: it.reply(200, PACKED, "text/event-stream", content_encoding="gzip"))
 
     def warning(message: str, error: object) -> None:
         said.append(message % error)
@@ -1408,10 +1303,7 @@ async def test_nor_is_the_stream_of_the_server(
 async def test_an_answer_with_too_many_values_is_none(
     modern: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @modern.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.result(resultType="complete", content=[[]] * 1000)
-
+    modern.on("tools/call")(lambda it: it.result(resultType="complete", content=[[]] * 1000))
     monkeypatch.setattr("mcpkit._protocol.client_connection.MAX_VALUES", 1000)
     async with Client(modern.url) as client:
         with pytest.raises(ConnectionClosed, match="instead of an answer"):
@@ -1516,21 +1408,14 @@ async def test_where_there_is_nothing_at_all_the_first_refusal_counts(
     async def refuse(incoming: Incoming) -> None:
         await incoming.reply(404, b"nothing here", "text/plain")
 
-    @site.on("GET")
-    async def get(incoming: Incoming) -> None:
-        await incoming.reply(status, b"<h1>Hi</h1>", "text/html")
-
+    site.on("GET")(lambda it: it.reply(status, b"<h1>Hi</h1>", "text/html"))
     with pytest.raises(ConnectionClosed, match="404 Not Found: nothing here"):
         await Client(site.url).__aenter__()
     assert site.methods() == ["server/discover", "initialize", "GET"]
 
 
 async def test_a_stream_that_names_no_endpoint_is_not_waited_for(site: FakeSite) -> None:
-    @site.on("GET")
-    async def get(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.gone()
-
+    site.on("GET")(lambda it: it.events(stays=True))
     with pytest.raises(ConnectionClosed, match="400"):
         await Client(site.url, probe_timeout=0.3).__aenter__()
     await until(site.of("GET")[0].over)
@@ -1608,68 +1493,44 @@ async def test_an_http_client_may_fail_in_its_own_way(legacy: FakeSite, failing:
                     await client.call_tool("t")
 
 
+ELSEWHERE = "http://127.0.0.1:1/mcp"
+
+
 @pytest.mark.parametrize("status", [307, 308])
 async def test_a_redirect_to_the_same_origin_is_followed(
     host: FakeHost, modern: FakeSite, status: int
 ) -> None:
     """With the whole request, and once."""
     start = host.site("/start")
-
-    @start.on("server/discover", "tools/call")
-    async def redirect(incoming: Incoming) -> None:
-        await incoming.reply(status, location=modern.path)
-
+    start.on("server/discover", "tools/call")(lambda it: it.reply(status, location=modern.path))
     async with Client(start.url) as client:
         await client.call_tool("t")
     assert start.methods() == ["server/discover"]
     assert modern.seen[-1].headers["mcp-name"] == "t"
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
-async def test_a_redirect_to_another_origin_is_not(site: FakeSite, status: int) -> None:
-    elsewhere = "http://127.0.0.1:1/mcp"
-
-    @site.on("server/discover")
-    async def redirect(incoming: Incoming) -> None:
-        await incoming.reply(status, location=elsewhere)
-
-    with pytest.raises(ConnectionClosed, match=f"a redirect to {elsewhere}, which is not followed"):
+@pytest.mark.parametrize(
+    ("status", "location", "said"),
+    [
+        *((each, ELSEWHERE, f"a redirect to {ELSEWHERE}, which") for each in (301, 302, 307, 308)),
+        (307, "http://[::1", r"a redirect to .*, which is not|Invalid URL in"),
+        (307, "http://a:b/", r"a redirect to .*, which is not|Invalid URL in"),
+        (307, "http://xn--0/", r"a redirect to .*, which is not|Invalid URL in"),
+        (302, None, "302 Found: not here"),
+        (403, ELSEWHERE, "403 Forbidden: not here"),
+    ],
+)
+async def test_a_redirect_to_elsewhere_is_an_error_that_shows_it(
+    site: FakeSite, status: int, location: str | None, said: str
+) -> None:
+    headers = {} if location is None else {"location": location}
+    site.on("server/discover")(lambda it: it.reply(status, b"not here", **headers))
+    with pytest.raises(ConnectionClosed, match=said):
         await Client(site.url, headers={"Authorization": "Bearer x"}).__aenter__()
 
 
-@pytest.mark.parametrize("target", ["http://[::1", "http://a:b/", "http://xn--0/"])
-async def test_a_redirect_to_nowhere_is_not(site: FakeSite, target: str) -> None:
-    @site.on("server/discover")
-    async def redirect(incoming: Incoming) -> None:
-        await incoming.reply(307, location=target)
-
-    with pytest.raises(ConnectionClosed, match=r"a redirect to .*, which is not|Invalid URL in"):
-        await Client(site.url).__aenter__()
-
-
-@pytest.mark.parametrize(
-    ("status", "headers", "said"),
-    [
-        (302, {}, "302 Found: not here"),
-        (403, {"location": "http://127.0.0.1:1/mcp"}, "403 Forbidden: not here"),
-    ],
-)
-async def test_what_is_half_a_redirect_is_shown_as_it_is(
-    site: FakeSite, status: int, headers: dict[str, str], said: str
-) -> None:
-    @site.on("server/discover")
-    async def redirect(incoming: Incoming) -> None:
-        await incoming.reply(status, b"not here", **headers)
-
-    with pytest.raises(ConnectionClosed, match=said):
-        await Client(site.url).__aenter__()
-
-
 async def test_redirects_in_a_circle_end(site: FakeSite) -> None:
-    @site.on("server/discover")
-    async def redirect(incoming: Incoming) -> None:
-        await incoming.reply(307, location=site.path)
-
+    site.on("server/discover")(lambda it: it.reply(307, location=site.path))
     with pytest.raises(ConnectionClosed, match="redirects again and again"):
         await Client(site.url).__aenter__()
 
@@ -1677,12 +1538,7 @@ async def test_redirects_in_a_circle_end(site: FakeSite) -> None:
 @pytest.mark.parametrize("revision", [MODERN, HANDSHAKE[-1]])
 async def test_leaving_ends_what_still_runs(site: FakeSite, revision: str) -> None:
     site.modern().legacy()
-
-    @site.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.gone()
-
+    site.on("tools/call")(lambda it: it.events(stays=True))
     failures: list[str] = []
 
     async def ask(client: Client) -> None:
@@ -1707,11 +1563,7 @@ async def test_a_client_that_is_cancelled_leaves_nothing_open(
     site: FakeSite, revision: str
 ) -> None:
     site.modern().legacy()
-
-    @site.on("tools/call", "GET")
-    async def call(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.gone()
+    site.on("tools/call", "GET")(lambda it: it.events(stays=True))
 
     async def use() -> None:
         async with Client(site.url, revision=revision, timeout=None) as client:
@@ -1728,11 +1580,7 @@ async def test_a_client_that_is_cancelled_leaves_nothing_open(
 
 async def test_a_message_written_by_hand_is_sent_with_its_headers(modern: FakeSite) -> None:
     """What comes back is passed on, refusals included."""
-
-    @modern.on("prompts/get")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.error(-32602, 400)
-
+    modern.on("prompts/get")(lambda it: it.error(-32602, 400))
     arrived = anyio.Event()
 
     class Tapped(Client):
