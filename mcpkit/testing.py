@@ -127,7 +127,7 @@ class TestClient:
     """`AsyncTestClient` without ``await``: an event loop in a thread serves the app.
 
     Args:
-        target: The app, or anything else a `Client` takes.
+        target: The app, or any other target of a `Client`.
         revision: One of `REVISIONS`.
         backend: The event loop, ``"asyncio"`` or ``"trio"``.
         timeout: Seconds that a request may take.
@@ -173,7 +173,7 @@ class TestClient:
 
     @property
     def server_info(self) -> Implementation | None:
-        """Name and version of the server; None if it did not say."""
+        """Name and version of the server; None if it did not send any."""
         return self._client.server_info
 
     @property
@@ -193,7 +193,7 @@ class TestClient:
         return self._wait(self._client.request, method, params, **options)
 
     def ping(self) -> None:
-        """Ask the server for a sign of life, as `Client.ping`."""
+        """Check that the server responds, as `Client.ping`."""
         self._wait(self._client.ping)
 
     def list_tools(self) -> list[ListedTool]:
@@ -225,7 +225,7 @@ class TestClient:
         return SyncTaskHandle(self, self._wait(self._client.start, name, arguments, **options))
 
     def task(self, id: str) -> SyncTaskHandle:
-        """Return the handle of a task that was begun before, as `Client.task`."""
+        """Return the handle of a task that exists already, as `Client.task`."""
         return SyncTaskHandle(self, self._client.task(id))
 
     def tasks(self) -> list[SyncTaskHandle]:
@@ -241,19 +241,19 @@ class TestClient:
         return self._wait(self._client.get_prompt, name, arguments)
 
     def complete(self, argument: str, value: str, **options: Any) -> Completion:
-        """Ask for suggestions, as `Client.complete`."""
+        """Return suggestions, as `Client.complete`."""
         return self._wait(self._client.complete, argument, value, **options)
 
     def set_log_level(self, level: LogLevel) -> None:
-        """Ask for log messages from a level on, as `Client.set_log_level`."""
+        """Set the minimum level of log messages, as `Client.set_log_level`."""
         self._wait(self._client.set_log_level, level)
 
     def subscribe(self, uri: str) -> None:
-        """Ask to be told when a resource changes, as `Client.subscribe`."""
+        """Subscribe to changes of a resource, as `Client.subscribe`."""
         self._wait(self._client.subscribe, uri)
 
     def unsubscribe(self, uri: str) -> None:
-        """Ask not to be told any more, as `Client.unsubscribe`."""
+        """End a subscription, as `Client.unsubscribe`."""
         self._wait(self._client.unsubscribe, uri)
 
 
@@ -262,7 +262,7 @@ class SyncTaskHandle:
 
     Args:
         client: Of the task.
-        handle: The one that is waited for.
+        handle: To wait for.
     """
 
     def __init__(self, client: TestClient, handle: TaskHandle) -> None:
@@ -274,12 +274,12 @@ class SyncTaskHandle:
 
     @property
     def id(self) -> str | None:
-        """The task's id; None if the call was answered at once."""
+        """The task's id; None if the server responded with the result."""
         return self._handle.id
 
     @property
     def status(self) -> TaskStatus | None:
-        """How it was last seen to stand with the task."""
+        """The last known status, as `TaskHandle.status`."""
         return self._handle.status
 
     @property
@@ -300,15 +300,15 @@ class SyncTaskHandle:
                 return
 
     def look(self) -> TaskStatus:
-        """Ask the server once how it stands with the task, as `TaskHandle.look`."""
+        """Poll the task once, as `TaskHandle.look`."""
         return self._client._wait(self._handle.look)
 
     def questions(self) -> Mapping[str, TaskQuestion]:
-        """Return what the task asks at the moment, as `TaskHandle.questions`."""
+        """Return the pending input requests, as `TaskHandle.questions`."""
         return self._client._wait(self._handle.questions)
 
     def answer(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
-        """Answer questions of the task by hand, as `TaskHandle.answer`."""
+        """Answer input requests, as `TaskHandle.answer`."""
         self._client._wait(self._handle.answer, answers)
 
     def cancel(self) -> None:
