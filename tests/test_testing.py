@@ -315,10 +315,10 @@ def test_another_function_may_stand_for_a_dependency(revision: str) -> None:
 
 
 def test_a_lifespan_and_the_dependency_of_a_dependency_may_be_replaced() -> None:
-    made_up: AppOptions = {"overrides": {settings: lambda: "made up"}}
-    nothing: AppOptions = {}
-    for options, name in (made_up, "made up"), (nothing, "settings of elsewhere"):
-        with TestClient(make_guarded(), lifespan=elsewhere, **options) as client:
+    options: AppOptions = {"lifespan": elsewhere}
+    made_up: AppOptions = {**options, "overrides": {settings: lambda: "made up"}}
+    for each, name in (made_up, "made up"), (options, "settings of elsewhere"):
+        with TestClient(make_guarded(), **each) as client:
             assert client.call_tool("which").text == name
 
 

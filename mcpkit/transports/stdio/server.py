@@ -25,9 +25,8 @@ from mcpkit._server.session import Session
 from mcpkit._server.task_runs import serving_tasks
 from mcpkit.transports import Served
 from mcpkit.transports.leaving import exit_now, stop_signals
-from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
-from mcpkit.transports.stdio.lines import MAX_LINE, Lines
-from mcpkit.transports.stdio.reader import make_reader
+from mcpkit.transports.stdio.reader import MAX_LINE, Lines, make_reader
+from mcpkit.transports.stdio.redirect import ProtocolStreams, take_over
 from mcpkit.transports.stdio.writer import Output
 
 __all__ = ["run", "serve", "serve_here"]
