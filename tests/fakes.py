@@ -189,7 +189,7 @@ class FakeSite:
         return [each for each in self.seen if each.method == method]
 
     async def arrival(self, method: str, count: int = 1) -> Incoming:
-        """Wait until a method has been asked so many times; the last of these requests."""
+        """Wait until a method has been asked `count` times; return the last of these requests."""
 
         def wait() -> bool:
             with self._arrived:

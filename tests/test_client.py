@@ -190,7 +190,7 @@ async def test_initialized_follows_the_handshake(fake: Fake) -> None:
 async def test_a_server_that_ends_at_once(fake: Fake) -> None:
     with pytest.raises(ConnectionClosed, match=r"^The server ended with exit code 3$") as caught:
         async with Client([sys.executable, "-c", "raise SystemExit(3)"]):
-            pytest.fail("nobody is there")
+            pytest.fail("it has no server")
     assert caught.value.exit_code == 3
 
 
@@ -202,7 +202,7 @@ sys.stdin.read()
 """
     with pytest.raises(ConnectionClosed, match=r"^The server closed its output$") as caught:
         async with Client(fake(body)):
-            pytest.fail("nobody is there")
+            pytest.fail("it has no server")
     assert caught.value.exit_code is None
 
 
@@ -234,7 +234,7 @@ async def test_a_server_whose_lifespan_fails(tmp_path: Path) -> None:
 async def test_a_program_that_does_not_exist() -> None:
     with pytest.raises(OSError, match="no-such-program"):
         async with Client(["/no-such-program"]):
-            pytest.fail("nobody is there")
+            pytest.fail("it has no server")
 
 
 async def test_garbage_is_survived(fake: Fake, caplog: pytest.LogCaptureFixture) -> None:
@@ -418,45 +418,38 @@ if method == "tools/call":
     assert record.exc_info is None
 
 
-async def test_questions_without_an_end(
-    fake: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mcpkit.client.connection.MAX_REQUESTS", 2)
-    body = f"""
-{HANDSHAKES}
-if method == "tools/call":
+FLOOD = """
     for number in range(100):
         send(id=1000 + number, method="roots/list")
-    result(message, content=[])
 """
-    asked = 0
-
-    async def think(params: Any) -> Any:
-        nonlocal asked
-        asked += 1
-        await anyio.sleep(PATIENCE)
-
-    async with Client(fake(body), revision="2025-11-25", roots=think) as client:
-        await client.call_tool("any")
-        await anyio.wait_all_tasks_blocked()
-        assert asked == 2
-    assert "the server sends too many requests" in caplog.text
-    assert len(caplog.records) == 1
-
-
-async def test_questions_have_so_many_bytes_together(
-    fake: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also those of a batch, and not those that have been answered."""
-    monkeypatch.setattr("mcpkit.client.connection.MAX_REQUEST_BYTES", 10_000)
-    body = """
-if method == "initialize":
-    welcome(message, "2025-03-26")
-if method == "tools/call":
+LARGE = """
     for number in range(30):
         one = {"jsonrpc": "2.0", "id": 1000 + number, "method": "roots/list",
                "params": {"_meta": {"x": "x" * 1500}}}
         print(json.dumps(one if number < 3 else [one, {**one, "id": 2000 + number}]), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "sent", "answered"),
+    [("MAX_REQUESTS", 2, FLOOD, 2), ("MAX_REQUEST_BYTES", 10_000, LARGE, 6)],
+)
+async def test_requests_of_the_server_are_limited_in_number_and_bytes(
+    fake: Fake,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    limit: int,
+    sent: str,
+    answered: int,
+) -> None:
+    """Also those of a batch, and not those that have been answered."""
+    monkeypatch.setattr(f"mcpkit.client.connection.{name}", limit)
+    body = f"""
+if method == "initialize":
+    welcome(message, "2025-03-26")
+if method == "tools/call":
+{sent}
     result(message, content=[])
 """
     asked = 0
@@ -469,8 +462,9 @@ if method == "tools/call":
     async with Client(fake(body), revision="2025-03-26", roots=think) as client:
         await client.call_tool("any")
         await anyio.wait_all_tasks_blocked()
-        assert asked == 6
-    assert len(caplog.records) == 1
+        assert asked == answered
+    (record,) = caplog.records
+    assert "the server sends too many requests" in record.getMessage()
 
 
 async def test_bytes_of_questions_that_were_answered_do_not_count(
@@ -885,7 +879,7 @@ if method == "tools/call":
 async def test_a_server_that_asks_for_too_much_at_once_is_given_nothing(
     fake: Fake, count: int, options: Any
 ) -> None:
-    """Each may be a call of a model, which somebody pays for."""
+    """Each may be a call of a model, which costs money."""
     body = f"""
 {DISCOVERS}
 if method == "tools/call":
@@ -1040,7 +1034,7 @@ async def test_a_client_must_be_entered_first() -> None:
         await Client(MCPKit("a")).request("tools/list")
 
 
-# --- what is started ------------------------------------------------------------------------------
+# --- starting servers -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

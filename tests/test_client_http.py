@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import anyio
@@ -401,36 +402,27 @@ async def test_there_is_no_session_without_a_handshake(modern: FakeSite) -> None
     assert not any("mcp-session-id" in each.headers for each in modern.seen)
 
 
-async def test_an_unknown_method_is_an_error_of_the_protocol(modern: FakeSite) -> None:
+@pytest.mark.parametrize(
+    ("status", "code", "error"), [(404, -32601, MethodNotFound), (400, -32600, InvalidRequest)]
+)
+async def test_an_error_is_the_answer_with_any_status_and_without_an_id(
+    modern: FakeSite, status: int, code: int, error: type[ProtocolError]
+) -> None:
     """HTTPM-5: status 404 has nothing to do with a session."""
-    modern.on("tools/call")(lambda it: it.error(-32601, 404))
+    body = {"jsonrpc": "2.0", "error": {"code": code, "message": "unreadable"}}
+    modern.on("tools/call")(lambda it: it.json(body, status))
     async with Client(modern.url) as client:
-        with pytest.raises(MethodNotFound):
+        with pytest.raises(error, match="unreadable"):
             await client.call_tool("t")
 
 
-async def test_an_error_without_the_id_is_still_the_answer(modern: FakeSite) -> None:
-    @modern.on("tools/call")
-    async def refuse(incoming: Incoming) -> None:
-        error = {"code": -32600, "message": "unreadable"}
-        await incoming.json({"jsonrpc": "2.0", "error": error}, 400)
-
-    async with Client(modern.url) as client:
-        with pytest.raises(InvalidRequest, match="unreadable"):
-            await client.call_tool("t")
-
-
-async def test_a_notification_is_a_post_of_its_own(modern: FakeSite) -> None:
+async def test_a_notification_is_a_post_of_its_own_which_may_be_refused(modern: FakeSite) -> None:
     modern.on("notifications/x")(lambda it: it.reply(202))
     async with Client(modern.url) as client:
         await client.notify("notifications/x")
-    assert modern.seen[-1].headers["mcp-method"] == "notifications/x"
-
-
-async def test_a_notification_that_is_refused_is_an_error(modern: FakeSite) -> None:
-    async with Client(modern.url) as client:
+        assert modern.seen[-1].headers["mcp-method"] == "notifications/x"
         with pytest.raises(ConnectionClosed, match="400"):
-            await client.notify("notifications/x")
+            await client.notify("notifications/y")
 
 
 async def test_input_is_given_in_a_second_request(modern: FakeSite) -> None:
@@ -634,30 +626,22 @@ def waiting(modern: FakeSite) -> FakeSite:
     return modern
 
 
+@pytest.mark.parametrize("cancels", [False, True])
 @pytest.mark.parametrize("tool", ["silent", "stream"])
-async def test_a_timeout_closes_the_response(waiting: FakeSite, tool: str) -> None:
+async def test_a_timeout_or_cancellation_closes_the_response(
+    waiting: FakeSite, tool: str, cancels: bool
+) -> None:
     """CANC-5: instead of a notification."""
     async with Client(waiting.url) as client:
-        with pytest.raises(TimeoutError):
-            await client.call_tool(tool, on_progress=print, timeout=0.5)
+        if cancels:
+            async with anyio.create_task_group() as group:
+                group.start_soon(partial(client.call_tool, tool, on_progress=print))
+                await waiting.arrival("tools/call")
+                group.cancel_scope.cancel()
+        else:
+            with pytest.raises(TimeoutError):
+                await client.call_tool(tool, on_progress=print, timeout=0.5)
         await until((await waiting.arrival("tools/call")).over)
-        assert waiting.seen[-1].left
-    assert waiting.methods() == ["server/discover", "tools/call"]
-
-
-@pytest.mark.parametrize("tool", ["silent", "stream"])
-async def test_a_cancelled_task_closes_the_response(waiting: FakeSite, tool: str) -> None:
-    """CANC-5."""
-    async with Client(waiting.url) as client:
-        async with anyio.create_task_group() as group:
-
-            async def call() -> None:
-                await client.call_tool(tool, on_progress=print)
-
-            group.start_soon(call)
-            await waiting.arrival("tools/call")
-            group.cancel_scope.cancel()
-        await until(waiting.seen[-1].over)
         assert waiting.seen[-1].left
     assert waiting.methods() == ["server/discover", "tools/call"]
 
@@ -742,21 +726,18 @@ async def test_arguments_are_repeated_in_headers(
     assert "mcp-param-n" not in routed.seen[-1].headers
 
 
-async def test_a_tool_that_was_never_listed_is_looked_up_when_it_is_refused(
-    routed: FakeSite,
+@pytest.mark.parametrize("was_listed", [False, True])
+async def test_a_tool_that_is_unknown_or_has_changed_is_looked_up_when_it_is_refused(
+    routed: FakeSite, was_listed: bool
 ) -> None:
-    async with Client(routed.url) as client:
-        assert (await client.call_tool("route", {"region": "eu"})).text == "done"
-    assert routed.methods() == ["server/discover", "tools/call", "tools/list", "tools/call"]
-
-
-async def test_a_tool_that_has_changed_is_looked_up_when_it_is_refused(routed: FakeSite) -> None:
     listed = routed.handler("tools/list")
     routed.on("tools/list")(lambda it: it.result(resultType="complete", tools=[tool("route")]))
     async with Client(routed.url) as client:
-        await client.list_tools()
+        if was_listed:
+            await client.list_tools()
         routed.on("tools/list")(listed)
         assert (await client.call_tool("route", {"region": "eu"})).text == "done"
+    assert routed.methods()[-3:] == ["tools/call", "tools/list", "tools/call"]
 
 
 async def test_a_refusal_that_a_list_does_not_explain_is_raised(routed: FakeSite) -> None:
@@ -1011,7 +992,7 @@ async def test_an_answer_that_is_refused_is_noted(
 
     @legacy.on("answer")
     async def refuse(incoming: Incoming) -> None:
-        error = {"code": -32600, "message": "nobody asked"}
+        error = {"code": -32600, "message": "not asked for"}
         await incoming.json({"jsonrpc": "2.0", "error": error}, 400)
         refused.set()
 
@@ -1026,7 +1007,7 @@ async def test_an_answer_that_is_refused_is_noted(
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         assert (await client.call_tool("t")).text == "done"
         with anyio.fail_after(PATIENCE):
-            while "nobody asked" not in caplog.text:
+            while "not asked for" not in caplog.text:
                 await anyio.sleep(0.01)
 
 
@@ -1109,7 +1090,7 @@ async def test_a_timeout_is_told_in_a_notification(legacy: FakeSite) -> None:
 async def test_a_stream_is_taken_up_where_it_broke_off(
     legacy: FakeSite, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """HTTPL-5, HTTPL-6, HTTPL-13: what only has an id is no message."""
+    """HTTPL-5, HTTPL-6, HTTPL-13: an event with only an id is not a message."""
 
     @legacy.on("tools/call")
     async def call(incoming: Incoming) -> None:
@@ -1471,7 +1452,7 @@ async def test_an_application_in_the_same_process_may_be_asked(
 
 @pytest.mark.parametrize("failing", ["POST", "GET", "DELETE"])
 async def test_an_http_client_may_fail_in_its_own_way(legacy: FakeSite, failing: str) -> None:
-    """Its exception reaches whoever asks, and nobody else."""
+    """Its exception reaches the caller only."""
 
     class Mine(httpx2.AsyncHTTPTransport):
         fails = False

@@ -73,7 +73,7 @@ def index() -> str:
 
 @app.prompt
 def greet(name: str, loud: bool = False) -> str:
-    """Greet somebody."""
+    """Greet someone."""
     return f"hello {name}" + "!" * loud
 
 
