@@ -639,12 +639,6 @@ if method == "ping":
     assert told == ["beside"]
 
 
-async def test_a_malformed_result_is_an_error_with_a_name(fake: Fake) -> None:
-    async with Client(fake(when("tools/call", 'result(message, resultType="complete")'))) as client:
-        with pytest.raises(ValueError, match="tools/call"):
-            await client.call_tool("any")
-
-
 @pytest.mark.parametrize("answer", ['"text"', "7", "[]", "null"])
 async def test_a_result_that_is_no_object_is_an_error(fake: Fake, answer: str) -> None:
     body = f"""
@@ -657,27 +651,34 @@ if method == "tools/call":
             await client.call_tool("any")
 
 
-LISTS = {"tools": "list_tools", "resources": "list_resources", "prompts": "list_prompts"}
+CALLS: dict[str, Callable[[Client], Any]] = {
+    "tools/call": lambda client: client.call_tool("any"),
+    "resources/read": lambda client: client.read_resource("a://b"),
+    "tools/list": lambda client: client.list_tools(),
+    "resources/list": lambda client: client.list_resources(),
+    "prompts/list": lambda client: client.list_prompts(),
+}
 
 
-@pytest.mark.parametrize("kind", LISTS)
-@pytest.mark.parametrize("sent", ["[{}]", "[7]", "7", "None"])
-async def test_a_malformed_list_is_an_error_with_a_name(fake: Fake, kind: str, sent: str) -> None:
-    body = when(f"{kind}/list", f'result(message, resultType="complete", {kind}={sent})')
+@pytest.mark.parametrize(
+    ("method", "members"),
+    [
+        ("tools/call", "content=None"),
+        ("resources/read", 'contents=[{"uri": "a://b"}]'),
+        *(
+            (f"{kind}/list", f"{kind}={sent}")
+            for kind in ("tools", "resources", "prompts")
+            for sent in ("[{}]", "[7]", "7", "None")
+        ),
+    ],
+)
+async def test_a_malformed_result_is_an_error_with_a_name(
+    fake: Fake, method: str, members: str
+) -> None:
+    body = when(method, f'result(message, resultType="complete", {members})')
     async with Client(fake(body)) as client:
-        with pytest.raises(ValueError, match=f"{kind}/list"):
-            await getattr(client, LISTS[kind])()
-
-
-async def test_malformed_contents_are_an_error_with_a_name(fake: Fake) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "resources/read":
-    result(message, resultType="complete", contents=[{{"uri": "a://b"}}])
-"""
-    async with Client(fake(body)) as client:
-        with pytest.raises(ValueError, match="resources/read"):
-            await client.read_resource("a://b")
+        with pytest.raises(ValueError, match=method):
+            await CALLS[method](client)
 
 
 async def test_an_empty_cursor_is_a_cursor(fake: Fake) -> None:

@@ -117,12 +117,6 @@ async def test_any_other_refusal_leads_to_the_handshake(
         assert (await client.call_tool("t")).text == "done"
 
 
-async def test_silence_leads_to_the_handshake(legacy: FakeSite) -> None:
-    legacy.on("server/discover")(lambda it: it.gone())
-    async with Client(legacy.url, probe_timeout=0.1) as client:
-        assert client.revision == HANDSHAKE[-1]
-
-
 async def test_an_error_that_lists_a_shared_version_is_tried_again(site: FakeSite) -> None:
     """ERA-13: a recognised error means that there is no handshake."""
     site.modern()
@@ -141,12 +135,19 @@ async def test_an_error_that_lists_a_shared_version_is_tried_again(site: FakeSit
     assert site.methods() == ["server/discover"] * 2
 
 
-async def test_an_error_that_lists_older_versions_leads_to_the_handshake(legacy: FakeSite) -> None:
-    @legacy.on("server/discover")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.error(-32022, 400, data={"supported": [HANDSHAKE[-1]], "requested": "x"})
-
-    async with Client(legacy.url) as client:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda it: it.gone(),
+        lambda it: it.error(-32022, 400, data={"supported": [HANDSHAKE[-1]], "requested": "x"}),
+    ],
+    ids=["silence", "older versions"],
+)
+async def test_silence_and_older_versions_lead_to_the_handshake(
+    legacy: FakeSite, answer: Any
+) -> None:
+    legacy.on("server/discover")(answer)
+    async with Client(legacy.url, probe_timeout=0.3) as client:
         assert client.revision == HANDSHAKE[-1]
 
 
