@@ -471,8 +471,8 @@ class _NonBlockingRaw(_StderrRaw):
 
     def _note(self) -> bytes:
         count, self._left_out = self._left_out, 0
-        lines = "a line is" if count == 1 else f"{count} lines are"
-        return f"mcpkit: {lines} missing here, as nobody read them\n".encode()
+        lines = "1 line" if count == 1 else f"{count} lines"
+        return f"mcpkit: {lines} dropped here, because stderr was not read\n".encode()
 
     def _work(self) -> None:
         while True:
