@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import anyio
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import trio
     from anyio.abc import TaskGroup
 
-__all__ = ["AsyncioLoop", "Future", "Loop", "TrioLoop", "open_loop"]
+T = TypeVar("T")
 
 _STUBBORN: Final = 2.0
 """Seconds to wait for work that has been cancelled."""
@@ -285,3 +285,23 @@ async def open_loop() -> AsyncGenerator[Loop, None]:
         yield opened
     finally:
         await opened.aclose()
+
+
+def run_loop(main: Callable[..., Awaitable[T]], *args: object, backend: str = "asyncio") -> T:
+    """Run a coroutine function in a new event loop, and return its result.
+
+    Args:
+        main: The function.
+        args: Its arguments.
+        backend: ``"asyncio"`` or ``"trio"``.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed. Before Python 3.11, asyncio raises `CancelledError`
+            instead, from a task that was not cancelled.
+    """
+    if sys.version_info >= (3, 11):
+        return anyio.run(main, *args, backend=backend)
+    try:
+        return anyio.run(main, *args, backend=backend)
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None

@@ -18,8 +18,7 @@ from typing import Final, NoReturn
 
 import anyio
 
-from mcpkit._concurrency.event_loop import run_loop
-from mcpkit._concurrency.loop import open_loop
+from mcpkit._concurrency.loop import open_loop, run_loop
 from mcpkit._server.server import Server, log
 from mcpkit._server.session import Session
 from mcpkit._server.task_runs import serving_tasks
