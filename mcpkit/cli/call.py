@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Generator, Mapping
-from dataclasses import astuple
 from typing import Annotated, Any, Final
 
 import typer
@@ -27,7 +26,7 @@ from mcpkit.cli._render import (
 from mcpkit.cli._session import Talk, talking
 from mcpkit.cli._terminal import BAD_NEWS, fail, note, say
 from mcpkit.client.client import Client
-from mcpkit.client.results import CallResult, ListedTool, TaskStatus
+from mcpkit.client.results import CallResult, ListedTool, Progress, TaskStatus
 from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.types import LogLevel
 
@@ -87,8 +86,12 @@ async def call(
         as_task = _may_be_task(client, found)
         if detach and not as_task:
             fail(f"{tool} does not run as a task; leave out --detach")
+
+        def on_progress(now: Progress) -> None:
+            talk.telling.progress(now.progress, now.total, now.message)
+
         options: dict[str, Any] = {
-            "on_progress": None if talk.quiet else lambda now: talk.telling.progress(*astuple(now)),
+            "on_progress": None if talk.quiet else on_progress,
             "log_level": None if talk.quiet else _LEVEL,
             "timeout": float("inf"),
         }
