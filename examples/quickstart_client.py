@@ -28,7 +28,7 @@ async def main() -> None:
         days = await client.call_tool(
             "forecast",
             {"city": "Oslo", "days": 2},
-            on_progress=lambda done, total, message: print(f"  … {done} of {total}"),
+            on_progress=lambda now: print(f"  … {now.progress} of {now.total}"),
         )
         for day in days.data:
             print(f"Oslo, day {day['day']}: {day['celsius']} °C")

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from mcpkit._forms import Choices
     from mcpkit.app import MCPKit, prompt, resource, tool
     from mcpkit.client.client import Client
-    from mcpkit.client.tasks import TaskHandle, TaskQuestion, TaskStatus
+    from mcpkit.client.results import TaskQuestion, TaskStatus
+    from mcpkit.client.tasks import TaskHandle
     from mcpkit.context import CallNext, Context, CurrentTask, SyncContext
     from mcpkit.dependencies import Claim, Complete, Depends, Env, Header
     from mcpkit.elicitation import Accepted, Declined, Dismissed, Elicit, Elicitation
@@ -153,7 +154,8 @@ _HOMES = {
     "mcpkit.roots": ["Root", "Roots"],
     "mcpkit.sampling": ["Sample", "SampleMessage", "SampleResult"],
     "mcpkit.client.client": ["Client"],
-    "mcpkit.client.tasks": ["TaskHandle", "TaskQuestion", "TaskStatus"],
+    "mcpkit.client.results": ["TaskQuestion", "TaskStatus"],
+    "mcpkit.client.tasks": ["TaskHandle"],
     "mcpkit.context": ["CallNext", "Context", "CurrentTask", "SyncContext"],
     "mcpkit.tasks.options": ["TaskOptions"],
     "mcpkit.errors": [

@@ -41,9 +41,12 @@ from mcpkit.transports import load
 from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
 
 if TYPE_CHECKING:
+    from mcpkit._concurrency.loop import Loop
+    from mcpkit._protocol.connection import Request
     from mcpkit._server.task_runs import AppTasks
     from mcpkit.auth.verifiers import Auth
     from mcpkit.http import HttpOptions
+    from mcpkit.transports.memory import MemoryLink
 
 __all__ = ["MCPKit", "prompt", "resource", "tool"]
 
@@ -646,6 +649,23 @@ class MCPKit(Generic[StateT]):
             raise RegistrationError(_no_manager(enter))
         async with manager as state:
             yield server.with_state(state)
+
+    def connect(
+        self,
+        loop: Loop,
+        on_text: Callable[[bytes], None],
+        on_exception: Callable[[Request, BaseException], None] | None = None,
+        **options: Any,
+    ) -> AbstractAsyncContextManager[MemoryLink]:
+        """Serve one client in this process; used by `mcpkit.Client`.
+
+        Args:
+            loop, on_text, on_exception: As for `mcpkit.transports.memory.connect`.
+            options: As for `running`.
+        """
+        from mcpkit.transports.memory import connect
+
+        return connect(self.running(**options), loop, on_text, on_exception)
 
     def check_environment(self) -> None:
         """Check that the environment has every variable that parameters with `Env` need.

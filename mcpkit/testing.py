@@ -9,15 +9,17 @@ with TestClient(app, revision="2025-06-18") as client:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypedDict, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from typing_extensions import ParamSpec, Self, Unpack
 
 from mcpkit._protocol.revisions import REVISIONS as _REVISIONS
-from mcpkit.client.client import Client, ClientOptions, Target
+from mcpkit.client.client import Client
+from mcpkit.client.connection import Handler, OnMessage, Target
 from mcpkit.client.results import (
     CallResult,
     Completion,
@@ -26,13 +28,16 @@ from mcpkit.client.results import (
     ListedTemplate,
     ListedTool,
     PromptMessages,
+    TaskQuestion,
+    TaskStatus,
 )
-from mcpkit.client.tasks import TaskHandle, TaskQuestion, TaskStatus
+from mcpkit.client.tasks import TaskHandle
 from mcpkit.types import Implementation, LogLevel, ResourceContents
 
 if TYPE_CHECKING:
-    from mcpkit._server.server import Server
-    from mcpkit.app import MCPKit
+    import httpx2
+
+    from mcpkit.client.auth.base import HttpAuth
 
 __all__ = [
     "REVISIONS",
@@ -49,36 +54,53 @@ REVISIONS = tuple(each.version for each in _REVISIONS)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-
 Overrides: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
-"""The function of a ``Depends`` → another one in its place, with dependencies of its own."""
+"""The function of a ``Depends`` → its replacement, which has dependencies of its own."""
 
 
-class AppOptions(ClientOptions, total=False):
+class AppOptions(TypedDict, total=False):
     """The options of a client for tests: those of `Client`, and two for an app object.
 
     Attributes:
-        overrides: What stands for functions that dependencies come from.
-        lifespan: In the place of the app's own, or None for none.
+        overrides: Replacements for the functions of dependencies.
+        lifespan: Replaces the app's own; None for none.
     """
 
     overrides: Overrides
     lifespan: Callable[[Any], AbstractAsyncContextManager[Any]] | None
+    name: str
+    version: str
+    elicitation: Handler | None
+    sampling: Handler | None
+    roots: Sequence[str | os.PathLike[str]] | Handler | None
+    capabilities: Mapping[str, Any] | None
+    on_log: Callable[[str, Any, str | None], object] | None
+    on_notification: OnMessage | None
+    probe_timeout: float
+    max_rounds: int
+    max_input_requests: int
+    on_round: Callable[[int, Mapping[str, Any]], object] | None
+    env: Mapping[str, str] | None
+    cwd: str | os.PathLike[str] | None
+    stderr: int | None
+    headers: Mapping[str, str] | None
+    http_client: httpx2.AsyncClient | None
+    auth: HttpAuth | str | Callable[[], str | Awaitable[str]] | None
+    raise_exceptions: bool
 
 
 class AsyncTestClient(Client):
     """`mcpkit.Client` with defaults for tests: the newest revision, and ten seconds for a request.
 
     Args:
-        target: The app, or anything else a `Client` takes.
+        target: The app, or any other target of a `Client`.
         revision: One of `REVISIONS`.
         timeout: Seconds that a request may take.
-        options: As for `Client`; ``raise_exceptions=True`` raises the handler's real exception,
-            ``overrides=`` and ``lifespan=`` put others in the place of an app's dependencies and
-            lifespan.
+        options: As for `Client`; ``raise_exceptions=True`` raises the handler's own exception,
+            ``overrides=`` and ``lifespan=`` replace an app's dependencies and lifespan.
 
     Raises:
-        TypeError: There are overrides, or a lifespan, of something else than an app object.
+        TypeError: Overrides or a lifespan are given, but the target is not an app object.
     """
 
     __test__: ClassVar = False
@@ -92,22 +114,20 @@ class AsyncTestClient(Client):
         **options: Unpack[AppOptions],
     ) -> None:
         own: dict[str, Any] = {**options}
-        self._served: dict[str, Any] = {
+        memory: dict[str, Any] = {
             name: own.pop(name) for name in ("overrides", "lifespan") if name in own
         }
-        if self._served and not hasattr(target, "running"):
-            raise TypeError(f"{', '.join(self._served)}: of an app object only, not of {target!r}")
+        if memory and not hasattr(target, "connect"):
+            raise TypeError(f"{', '.join(memory)}: of an app object only, not of {target!r}")
         super().__init__(target, revision=revision, timeout=timeout, **own)
-
-    def _running(self, app: MCPKit[Any]) -> AbstractAsyncContextManager[Server]:
-        return app.running(**self._served)
+        self._memory_options = memory
 
 
 class TestClient:
     """`AsyncTestClient` without ``await``: an event loop in a thread serves the app.
 
     Args:
-        target: The app, or anything else a `Client` takes.
+        target: The app, or any other target of a `Client`.
         revision: One of `REVISIONS`.
         backend: The event loop, ``"asyncio"`` or ``"trio"``.
         timeout: Seconds that a request may take.
@@ -153,7 +173,7 @@ class TestClient:
 
     @property
     def server_info(self) -> Implementation | None:
-        """Name and version of the server; None if it did not say."""
+        """Name and version of the server; None if it did not send any."""
         return self._client.server_info
 
     @property
@@ -173,7 +193,7 @@ class TestClient:
         return self._wait(self._client.request, method, params, **options)
 
     def ping(self) -> None:
-        """Ask the server for a sign of life, as `Client.ping`."""
+        """Check that the server responds, as `Client.ping`."""
         self._wait(self._client.ping)
 
     def list_tools(self) -> list[ListedTool]:
@@ -205,7 +225,7 @@ class TestClient:
         return SyncTaskHandle(self, self._wait(self._client.start, name, arguments, **options))
 
     def task(self, id: str) -> SyncTaskHandle:
-        """Return the handle of a task that was begun before, as `Client.task`."""
+        """Return the handle of a task that exists already, as `Client.task`."""
         return SyncTaskHandle(self, self._client.task(id))
 
     def tasks(self) -> list[SyncTaskHandle]:
@@ -221,19 +241,19 @@ class TestClient:
         return self._wait(self._client.get_prompt, name, arguments)
 
     def complete(self, argument: str, value: str, **options: Any) -> Completion:
-        """Ask for suggestions, as `Client.complete`."""
+        """Return suggestions, as `Client.complete`."""
         return self._wait(self._client.complete, argument, value, **options)
 
     def set_log_level(self, level: LogLevel) -> None:
-        """Ask for log messages from a level on, as `Client.set_log_level`."""
+        """Set the minimum level of log messages, as `Client.set_log_level`."""
         self._wait(self._client.set_log_level, level)
 
     def subscribe(self, uri: str) -> None:
-        """Ask to be told when a resource changes, as `Client.subscribe`."""
+        """Subscribe to changes of a resource, as `Client.subscribe`."""
         self._wait(self._client.subscribe, uri)
 
     def unsubscribe(self, uri: str) -> None:
-        """Ask not to be told any more, as `Client.unsubscribe`."""
+        """End a subscription, as `Client.unsubscribe`."""
         self._wait(self._client.unsubscribe, uri)
 
 
@@ -242,7 +262,7 @@ class SyncTaskHandle:
 
     Args:
         client: Of the task.
-        handle: The one that is waited for.
+        handle: To wait for.
     """
 
     def __init__(self, client: TestClient, handle: TaskHandle) -> None:
@@ -254,12 +274,12 @@ class SyncTaskHandle:
 
     @property
     def id(self) -> str | None:
-        """The task's id; None if the call was answered at once."""
+        """The task's id; None if the server responded with the result."""
         return self._handle.id
 
     @property
     def status(self) -> TaskStatus | None:
-        """How it was last seen to stand with the task."""
+        """The last known status, as `TaskHandle.status`."""
         return self._handle.status
 
     @property
@@ -280,15 +300,15 @@ class SyncTaskHandle:
                 return
 
     def look(self) -> TaskStatus:
-        """Ask the server once how it stands with the task, as `TaskHandle.look`."""
+        """Poll the task once, as `TaskHandle.look`."""
         return self._client._wait(self._handle.look)
 
     def questions(self) -> Mapping[str, TaskQuestion]:
-        """Return what the task asks at the moment, as `TaskHandle.questions`."""
+        """Return the pending input requests, as `TaskHandle.questions`."""
         return self._client._wait(self._handle.questions)
 
     def answer(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
-        """Answer questions of the task by hand, as `TaskHandle.answer`."""
+        """Answer input requests, as `TaskHandle.answer`."""
         self._client._wait(self._handle.answer, answers)
 
     def cancel(self) -> None:

@@ -132,6 +132,13 @@ class Incoming:
         body = text.encode() if isinstance(text, str) else text
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
+    async def events(self, *values: Any, stays: bool = False) -> None:
+        """A stream of messages, which ends, or stays open until the client leaves."""
+        await self.stream()
+        for value in values:
+            await self.event(value)
+        await (self.gone() if stays else self.end())
+
     async def end(self) -> None:
         """End a stream as it should."""
         await self._send({"type": "http.response.body", "body": b""})
@@ -182,7 +189,7 @@ class FakeSite:
         return [each for each in self.seen if each.method == method]
 
     async def arrival(self, method: str, count: int = 1) -> Incoming:
-        """Wait until a method has been asked so many times; the last of these requests."""
+        """Wait until a method has been asked `count` times; return the last of these requests."""
 
         def wait() -> bool:
             with self._arrived:

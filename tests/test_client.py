@@ -16,7 +16,8 @@ import anyio
 import pytest
 
 from mcpkit import Client, Context, MCPKit
-from mcpkit.client.client import command_of
+from mcpkit._utils.targets import command_of
+from mcpkit.client.results import Progress
 from mcpkit.errors import (
     ConnectionClosed,
     InternalError,
@@ -25,6 +26,7 @@ from mcpkit.errors import (
     UnsupportedProtocolVersion,
 )
 from mcpkit.testing import REVISIONS, TestClient
+from mcpkit.types import Implementation
 
 pytestmark = pytest.mark.anyio
 
@@ -93,68 +95,49 @@ if method == "server/discover":
 """
 
 
+def when(method: str, *statements: str, first: str = DISCOVERS) -> str:
+    """The body of a server that can be reached, and does this when a method is called."""
+    return f'{first}\nif method == "{method}":\n' + "\n".join(f"    {each}" for each in statements)
+
+
 # --- which revision (ERA-10) ----------------------------------------------------------------------
 
 
-async def test_a_server_that_can_be_discovered_needs_no_handshake(fake: Fake) -> None:
-    """ERA-10."""
-    async with Client(fake(DISCOVERS)) as client:
-        assert client.revision == MODERN
+def discovering(*statements: str) -> str:
+    """A server that does this when it is discovered, and knows the handshake as well."""
+    return when("server/discover", *statements, first=HANDSHAKES)
 
 
-@pytest.mark.parametrize("code", [-32601, -32602, -32600, -32000, -32603, 1])
-async def test_any_other_error_leads_to_the_handshake(fake: Fake, code: int) -> None:
+ONCE = """
+if len(seen) == 1:
+    error(message, -32022, data={"supported": ["2026-07-28"], "requested": "x"})
+else:
+    discovered(message)
+"""
+NEGOTIATED = {
+    "an answer": (DISCOVERS, MODERN),
+    "an error with a shared version": (discovering(*ONCE.strip().splitlines()), MODERN),
+    "an error with older versions": (
+        discovering('error(message, -32022, data={"supported": ["2025-11-25"], "requested": "x"})'),
+        HANDSHAKE[-1],
+    ),
+    "nonsense": (discovering('send(id=message["id"], result="hello")'), HANDSHAKE[-1]),
+    "silence": (HANDSHAKES, HANDSHAKE[-1]),
+    **{
+        f"error {code}": (discovering(f"error(message, {code})"), HANDSHAKE[-1])
+        for code in (-32601, -32602, -32600, -32000, -32603, 1)
+    },
+}
+
+
+@pytest.mark.parametrize(("body", "revision"), NEGOTIATED.values(), ids=list(NEGOTIATED))
+async def test_the_first_response_decides_about_the_handshake(
+    fake: Fake, body: str, revision: str
+) -> None:
     """ERA-10: the fallback is not keyed to one code."""
-    body = f"""
-if method == "server/discover":
-    error(message, {code})
-{HANDSHAKES}
-"""
-    async with Client(fake(body)) as client:
-        assert client.revision == HANDSHAKE[-1]
-
-
-async def test_an_answer_that_makes_no_sense_leads_to_the_handshake(fake: Fake) -> None:
-    """ERA-10."""
-    body = f"""
-if method == "server/discover":
-    send(id=message["id"], result="hello")
-{HANDSHAKES}
-"""
-    async with Client(fake(body)) as client:
-        assert client.revision == HANDSHAKE[-1]
-
-
-async def test_silence_leads_to_the_handshake(fake: Fake) -> None:
-    """ERA-10."""
-    async with Client(fake(HANDSHAKES), probe_timeout=0.1) as client:
-        assert client.revision == HANDSHAKE[-1]
-        assert client.server_info is not None
-        assert client.server_info.name == "fake"
-
-
-async def test_an_error_that_lists_a_shared_version_is_tried_again(fake: Fake) -> None:
-    """ERA-10."""
-    body = """
-if method == "server/discover":
-    if len(seen) == 1:
-        error(message, -32022, data={"supported": ["2026-07-28"], "requested": "x"})
-    else:
-        discovered(message)
-"""
-    async with Client(fake(body)) as client:
-        assert client.revision == MODERN
-
-
-async def test_an_error_that_lists_older_versions_only_leads_to_the_handshake(fake: Fake) -> None:
-    """ERA-10."""
-    body = f"""
-if method == "server/discover":
-    error(message, -32022, data={{"supported": ["2025-11-25"], "requested": "x"}})
-{HANDSHAKES}
-"""
-    async with Client(fake(body)) as client:
-        assert client.revision == HANDSHAKE[-1]
+    probe_timeout = 0.1 if body == HANDSHAKES else 5
+    async with Client(fake(body), probe_timeout=probe_timeout) as client:
+        assert client.revision == revision
 
 
 @pytest.mark.parametrize("version", HANDSHAKE)
@@ -166,6 +149,7 @@ if method == "initialize":
 """
     async with Client(fake(body), revision=HANDSHAKE[-1]) as client:
         assert client.revision == version
+        assert client.server_info == Implementation("fake", "1")
 
 
 async def test_a_version_that_nobody_knows_is_refused(fake: Fake) -> None:
@@ -194,11 +178,7 @@ async def test_an_unknown_revision_is_refused_at_once() -> None:
 
 
 async def test_initialized_follows_the_handshake(fake: Fake) -> None:
-    body = f"""
-{HANDSHAKES}
-if method == "tools/call":
-    report(message)
-"""
+    body = when("tools/call", "report(message)", first=HANDSHAKES)
     async with Client(fake(body), revision=HANDSHAKE[-1]) as client:
         seen = json.loads((await client.call_tool("report")).text)
     assert [each["method"] for each in seen[:2]] == ["initialize", "notifications/initialized"]
@@ -210,29 +190,24 @@ if method == "tools/call":
 async def test_a_server_that_ends_at_once(fake: Fake) -> None:
     with pytest.raises(ConnectionClosed, match=r"^The server ended with exit code 3$") as caught:
         async with Client([sys.executable, "-c", "raise SystemExit(3)"]):
-            pytest.fail("nobody is there")
+            pytest.fail("it has no server")
     assert caught.value.exit_code == 3
 
 
 async def test_a_server_that_only_says_no_more(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpkit.client.stdio._LAST_WORD_S", 0.1)
+    monkeypatch.setattr("mcpkit.client.stdio._EXIT_CODE_S", 0.1)
     body = """
 os.close(1)
 sys.stdin.read()
 """
     with pytest.raises(ConnectionClosed, match=r"^The server closed its output$") as caught:
         async with Client(fake(body)):
-            pytest.fail("nobody is there")
+            pytest.fail("it has no server")
     assert caught.value.exit_code is None
 
 
 async def test_a_server_that_ends_during_a_request(fake: Fake) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    sys.exit(1)
-"""
-    async with Client(fake(body)) as client:
+    async with Client(fake(when("tools/call", "sys.exit(1)"))) as client:
         for name in ("any", "again"):
             with pytest.raises(ConnectionClosed, match="exit code 1"):
                 await client.call_tool(name)
@@ -259,7 +234,7 @@ async def test_a_server_whose_lifespan_fails(tmp_path: Path) -> None:
 async def test_a_program_that_does_not_exist() -> None:
     with pytest.raises(OSError, match="no-such-program"):
         async with Client(["/no-such-program"]):
-            pytest.fail("nobody is there")
+            pytest.fail("it has no server")
 
 
 async def test_garbage_is_survived(fake: Fake, caplog: pytest.LogCaptureFixture) -> None:
@@ -275,7 +250,7 @@ send(error={{"code": -32700, "message": "no id"}})
 """
     async with Client(fake(body)) as client:
         assert client.revision == MODERN
-    assert "which is no message" in caplog.text
+    assert "an invalid message" in caplog.text
 
 
 MALFORMED = {
@@ -324,12 +299,7 @@ async def test_a_line_that_is_too_long_ends_the_connection(
     fake: Fake, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mcpkit.client.stdio.MAX_LINE", 1000)
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    sys.stdout.write("x" * 1001 + "{end}")
-    sys.stdout.flush()
-"""
+    body = when("tools/call", f'sys.stdout.write("x" * 1001 + "{end}")', "sys.stdout.flush()")
     async with Client(fake(body)) as client:
         with anyio.fail_after(PATIENCE):
             for _ in range(2):
@@ -338,11 +308,11 @@ if method == "tools/call":
 
 
 ENDLESS = {
-    "pages": ("_MOST_PAGES", "[]", "str(count)", "too many pages for tools/list: 5", 5),
-    "entries": ("_MOST_ENTRIES", "[tool, tool]", "str(count)", "too much for tools/list", 3),
-    "bytes": ("_MOST_LIST_BYTES", "[tool]", "str(count)", "too much for tools/list", 1),
+    "pages": ("MAX_PAGES", "[]", "str(count)", "too many pages for tools/list: 5", 5),
+    "entries": ("MAX_ENTRIES", "[tool, tool]", "str(count)", "too much for tools/list", 3),
+    "bytes": ("MAX_LIST_BYTES", "[tool]", "str(count)", "too much for tools/list", 1),
     "a circle": (None, "[]", "str(count % 3)", "repeats the cursor '1'", 4),
-    "no text": (None, "[]", "[count]", "a cursor that is no text", 1),
+    "no text": (None, "[]", "[count]", "a cursor that is not text", 1),
 }
 
 
@@ -403,11 +373,29 @@ if method == "tools/call":
 """
     told: list[Any] = []
     async with Client(fake(body)) as client:
-        await client.call_tool("any", on_progress=lambda *each: told.append(each))
-    assert told == [(2, None, None)]
+        await client.call_tool("any", on_progress=told.append)
+    assert told == [Progress(2, None, None)]
     (record,) = caplog.records
     assert record.getMessage().startswith("the server sends malformed progress: ")
     assert record.exc_info is None
+
+
+def test_a_progress_callback_may_take_three_values() -> None:
+    """As it did before it took one `Progress`."""
+    app = MCPKit("steps")
+
+    @app.tool
+    async def step(ctx: Context) -> None:
+        await ctx.progress(1, 2, "half")
+
+    seen: list[Any] = []
+    with TestClient(app) as client:
+        with pytest.deprecated_call(match="takes one Progress"):
+            client.call_tool(
+                "step", on_progress=lambda done, total, text: seen.append((done, total))
+            )
+        client.call_tool("step", on_progress=lambda *now: seen.append(now))
+    assert seen == [(1, 2), (Progress(1, 2, "half"),)]
 
 
 async def test_a_malformed_log_message_is_said_once(
@@ -430,45 +418,38 @@ if method == "tools/call":
     assert record.exc_info is None
 
 
-async def test_questions_without_an_end(
-    fake: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mcpkit.client.client._MOST_QUESTIONS", 2)
-    body = f"""
-{HANDSHAKES}
-if method == "tools/call":
+FLOOD = """
     for number in range(100):
         send(id=1000 + number, method="roots/list")
-    result(message, content=[])
 """
-    asked = 0
-
-    async def think(params: Any) -> Any:
-        nonlocal asked
-        asked += 1
-        await anyio.sleep(PATIENCE)
-
-    async with Client(fake(body), revision="2025-11-25", roots=think) as client:
-        await client.call_tool("any")
-        await anyio.wait_all_tasks_blocked()
-        assert asked == 2
-    assert "the server asks too much at once" in caplog.text
-    assert len(caplog.records) == 1
-
-
-async def test_questions_have_so_many_bytes_together(
-    fake: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also those of a batch, and not those that have been answered."""
-    monkeypatch.setattr("mcpkit.client.client._MOST_QUESTION_BYTES", 10_000)
-    body = """
-if method == "initialize":
-    welcome(message, "2025-03-26")
-if method == "tools/call":
+LARGE = """
     for number in range(30):
         one = {"jsonrpc": "2.0", "id": 1000 + number, "method": "roots/list",
                "params": {"_meta": {"x": "x" * 1500}}}
         print(json.dumps(one if number < 3 else [one, {**one, "id": 2000 + number}]), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "sent", "answered"),
+    [("MAX_REQUESTS", 2, FLOOD, 2), ("MAX_REQUEST_BYTES", 10_000, LARGE, 6)],
+)
+async def test_requests_of_the_server_are_limited_in_number_and_bytes(
+    fake: Fake,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    limit: int,
+    sent: str,
+    answered: int,
+) -> None:
+    """Also those of a batch, and not those that have been answered."""
+    monkeypatch.setattr(f"mcpkit.client.connection.{name}", limit)
+    body = f"""
+if method == "initialize":
+    welcome(message, "2025-03-26")
+if method == "tools/call":
+{sent}
     result(message, content=[])
 """
     asked = 0
@@ -481,14 +462,15 @@ if method == "tools/call":
     async with Client(fake(body), revision="2025-03-26", roots=think) as client:
         await client.call_tool("any")
         await anyio.wait_all_tasks_blocked()
-        assert asked == 6
-    assert len(caplog.records) == 1
+        assert asked == answered
+    (record,) = caplog.records
+    assert "the server sends too many requests" in record.getMessage()
 
 
 async def test_bytes_of_questions_that_were_answered_do_not_count(
     fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpkit.client.client._MOST_QUESTION_BYTES", 500)
+    monkeypatch.setattr("mcpkit.client.connection.MAX_REQUEST_BYTES", 500)
     body = f"""
 {HANDSHAKES}
 if method == "tools/call":
@@ -538,7 +520,7 @@ if method == "ping":
     async with Client(fake(body), revision="2025-03-26") as client:
         await client.ping()
     (record,) = caplog.records
-    assert "which is no message" in record.getMessage()
+    assert "an invalid message" in record.getMessage()
 
 
 @pytest.mark.timeout(20)
@@ -607,11 +589,11 @@ if method == "ping":
         await anyio.wait_all_tasks_blocked()
     faults = Counter(str(record.msg)[:20] for record in caplog.records)
     assert faults == {
-        "the server sent %r, ": 100,
+        "the server sent an i": 100,
         "the handler for %s f": 100,
         "a message of the ser": 100,
     }
-    last = [each for each in caplog.records if "will not be said again" in each.getMessage()]
+    last = [each for each in caplog.records if "further ones are not logged" in each.getMessage()]
     assert len(last) == 3
 
 
@@ -657,17 +639,6 @@ if method == "ping":
     assert told == ["beside"]
 
 
-async def test_a_malformed_result_is_an_error_with_a_name(fake: Fake) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    result(message, resultType="complete")
-"""
-    async with Client(fake(body)) as client:
-        with pytest.raises(ValueError, match="tools/call"):
-            await client.call_tool("any")
-
-
 @pytest.mark.parametrize("answer", ['"text"', "7", "[]", "null"])
 async def test_a_result_that_is_no_object_is_an_error(fake: Fake, answer: str) -> None:
     body = f"""
@@ -680,43 +651,34 @@ if method == "tools/call":
             await client.call_tool("any")
 
 
-LISTS = {"tools": "list_tools", "resources": "list_resources", "prompts": "list_prompts"}
+CALLS: dict[str, Callable[[Client], Any]] = {
+    "tools/call": lambda client: client.call_tool("any"),
+    "resources/read": lambda client: client.read_resource("a://b"),
+    "tools/list": lambda client: client.list_tools(),
+    "resources/list": lambda client: client.list_resources(),
+    "prompts/list": lambda client: client.list_prompts(),
+}
 
 
-@pytest.mark.parametrize("kind", LISTS)
-@pytest.mark.parametrize("sent", ["[{}]", "[7]", "7", "None"])
-async def test_a_malformed_list_is_an_error_with_a_name(fake: Fake, kind: str, sent: str) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "{kind}/list":
-    result(message, resultType="complete", {kind}={sent})
-"""
+@pytest.mark.parametrize(
+    ("method", "members"),
+    [
+        ("tools/call", "content=None"),
+        ("resources/read", 'contents=[{"uri": "a://b"}]'),
+        *(
+            (f"{kind}/list", f"{kind}={sent}")
+            for kind in ("tools", "resources", "prompts")
+            for sent in ("[{}]", "[7]", "7", "None")
+        ),
+    ],
+)
+async def test_a_malformed_result_is_an_error_with_a_name(
+    fake: Fake, method: str, members: str
+) -> None:
+    body = when(method, f'result(message, resultType="complete", {members})')
     async with Client(fake(body)) as client:
-        with pytest.raises(ValueError, match=f"{kind}/list"):
-            await getattr(client, LISTS[kind])()
-
-
-async def test_malformed_contents_are_an_error_with_a_name(fake: Fake) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "resources/read":
-    result(message, resultType="complete", contents=[{{"uri": "a://b"}}])
-"""
-    async with Client(fake(body)) as client:
-        with pytest.raises(ValueError, match="resources/read"):
-            await client.read_resource("a://b")
-
-
-async def test_an_endless_list_is_noticed(fake: Fake) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "tools/list":
-    result(message, resultType="complete", tools=[], nextCursor="again", ttlMs=0,
-           cacheScope="private")
-"""
-    async with Client(fake(body)) as client:
-        with pytest.raises(ValueError, match="again"):
-            await client.list_tools()
+        with pytest.raises(ValueError, match=method):
+            await CALLS[method](client)
 
 
 async def test_an_empty_cursor_is_a_cursor(fake: Fake) -> None:
@@ -783,27 +745,39 @@ async def ask(client: Client, method: str, params: dict[str, Any]) -> dict[str, 
     return answer
 
 
-async def test_elicitation_is_answered(fake: Fake) -> None:
-    asked: list[Any] = []
-
-    def handler(params: Any) -> Any:
-        asked.append(params)
-        return {"action": "accept", "content": {"name": "Ada"}}
-
-    async with Client(fake(ASKS), revision=HANDSHAKE[-1], elicitation=handler) as client:
-        answer = await ask(client, "elicitation/create", {"message": "Who?"})
-    assert asked == [{"message": "Who?"}]
-    assert answer["result"] == {"action": "accept", "content": {"name": "Ada"}}
+SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
 
 
-async def test_sampling_is_answered_by_an_async_handler(fake: Fake) -> None:
-    async def handler(params: Any) -> Any:
-        await anyio.sleep(0)
-        return {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
+async def think(params: Any) -> Any:
+    await anyio.sleep(0)
+    return SAMPLED
 
-    async with Client(fake(ASKS), revision=HANDSHAKE[-1], sampling=handler) as client:
-        answer = await ask(client, "sampling/createMessage", {"messages": [], "maxTokens": 1})
-    assert answer["result"]["model"] == "m"
+
+def refuse(params: Any) -> Any:
+    raise ProtocolError("The user said no", code=-1)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "answer"),
+    [
+        (
+            "elicitation/create",
+            {"elicitation": lambda params: {"action": "accept", "content": params}},
+            {"action": "accept", "content": {"message": "Who?"}},
+        ),
+        ("sampling/createMessage", {"sampling": think}, SAMPLED),
+        ("ping", {}, {}),
+        ("sampling/createMessage", {}, MethodNotFound.CODE),
+        ("sampling/createMessage", {"sampling": refuse}, -1),
+    ],
+)
+async def test_a_request_of_the_server_is_answered(
+    fake: Fake, method: str, options: Any, answer: Any
+) -> None:
+    """PING-1, and an error for what was not declared or is refused."""
+    async with Client(fake(ASKS), revision=HANDSHAKE[-1], **options) as client:
+        found = await ask(client, method, {"message": "Who?"})
+    assert found.get("result", found.get("error", {}).get("code")) == answer
 
 
 async def test_roots_are_paths_or_uris(fake: Fake, tmp_path: Path) -> None:
@@ -814,18 +788,6 @@ async def test_roots_are_paths_or_uris(fake: Fake, tmp_path: Path) -> None:
     assert uris == [tmp_path.as_uri(), "https://example.com/a"]
 
 
-async def test_ping_is_answered(fake: Fake) -> None:
-    """PING-1."""
-    async with Client(fake(ASKS), revision=HANDSHAKE[-1]) as client:
-        assert (await ask(client, "ping", {}))["result"] == {}
-
-
-async def test_what_was_not_declared_is_refused(fake: Fake) -> None:
-    async with Client(fake(ASKS), revision=HANDSHAKE[-1]) as client:
-        answer = await ask(client, "sampling/createMessage", {})
-    assert answer["error"]["code"] == MethodNotFound.CODE
-
-
 async def test_a_handler_that_fails_is_an_error(fake: Fake) -> None:
     def handler(params: Any) -> Any:
         raise LookupError("no model for the key sk-secret")
@@ -834,15 +796,6 @@ async def test_a_handler_that_fails_is_an_error(fake: Fake) -> None:
         answer = await ask(client, "sampling/createMessage", {})
     assert answer["error"]["code"] == InternalError.CODE
     assert "secret" not in str(answer), "which is for this side to read"
-
-
-async def test_a_handler_may_refuse(fake: Fake) -> None:
-    def handler(params: Any) -> Any:
-        raise ProtocolError("The user said no", code=-1)
-
-    async with Client(fake(ASKS), revision=HANDSHAKE[-1], sampling=handler) as client:
-        answer = await ask(client, "sampling/createMessage", {})
-    assert answer["error"] == {"code": -1, "message": "The user said no"}
 
 
 @pytest.mark.parametrize("revision", [HANDSHAKE[-1], MODERN])
@@ -927,7 +880,7 @@ if method == "tools/call":
 async def test_a_server_that_asks_for_too_much_at_once_is_given_nothing(
     fake: Fake, count: int, options: Any
 ) -> None:
-    """Each may be a call of a model, which somebody pays for."""
+    """Each may be a call of a model, which costs money."""
     body = f"""
 {DISCOVERS}
 if method == "tools/call":
@@ -950,11 +903,7 @@ if method == "tools/call":
 @pytest.mark.parametrize("kind", ["task", "invented"])
 async def test_an_unknown_type_of_result_is_an_error(fake: Fake, kind: str) -> None:
     """MSG-15."""
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    result(message, resultType="{kind}", content=[])
-"""
+    body = when("tools/call", f'result(message, resultType="{kind}", content=[])')
     async with Client(fake(body)) as client:
         with pytest.raises((ProtocolError, ValueError), match=kind):
             await client.call_tool("any")
@@ -962,12 +911,7 @@ if method == "tools/call":
 
 async def test_a_missing_type_means_complete(fake: Fake) -> None:
     """MSG-15."""
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    result(message, content=[])
-"""
-    async with Client(fake(body)) as client:
+    async with Client(fake(when("tools/call", "result(message, content=[])"))) as client:
         assert (await client.call_tool("any")).content == []
 
 
@@ -1091,7 +1035,7 @@ async def test_a_client_must_be_entered_first() -> None:
         await Client(MCPKit("a")).request("tools/list")
 
 
-# --- what is started ------------------------------------------------------------------------------
+# --- starting servers -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -1161,12 +1105,7 @@ if method == "tools/call":
 
 
 async def test_listening_fails_if_the_server_refuses(fake: Fake) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "subscriptions/listen":
-    error(message, -32601)
-"""
-    async with Client(fake(body)) as client:
+    async with Client(fake(when("subscriptions/listen", "error(message, -32601)"))) as client:
         with pytest.raises(MethodNotFound):
             async with client.listen(lambda *change: None, tools=True):
                 pytest.fail("nothing was agreed upon")

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import anyio
@@ -20,6 +21,7 @@ import pytest
 
 from mcpkit import Client
 from mcpkit.client import http as http_client
+from mcpkit.client.results import Progress
 from mcpkit.errors import (
     ConnectionClosed,
     HeaderMismatch,
@@ -41,7 +43,7 @@ JSON_OR_EVENTS = "application/json, text/event-stream"
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "_SHORTEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(http_client, "_MIN_BACK_OFF_S", 0.001)
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +61,7 @@ def site(host: FakeHost) -> FakeSite:
 def modern(site: FakeSite) -> FakeSite:
     """A server without handshake, whose tools say that they are done."""
     site.modern()
-
-    @site.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.result(resultType="complete", content=TEXT)
-
+    site.on("tools/call")(lambda it: it.result(resultType="complete", content=TEXT))
     return site
 
 
@@ -71,11 +69,7 @@ def modern(site: FakeSite) -> FakeSite:
 def legacy(site: FakeSite) -> FakeSite:
     """A server with a handshake, whose tools say that they are done."""
     site.legacy()
-
-    @site.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.result(content=TEXT)
-
+    site.on("tools/call")(lambda it: it.result(content=TEXT))
     return site
 
 
@@ -117,23 +111,10 @@ async def test_any_other_refusal_leads_to_the_handshake(
     legacy: FakeSite, status: int, body: bytes, kind: str | None
 ) -> None:
     """ERA-11."""
-
-    @legacy.on("server/discover")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.reply(status, body, kind)
-
+    legacy.on("server/discover")(lambda it: it.reply(status, body, kind))
     async with Client(legacy.url) as client:
         assert client.revision == HANDSHAKE[-1]
         assert (await client.call_tool("t")).text == "done"
-
-
-async def test_silence_leads_to_the_handshake(legacy: FakeSite) -> None:
-    @legacy.on("server/discover")
-    async def wait(incoming: Incoming) -> None:
-        await incoming.gone()
-
-    async with Client(legacy.url, probe_timeout=0.1) as client:
-        assert client.revision == HANDSHAKE[-1]
 
 
 async def test_an_error_that_lists_a_shared_version_is_tried_again(site: FakeSite) -> None:
@@ -154,12 +135,19 @@ async def test_an_error_that_lists_a_shared_version_is_tried_again(site: FakeSit
     assert site.methods() == ["server/discover"] * 2
 
 
-async def test_an_error_that_lists_older_versions_leads_to_the_handshake(legacy: FakeSite) -> None:
-    @legacy.on("server/discover")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.error(-32022, 400, data={"supported": [HANDSHAKE[-1]], "requested": "x"})
-
-    async with Client(legacy.url) as client:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda it: it.gone(),
+        lambda it: it.error(-32022, 400, data={"supported": [HANDSHAKE[-1]], "requested": "x"}),
+    ],
+    ids=["silence", "older versions"],
+)
+async def test_silence_and_older_versions_lead_to_the_handshake(
+    legacy: FakeSite, answer: Any
+) -> None:
+    legacy.on("server/discover")(answer)
+    async with Client(legacy.url, probe_timeout=0.3) as client:
         assert client.revision == HANDSHAKE[-1]
 
 
@@ -175,11 +163,7 @@ async def test_a_recognised_error_without_a_way_out_is_raised(
     site: FakeSite, code: int, data: Any, error: type[Exception]
 ) -> None:
     """ERA-13: no handshake is tried."""
-
-    @site.on("server/discover")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.error(code, 400, data=data)
-
+    site.on("server/discover")(lambda it: it.error(code, 400, data=data))
     with pytest.raises(error):
         await Client(site.url).__aenter__()
     assert site.methods() == ["server/discover"]
@@ -201,10 +185,7 @@ async def test_a_recognised_error_without_a_way_out_is_raised(
 async def test_other_answers_are_errors_that_show_them(
     site: FakeSite, status: int, body: bytes, kind: str | None, shown: str
 ) -> None:
-    @site.on("server/discover", "initialize")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.reply(status, body, kind)
-
+    site.on("server/discover", "initialize")(lambda it: it.reply(status, body, kind))
     with pytest.raises(ConnectionClosed) as raised:
         await Client(site.url).__aenter__()
     assert shown in str(raised.value)
@@ -285,10 +266,7 @@ async def test_nobody_waits_again_and_again_or_for_long(
 
 
 async def test_what_denies_access_in_json_is_raised_as_it_is(site: FakeSite) -> None:
-    @site.on("server/discover")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.error(-32001, 401)
-
+    site.on("server/discover")(lambda it: it.error(-32001, 401))
     with pytest.raises(ProtocolError, match="no"):
         await Client(site.url).__aenter__()
     assert site.methods() == ["server/discover"]
@@ -402,11 +380,7 @@ async def test_headers_repeat_what_the_body_says(
     modern: FakeSite, method: str, params: dict[str, Any], name: str | None
 ) -> None:
     """HTTPM-2, HDR-6."""
-
-    @modern.on(method)
-    async def answer(incoming: Incoming) -> None:
-        await incoming.result(resultType="complete")
-
+    modern.on(method)(lambda it: it.result(resultType="complete"))
     async with Client(modern.url) as client:
         await client.request(method, params)
     sent = modern.seen[-1]
@@ -429,43 +403,27 @@ async def test_there_is_no_session_without_a_handshake(modern: FakeSite) -> None
     assert not any("mcp-session-id" in each.headers for each in modern.seen)
 
 
-async def test_an_unknown_method_is_an_error_of_the_protocol(modern: FakeSite) -> None:
+@pytest.mark.parametrize(
+    ("status", "code", "error"), [(404, -32601, MethodNotFound), (400, -32600, InvalidRequest)]
+)
+async def test_an_error_is_the_answer_with_any_status_and_without_an_id(
+    modern: FakeSite, status: int, code: int, error: type[ProtocolError]
+) -> None:
     """HTTPM-5: status 404 has nothing to do with a session."""
-
-    @modern.on("tools/call")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.error(-32601, 404)
-
+    body = {"jsonrpc": "2.0", "error": {"code": code, "message": "unreadable"}}
+    modern.on("tools/call")(lambda it: it.json(body, status))
     async with Client(modern.url) as client:
-        with pytest.raises(MethodNotFound):
+        with pytest.raises(error, match="unreadable"):
             await client.call_tool("t")
 
 
-async def test_an_error_without_the_id_is_still_the_answer(modern: FakeSite) -> None:
-    @modern.on("tools/call")
-    async def refuse(incoming: Incoming) -> None:
-        error = {"code": -32600, "message": "unreadable"}
-        await incoming.json({"jsonrpc": "2.0", "error": error}, 400)
-
-    async with Client(modern.url) as client:
-        with pytest.raises(InvalidRequest, match="unreadable"):
-            await client.call_tool("t")
-
-
-async def test_a_notification_is_a_post_of_its_own(modern: FakeSite) -> None:
-    @modern.on("notifications/x")
-    async def take(incoming: Incoming) -> None:
-        await incoming.reply(202)
-
+async def test_a_notification_is_a_post_of_its_own_which_may_be_refused(modern: FakeSite) -> None:
+    modern.on("notifications/x")(lambda it: it.reply(202))
     async with Client(modern.url) as client:
         await client.notify("notifications/x")
-    assert modern.seen[-1].headers["mcp-method"] == "notifications/x"
-
-
-async def test_a_notification_that_is_refused_is_an_error(modern: FakeSite) -> None:
-    async with Client(modern.url) as client:
+        assert modern.seen[-1].headers["mcp-method"] == "notifications/x"
         with pytest.raises(ConnectionClosed, match="400"):
-            await client.notify("notifications/x")
+            await client.notify("notifications/y")
 
 
 async def test_input_is_given_in_a_second_request(modern: FakeSite) -> None:
@@ -507,31 +465,28 @@ async def test_what_stands_before_the_answer_is_passed_on_as_it_comes(modern: Fa
 
     told: list[Any] = []
 
-    def note(*progress: Any) -> None:
-        told.append(progress)
+    def note(now: Progress) -> None:
+        told.append(now)
         arrived.set()
 
     async with Client(modern.url, on_log=lambda *entry: told.append(entry)) as client:
         assert (await client.call_tool("t", on_progress=note)).text == "done"
-    assert told == [("info", "a", None), (1, None, None)]
+    assert told == [("info", "a", None), Progress(1, None, None)]
 
 
 async def test_a_request_of_the_server_is_not_answered(
     modern: FakeSite, caplog: pytest.LogCaptureFixture
 ) -> None:
     """MSG-13, HTTPM-9."""
-
-    @modern.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.event(request("q1", "roots/list"))
-        await incoming.event(incoming.answer(resultType="complete", content=TEXT))
-        await incoming.end()
-
+    modern.on("tools/call")(
+        lambda it: it.events(
+            request("q1", "roots/list"), it.answer(resultType="complete", content=TEXT)
+        )
+    )
     async with Client(modern.url, roots=["file:///a"]) as client:
         for _ in range(3):  # an answer to the first would be there before the third
             assert (await client.call_tool("t")).text == "done"
-    assert "asks roots/list in a request of its own" in caplog.text
+    assert "sends the request roots/list in 2026-07-28" in caplog.text
     assert "answer" not in modern.methods()
 
 
@@ -539,18 +494,14 @@ async def test_a_stream_that_stays_open_after_the_answer_does_not_hold_it_up(
     modern: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer does not wait for its end, which is not waited for without end either."""
-
-    @modern.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.event(incoming.answer(resultType="complete", content=TEXT))
-        await incoming.gone()
-
+    modern.on("tools/call")(
+        lambda it: it.events(it.answer(resultType="complete", content=TEXT), stays=True)
+    )
     async with Client(modern.url) as client:
-        monkeypatch.setattr(http_client, "_COURTESY_S", 2 * PATIENCE)
+        monkeypatch.setattr(http_client, "_CLOSE_S", 2 * PATIENCE)
         with anyio.fail_after(PATIENCE):
             await client.call_tool("t")
-        monkeypatch.setattr(http_client, "_COURTESY_S", 0.05)
+        monkeypatch.setattr(http_client, "_CLOSE_S", 0.05)
         await client.call_tool("t")
         await until(modern.seen[-1].over)
 
@@ -563,12 +514,7 @@ async def test_one_connection_serves_one_request_after_the_other(modern: FakeSit
 
 
 async def test_a_stream_that_has_ended_leaves_its_connection_to_others(modern: FakeSite) -> None:
-    @modern.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.event(incoming.answer(resultType="complete", content=TEXT))
-        await incoming.end()
-
+    modern.on("tools/call")(lambda it: it.events(it.answer(resultType="complete", content=TEXT)))
     transport = httpx2.AsyncHTTPTransport()
     async with (
         httpx2.AsyncClient(transport=transport) as mine,
@@ -592,7 +538,7 @@ async def test_a_stream_that_ends_too_soon_is_not_taken_up_again(modern: FakeSit
         await incoming.end()
 
     async with Client(modern.url) as client:
-        with pytest.raises(ConnectionClosed, match="tools/call without the answer"):
+        with pytest.raises(ConnectionClosed, match="tools/call without an answer"):
             await client.call_tool("t")
     assert "GET" not in modern.methods()
 
@@ -681,30 +627,22 @@ def waiting(modern: FakeSite) -> FakeSite:
     return modern
 
 
+@pytest.mark.parametrize("cancels", [False, True])
 @pytest.mark.parametrize("tool", ["silent", "stream"])
-async def test_a_timeout_closes_the_response(waiting: FakeSite, tool: str) -> None:
+async def test_a_timeout_or_cancellation_closes_the_response(
+    waiting: FakeSite, tool: str, cancels: bool
+) -> None:
     """CANC-5: instead of a notification."""
     async with Client(waiting.url) as client:
-        with pytest.raises(TimeoutError):
-            await client.call_tool(tool, on_progress=print, timeout=0.5)
+        if cancels:
+            async with anyio.create_task_group() as group:
+                group.start_soon(partial(client.call_tool, tool, on_progress=print))
+                await waiting.arrival("tools/call")
+                group.cancel_scope.cancel()
+        else:
+            with pytest.raises(TimeoutError):
+                await client.call_tool(tool, on_progress=print, timeout=0.5)
         await until((await waiting.arrival("tools/call")).over)
-        assert waiting.seen[-1].left
-    assert waiting.methods() == ["server/discover", "tools/call"]
-
-
-@pytest.mark.parametrize("tool", ["silent", "stream"])
-async def test_a_cancelled_task_closes_the_response(waiting: FakeSite, tool: str) -> None:
-    """CANC-5."""
-    async with Client(waiting.url) as client:
-        async with anyio.create_task_group() as group:
-
-            async def call() -> None:
-                await client.call_tool(tool, on_progress=print)
-
-            group.start_soon(call)
-            await waiting.arrival("tools/call")
-            group.cancel_scope.cancel()
-        await until(waiting.seen[-1].over)
         assert waiting.seen[-1].left
     assert waiting.methods() == ["server/discover", "tools/call"]
 
@@ -789,32 +727,22 @@ async def test_arguments_are_repeated_in_headers(
     assert "mcp-param-n" not in routed.seen[-1].headers
 
 
-async def test_a_tool_that_was_never_listed_is_looked_up_when_it_is_refused(
-    routed: FakeSite,
+@pytest.mark.parametrize("was_listed", [False, True])
+async def test_a_tool_that_is_unknown_or_has_changed_is_looked_up_when_it_is_refused(
+    routed: FakeSite, was_listed: bool
 ) -> None:
-    async with Client(routed.url) as client:
-        assert (await client.call_tool("route", {"region": "eu"})).text == "done"
-    assert routed.methods() == ["server/discover", "tools/call", "tools/list", "tools/call"]
-
-
-async def test_a_tool_that_has_changed_is_looked_up_when_it_is_refused(routed: FakeSite) -> None:
     listed = routed.handler("tools/list")
-
-    @routed.on("tools/list")
-    async def older(incoming: Incoming) -> None:
-        await incoming.result(resultType="complete", tools=[tool("route")])
-
+    routed.on("tools/list")(lambda it: it.result(resultType="complete", tools=[tool("route")]))
     async with Client(routed.url) as client:
-        await client.list_tools()
+        if was_listed:
+            await client.list_tools()
         routed.on("tools/list")(listed)
         assert (await client.call_tool("route", {"region": "eu"})).text == "done"
+    assert routed.methods()[-3:] == ["tools/call", "tools/list", "tools/call"]
 
 
 async def test_a_refusal_that_a_list_does_not_explain_is_raised(routed: FakeSite) -> None:
-    @routed.on("tools/call")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.error(-32020, 400)
-
+    routed.on("tools/call")(lambda it: it.error(-32020, 400))
     async with Client(routed.url) as client:
         await client.list_tools()
         with pytest.raises(HeaderMismatch):
@@ -839,10 +767,7 @@ async def test_handshake_revisions_know_no_such_headers(site: FakeSite) -> None:
         wrong = tool("wrong", a={"type": "number", "x-mcp-header": "A"})
         await incoming.result(tools=[tool("route", region=REGION), wrong])
 
-    @site.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.result(content=TEXT)
-
+    site.on("tools/call")(lambda it: it.result(content=TEXT))
     async with Client(site.url, revision=HANDSHAKE[-1]) as client:
         assert len(await client.list_tools()) == 2
         await client.call_tool("route", {"region": "eu"})
@@ -880,11 +805,7 @@ async def test_without_a_session_nothing_is_ended(site: FakeSite) -> None:
 @pytest.mark.parametrize("status", [405, 404, 500])
 async def test_a_session_that_cannot_be_ended_is_left(legacy: FakeSite, status: int) -> None:
     """HTTPL-17."""
-
-    @legacy.on("DELETE")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.reply(status)
-
+    legacy.on("DELETE")(lambda it: it.reply(status))
     async with Client(legacy.url, revision=HANDSHAKE[-1]):
         pass
     assert legacy.methods()[-1] == "DELETE"
@@ -900,7 +821,7 @@ async def test_what_is_sent_after_leaving_is_refused(legacy: FakeSite) -> None:
 
 async def test_leaving_waits_for_nobody(legacy: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for the end of the session, nor for the server's own stream."""
-    monkeypatch.setattr(http_client, "_COURTESY_S", 0.1)
+    monkeypatch.setattr(http_client, "_CLOSE_S", 0.1)
 
     @legacy.on("DELETE", "GET")
     async def wait(incoming: Incoming) -> None:
@@ -990,12 +911,9 @@ async def test_requests_wait_for_the_new_session(legacy: FakeSite) -> None:
 
 
 async def test_a_session_that_is_lost_again_is_an_error(legacy: FakeSite) -> None:
-    @legacy.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.reply(404)
-
+    legacy.on("tools/call")(lambda it: it.reply(404))
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
-        with pytest.raises(ConnectionClosed, match="does not know the session"):
+        with pytest.raises(ConnectionClosed, match="has forgotten the session"):
             await client.call_tool("t")
     assert len(legacy.of("tools/call")) == 2
 
@@ -1009,11 +927,7 @@ async def test_a_handshake_that_fails_is_tried_again_by_the_next_request(legacy:
             await incoming.reply(404)
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
-
-        @legacy.on("initialize")
-        async def refuse(incoming: Incoming) -> None:
-            await incoming.reply(503)
-
+        legacy.on("initialize")(lambda it: it.reply(503))
         with pytest.raises(ConnectionClosed, match="503"):
             await client.call_tool("t")
         legacy.legacy(session="s2")
@@ -1023,11 +937,7 @@ async def test_a_handshake_that_fails_is_tried_again_by_the_next_request(legacy:
 
 async def test_where_there_is_no_session_404_is_no_reason_for_a_handshake(site: FakeSite) -> None:
     site.legacy(session=None)
-
-    @site.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.reply(404, b"gone", "text/plain")
-
+    site.on("tools/call")(lambda it: it.reply(404, b"gone", "text/plain"))
     async with Client(site.url, revision=HANDSHAKE[-1]) as client:
         with pytest.raises(ConnectionClosed, match="404 Not Found: gone"):
             await client.call_tool("t")
@@ -1083,7 +993,7 @@ async def test_an_answer_that_is_refused_is_noted(
 
     @legacy.on("answer")
     async def refuse(incoming: Incoming) -> None:
-        error = {"code": -32600, "message": "nobody asked"}
+        error = {"code": -32600, "message": "not asked for"}
         await incoming.json({"jsonrpc": "2.0", "error": error}, 400)
         refused.set()
 
@@ -1098,19 +1008,15 @@ async def test_an_answer_that_is_refused_is_noted(
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         assert (await client.call_tool("t")).text == "done"
         with anyio.fail_after(PATIENCE):
-            while "nobody asked" not in caplog.text:
+            while "not asked for" not in caplog.text:
                 await anyio.sleep(0.01)
 
 
 async def test_what_the_server_tells_unasked_comes_on_a_stream_of_its_own(legacy: FakeSite) -> None:
     """HTTPL-10."""
-
-    @legacy.on("GET")
-    async def get(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.event(notification("notifications/tools/list_changed"))
-        await incoming.gone()
-
+    legacy.on("GET")(
+        lambda it: it.events(notification("notifications/tools/list_changed"), stays=True)
+    )
     told = anyio.Event()
     async with Client(
         legacy.url, revision=HANDSHAKE[-1], on_notification=lambda *change: told.set()
@@ -1141,11 +1047,7 @@ async def test_the_stream_of_the_server_is_opened_again(legacy: FakeSite) -> Non
 @pytest.mark.parametrize("status", [200, 204, 400, 404, 405, 500])
 async def test_a_server_needs_no_stream_of_its_own(legacy: FakeSite, status: int) -> None:
     """HTTPL-8."""
-
-    @legacy.on("GET")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.reply(status)
-
+    legacy.on("GET")(lambda it: it.reply(status))
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         assert (await client.call_tool("t")).text == "done"
     assert len(legacy.of("GET")) == 1
@@ -1155,11 +1057,7 @@ async def test_a_stream_that_is_slow_to_open_is_not_waited_for(
     legacy: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_client, "_OPEN_STREAM_S", 0.05)
-
-    @legacy.on("GET")
-    async def get(incoming: Incoming) -> None:
-        await incoming.gone()
-
+    legacy.on("GET")(lambda it: it.gone())
     with anyio.fail_after(http_client._OPEN_STREAM_S + 2):
         async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
             await client.call_tool("t")
@@ -1169,24 +1067,16 @@ async def test_a_stream_that_is_slow_to_open_is_not_waited_for(
 async def test_batches_are_read(site: FakeSite) -> None:
     """MSG-12."""
     site.legacy(version="2025-03-26")
-
-    @site.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.json([progress(incoming, 1), incoming.answer(content=TEXT)])
-
+    site.on("tools/call")(lambda it: it.json([progress(it, 1), it.answer(content=TEXT)]))
     told: list[Any] = []
     async with Client(site.url, revision="2025-03-26") as client:
-        await client.call_tool("t", on_progress=lambda *each: told.append(each))
-    assert told == [(1, None, None)]
+        await client.call_tool("t", on_progress=told.append)
+    assert told == [Progress(1, None, None)]
 
 
 async def test_a_timeout_is_told_in_a_notification(legacy: FakeSite) -> None:
     """CANC-6: a response that is closed means nothing here."""
-
-    @legacy.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.gone()
-
+    legacy.on("tools/call")(lambda it: it.gone())
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         with pytest.raises(TimeoutError):
             await client.call_tool("t", timeout=0.5)
@@ -1201,7 +1091,7 @@ async def test_a_timeout_is_told_in_a_notification(legacy: FakeSite) -> None:
 async def test_a_stream_is_taken_up_where_it_broke_off(
     legacy: FakeSite, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """HTTPL-5, HTTPL-6, HTTPL-13: what only has an id is no message."""
+    """HTTPL-5, HTTPL-6, HTTPL-13: an event with only an id is not a message."""
 
     @legacy.on("tools/call")
     async def call(incoming: Incoming) -> None:
@@ -1227,7 +1117,7 @@ async def test_a_stream_is_taken_up_where_it_broke_off(
 
     told: list[Any] = []
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
-        result = await client.call_tool("t", on_progress=lambda *each: told.append(each[0]))
+        result = await client.call_tool("t", on_progress=lambda now: told.append(now.progress))
     assert result.text == "done"
     assert told == [1, 2]
     assert "unreadable" not in caplog.text
@@ -1282,28 +1172,23 @@ def broken(legacy: FakeSite) -> FakeSite:
     return legacy
 
 
-async def test_a_stream_without_ids_cannot_be_taken_up(broken: FakeSite) -> None:
+@pytest.mark.parametrize(
+    ("tool", "reply", "said"),
+    [
+        ("no id", (405,), "tools/call without an answer"),
+        ("t", (405,), "cannot be resumed.*405"),
+        ("t", (200, b"welcome", "text/html"), "cannot be resumed.*200 OK.*welcome"),
+    ],
+)
+async def test_a_stream_that_cannot_be_resumed_is_an_error(
+    broken: FakeSite, tool: str, reply: Any, said: str
+) -> None:
+    broken.on("GET")(lambda it: it.reply(*reply))
     async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
-        with pytest.raises(ConnectionClosed, match="tools/call without the answer"):
-            await client.call_tool("no id")
-    assert not any("last-event-id" in each.headers for each in broken.seen)
-
-
-async def test_a_server_may_refuse_to_take_up_a_stream(broken: FakeSite) -> None:
-    async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
-        with pytest.raises(ConnectionClosed, match=r"cannot be taken up again.*405"):
-            await client.call_tool("t")
+        with pytest.raises(ConnectionClosed, match=said):
+            await client.call_tool(tool)
     assert len(broken.of("tools/call")) == 1
-
-
-async def test_what_is_no_stream_takes_up_none(broken: FakeSite) -> None:
-    @broken.on("GET")
-    async def get(incoming: Incoming) -> None:
-        await incoming.reply(200, b"welcome", "text/html")
-
-    async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
-        with pytest.raises(ConnectionClosed, match=r"cannot be taken up again.*200 OK.*welcome"):
-            await client.call_tool("t")
+    assert any("last-event-id" in each.headers for each in broken.seen) == (tool == "t")
 
 
 @pytest.mark.parametrize("status", [200, 500, 503])
@@ -1319,7 +1204,7 @@ async def test_what_brings_nothing_is_given_up(broken: FakeSite, status: int) ->
             await incoming.reply(status)
 
     async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
-        with pytest.raises(ConnectionClosed, match="tools/call without the answer"):
+        with pytest.raises(ConnectionClosed, match="tools/call without an answer"):
             await client.call_tool("t")
     assert len(broken.of("GET")) == 1 + http_client._MAX_RESUMPTIONS
 
@@ -1352,7 +1237,7 @@ async def test_a_stream_that_brings_nothing_but_ids_is_taken_up_less_and_less_of
         await incoming.event(id=str(len(legacy.seen)), retry="0", data="")
         await incoming.end()
 
-    monkeypatch.setattr(http_client, "_SHORTEST_PAUSE_S", 1)
+    monkeypatch.setattr(http_client, "_MIN_BACK_OFF_S", 1)
     monkeypatch.setattr(anyio, "sleep", pause)
     async with (
         Client(legacy.url, revision=HANDSHAKE[-1]) as client,
@@ -1373,11 +1258,7 @@ UNPACKED = "answers in the content coding gzip, which it was not asked for"
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 async def test_what_is_compressed_unasked_is_not_unpacked(legacy: FakeSite, kind: str) -> None:
     """A thousand times as many bytes may come out of it."""
-
-    @legacy.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.reply(200, PACKED, kind, content_encoding="gzip")
-
+    legacy.on("tools/call")(lambda it: it.reply(200, PACKED, kind, content_encoding="gzip"))
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         with anyio.fail_after(PATIENCE), pytest.raises(ConnectionClosed, match=UNPACKED):
             await client.call_tool("t")
@@ -1389,10 +1270,7 @@ async def test_nor_is_the_stream_of_the_server(
 ) -> None:
     said: list[str] = []
     ended = threading.Event()
-
-    @legacy.on("GET")
-    async def get(incoming: Incoming) -> None:
-        await incoming.reply(200, PACKED, "text/event-stream", content_encoding="gzip")
+    legacy.on("GET")(lambda it: it.reply(200, PACKED, "text/event-stream", content_encoding="gzip"))
 
     def warning(message: str, error: object) -> None:
         said.append(message % error)
@@ -1407,10 +1285,7 @@ async def test_nor_is_the_stream_of_the_server(
 async def test_an_answer_with_too_many_values_is_none(
     modern: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @modern.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.result(resultType="complete", content=[[]] * 1000)
-
+    modern.on("tools/call")(lambda it: it.result(resultType="complete", content=[[]] * 1000))
     monkeypatch.setattr("mcpkit._protocol.client_connection.MAX_VALUES", 1000)
     async with Client(modern.url) as client:
         with pytest.raises(ConnectionClosed, match="instead of an answer"):
@@ -1478,7 +1353,7 @@ async def test_a_server_of_two_endpoints_is_found(host: FakeHost, revision: str 
     told: list[Any] = []
     async with Client(old.site.url, revision=revision) as client:
         assert client.revision == "2024-11-05"
-        result = await client.call_tool("t", on_progress=lambda *each: told.append(each[0]))
+        result = await client.call_tool("t", on_progress=lambda now: told.append(now.progress))
         assert result.text == "done"
     assert told == [1]
     await until(old.site.of("GET")[0].over)
@@ -1515,21 +1390,14 @@ async def test_where_there_is_nothing_at_all_the_first_refusal_counts(
     async def refuse(incoming: Incoming) -> None:
         await incoming.reply(404, b"nothing here", "text/plain")
 
-    @site.on("GET")
-    async def get(incoming: Incoming) -> None:
-        await incoming.reply(status, b"<h1>Hi</h1>", "text/html")
-
+    site.on("GET")(lambda it: it.reply(status, b"<h1>Hi</h1>", "text/html"))
     with pytest.raises(ConnectionClosed, match="404 Not Found: nothing here"):
         await Client(site.url).__aenter__()
     assert site.methods() == ["server/discover", "initialize", "GET"]
 
 
 async def test_a_stream_that_names_no_endpoint_is_not_waited_for(site: FakeSite) -> None:
-    @site.on("GET")
-    async def get(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.gone()
-
+    site.on("GET")(lambda it: it.events(stays=True))
     with pytest.raises(ConnectionClosed, match="400"):
         await Client(site.url, probe_timeout=0.3).__aenter__()
     await until(site.of("GET")[0].over)
@@ -1585,7 +1453,7 @@ async def test_an_application_in_the_same_process_may_be_asked(
 
 @pytest.mark.parametrize("failing", ["POST", "GET", "DELETE"])
 async def test_an_http_client_may_fail_in_its_own_way(legacy: FakeSite, failing: str) -> None:
-    """Its exception reaches whoever asks, and nobody else."""
+    """Its exception reaches the caller only."""
 
     class Mine(httpx2.AsyncHTTPTransport):
         fails = False
@@ -1607,68 +1475,44 @@ async def test_an_http_client_may_fail_in_its_own_way(legacy: FakeSite, failing:
                     await client.call_tool("t")
 
 
+ELSEWHERE = "http://127.0.0.1:1/mcp"
+
+
 @pytest.mark.parametrize("status", [307, 308])
 async def test_a_redirect_to_the_same_origin_is_followed(
     host: FakeHost, modern: FakeSite, status: int
 ) -> None:
     """With the whole request, and once."""
     start = host.site("/start")
-
-    @start.on("server/discover", "tools/call")
-    async def redirect(incoming: Incoming) -> None:
-        await incoming.reply(status, location=modern.path)
-
+    start.on("server/discover", "tools/call")(lambda it: it.reply(status, location=modern.path))
     async with Client(start.url) as client:
         await client.call_tool("t")
     assert start.methods() == ["server/discover"]
     assert modern.seen[-1].headers["mcp-name"] == "t"
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
-async def test_a_redirect_to_another_origin_is_not(site: FakeSite, status: int) -> None:
-    elsewhere = "http://127.0.0.1:1/mcp"
-
-    @site.on("server/discover")
-    async def redirect(incoming: Incoming) -> None:
-        await incoming.reply(status, location=elsewhere)
-
-    with pytest.raises(ConnectionClosed, match=f"a redirect to {elsewhere}, which is not followed"):
+@pytest.mark.parametrize(
+    ("status", "location", "said"),
+    [
+        *((each, ELSEWHERE, f"a redirect to {ELSEWHERE}, which") for each in (301, 302, 307, 308)),
+        (307, "http://[::1", r"a redirect to .*, which is not|Invalid URL in"),
+        (307, "http://a:b/", r"a redirect to .*, which is not|Invalid URL in"),
+        (307, "http://xn--0/", r"a redirect to .*, which is not|Invalid URL in"),
+        (302, None, "302 Found: not here"),
+        (403, ELSEWHERE, "403 Forbidden: not here"),
+    ],
+)
+async def test_a_redirect_to_elsewhere_is_an_error_that_shows_it(
+    site: FakeSite, status: int, location: str | None, said: str
+) -> None:
+    headers = {} if location is None else {"location": location}
+    site.on("server/discover")(lambda it: it.reply(status, b"not here", **headers))
+    with pytest.raises(ConnectionClosed, match=said):
         await Client(site.url, headers={"Authorization": "Bearer x"}).__aenter__()
 
 
-@pytest.mark.parametrize("target", ["http://[::1", "http://a:b/", "http://xn--0/"])
-async def test_a_redirect_to_nowhere_is_not(site: FakeSite, target: str) -> None:
-    @site.on("server/discover")
-    async def redirect(incoming: Incoming) -> None:
-        await incoming.reply(307, location=target)
-
-    with pytest.raises(ConnectionClosed, match=r"a redirect to .*, which is not|Invalid URL in"):
-        await Client(site.url).__aenter__()
-
-
-@pytest.mark.parametrize(
-    ("status", "headers", "said"),
-    [
-        (302, {}, "302 Found: not here"),
-        (403, {"location": "http://127.0.0.1:1/mcp"}, "403 Forbidden: not here"),
-    ],
-)
-async def test_what_is_half_a_redirect_is_shown_as_it_is(
-    site: FakeSite, status: int, headers: dict[str, str], said: str
-) -> None:
-    @site.on("server/discover")
-    async def redirect(incoming: Incoming) -> None:
-        await incoming.reply(status, b"not here", **headers)
-
-    with pytest.raises(ConnectionClosed, match=said):
-        await Client(site.url).__aenter__()
-
-
 async def test_redirects_in_a_circle_end(site: FakeSite) -> None:
-    @site.on("server/discover")
-    async def redirect(incoming: Incoming) -> None:
-        await incoming.reply(307, location=site.path)
-
+    site.on("server/discover")(lambda it: it.reply(307, location=site.path))
     with pytest.raises(ConnectionClosed, match="redirects again and again"):
         await Client(site.url).__aenter__()
 
@@ -1676,12 +1520,7 @@ async def test_redirects_in_a_circle_end(site: FakeSite) -> None:
 @pytest.mark.parametrize("revision", [MODERN, HANDSHAKE[-1]])
 async def test_leaving_ends_what_still_runs(site: FakeSite, revision: str) -> None:
     site.modern().legacy()
-
-    @site.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.gone()
-
+    site.on("tools/call")(lambda it: it.events(stays=True))
     failures: list[str] = []
 
     async def ask(client: Client) -> None:
@@ -1706,11 +1545,7 @@ async def test_a_client_that_is_cancelled_leaves_nothing_open(
     site: FakeSite, revision: str
 ) -> None:
     site.modern().legacy()
-
-    @site.on("tools/call", "GET")
-    async def call(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.gone()
+    site.on("tools/call", "GET")(lambda it: it.events(stays=True))
 
     async def use() -> None:
         async with Client(site.url, revision=revision, timeout=None) as client:
@@ -1727,11 +1562,7 @@ async def test_a_client_that_is_cancelled_leaves_nothing_open(
 
 async def test_a_message_written_by_hand_is_sent_with_its_headers(modern: FakeSite) -> None:
     """What comes back is passed on, refusals included."""
-
-    @modern.on("prompts/get")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.error(-32602, 400)
-
+    modern.on("prompts/get")(lambda it: it.error(-32602, 400))
     arrived = anyio.Event()
 
     class Tapped(Client):

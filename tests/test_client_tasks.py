@@ -11,7 +11,8 @@ import pytest
 
 from mcpkit import MCPKit, TaskCancelled, TaskHandle, TaskStatus
 from mcpkit._protocol.connection import CAPABILITIES_KEY
-from mcpkit.client.tasks import EXTENSION, related_task, with_extension
+from mcpkit.client.results import related_task
+from mcpkit.client.tasks import EXTENSION, with_extension
 from mcpkit.errors import ConnectionClosed, InternalError, MethodNotFound, ProtocolError
 from mcpkit.testing import AsyncTestClient
 
@@ -64,7 +65,7 @@ def scripted(client: AsyncTestClient, monkeypatch: pytest.MonkeyPatch) -> Script
             return answer
 
         monkeypatch.setattr(client, "request", request)
-        for name in ("_SHORTEST_S", "_USUAL_S"):
+        for name in ("_MIN_POLL_S", "_DEFAULT_POLL_S"):
             monkeypatch.setattr(f"mcpkit.client.tasks.{name}", 0.001)
         return client.task("one")
 
@@ -151,8 +152,8 @@ async def test_the_end_is_final_and_what_is_late_is_passed_over(scripted: Script
     assert (await handle.look()).updated.second == 5
     assert (await handle.look()).message is None
     assert (await handle.look()).is_over
-    assert not handle.told({**task(), "taskId": "other"})
-    assert handle.told(task("completed", at=9, result=TEXT))
+    handle._notified({**task(), "taskId": "other"})
+    handle._notified(task("completed", at=9, result=TEXT))
     with pytest.raises(TaskCancelled):
         await text(handle)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import os
+import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -14,7 +16,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcpkit._concurrency.loop import AsyncioLoop, Loop, open_loop
+from mcpkit._concurrency.loop import AsyncioLoop, Loop, open_loop, run_loop
 
 pytestmark = pytest.mark.anyio
 
@@ -564,3 +566,26 @@ def test_an_event_loop_in_debug_mode(eager: bool) -> None:
 
     asyncio.run(main(), debug=True)
     assert len(done) == 3
+
+
+# --- running a loop -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_what_the_function_returns_is_returned(backend: str) -> None:
+    async def add(one: int, two: int) -> int:
+        await anyio.sleep(0)
+        return one + two
+
+    assert run_loop(add, 1, 2, backend=backend) == 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no signal of this kind")
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_ctrl_c_is_an_interrupt_on_every_python(backend: str) -> None:
+    async def interrupted() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await anyio.sleep(20)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_loop(interrupted, backend=backend)

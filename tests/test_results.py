@@ -40,25 +40,23 @@ def called(**members: Any) -> CallResult:
 # --- calls ----------------------------------------------------------------------------------------
 
 
-def test_content_becomes_blocks() -> None:
-    assert called(content=[TEXT, IMAGE, NOTE]).content == [
+def test_content_becomes_blocks_with_their_text() -> None:
+    raw = {"content": [TEXT, IMAGE, NOTE], "invented": 1}
+    result = CallResult.from_wire(raw)
+    assert result.content == [
         TextContent("one"),
         ImageContent(b"\0", "image/png"),
         EmbeddedResource(TextResourceContents("a://b", "two")),
     ]
-
-
-def test_text_is_what_every_block_with_text_says() -> None:
-    assert called(content=[TEXT, IMAGE, NOTE]).text == "one\ntwo"
-
-
-def test_text_of_nothing_is_empty() -> None:
+    assert result.text == "one\ntwo"
     assert called(content=[IMAGE]).text == ""
+    assert result.raw is raw
 
 
-@pytest.mark.parametrize(("sent", "is_error"), [({}, False), ({"isError": True}, True)])
-def test_is_error(sent: dict[str, Any], is_error: bool) -> None:
-    assert called(**sent).is_error is is_error
+def test_other_members_have_defaults() -> None:
+    assert (called().is_error, called().meta) == (False, {})
+    found = called(isError=True, _meta={"a": 1})
+    assert (found.is_error, found.meta) == (True, {"a": 1})
 
 
 def test_absent_and_null_structured_content_are_kept_apart() -> None:
@@ -83,16 +81,6 @@ def test_absent_and_null_structured_content_are_kept_apart() -> None:
 def test_data_is_without_the_wrapper(sent: dict[str, Any], data: object) -> None:
     """TOOL-11, TOOL-12."""
     assert called(**sent).data == data
-
-
-def test_meta_is_empty_if_there_is_none() -> None:
-    assert called().meta == {}
-    assert called(_meta={"a": 1}).meta == {"a": 1}
-
-
-def test_raw_is_what_was_sent() -> None:
-    raw = {"content": [TEXT], "invented": 1}
-    assert CallResult.from_wire(raw).raw is raw
 
 
 # --- lists ----------------------------------------------------------------------------------------
@@ -183,7 +171,7 @@ def test_completion(sent: dict[str, Any], completion: Completion) -> None:
     assert Completion.from_wire({"completion": sent}) == completion
 
 
-# --- what is malformed ----------------------------------------------------------------------------
+# --- malformed results ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -202,8 +190,3 @@ def test_completion(sent: dict[str, Any], completion: Completion) -> None:
 def test_a_malformed_result_is_a_value_error(raw: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="tools/call"):
         parse(CallResult.from_wire, raw, "tools/call")
-
-
-def test_the_message_says_which_result_it_was() -> None:
-    with pytest.raises(ValueError, match="prompts/get"):
-        parse(PromptMessages.from_wire, {"messages": [{}]}, "prompts/get")

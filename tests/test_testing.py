@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from mcpkit import Context, Depends, MCPKit, ResourceError, TextResourceContents, ToolError
-from mcpkit.client.client import Client
+from mcpkit.client import Client, Progress
 from mcpkit.testing import REVISIONS, AppOptions, AsyncTestClient, TestClient
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,7 +73,7 @@ def index() -> str:
 
 @app.prompt
 def greet(name: str, loud: bool = False) -> str:
-    """Greet somebody."""
+    """Greet someone."""
     return f"hello {name}" + "!" * loud
 
 
@@ -91,12 +91,6 @@ async def test_the_async_client_speaks_every_revision(revision: str) -> None:
     async with AsyncTestClient(app, revision=revision) as client:
         assert client.revision == revision
         assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
-
-
-@pytest.mark.anyio
-async def test_the_newest_revision_is_the_default() -> None:
-    async with AsyncTestClient(app) as client:
-        assert client.revision == REVISIONS[-1]
 
 
 @pytest.mark.anyio
@@ -189,43 +183,31 @@ def test_the_sync_client_speaks_every_revision(revision: str, backend: str) -> N
         assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
 
 
-def test_it_says_who_answers() -> None:
+def test_it_has_the_methods_of_the_async_client() -> None:
     with TestClient(app) as client:
         assert client.server_info is not None
         assert (client.server_info.name, client.server_info.version) == ("tested", "1")
         assert client.instructions == "Test it."
         assert "tools" in client.server_capabilities
-
-
-def test_it_lists() -> None:
-    with TestClient(app) as client:
         tools = ["add", "talk", "crash", "complain", "ask"]
         assert [each.name for each in client.list_tools()] == tools
         assert [each.uri for each in client.list_resources()] == ["index://all"]
         assert [each.uri_template for each in client.list_resource_templates()] == ["note://{name}"]
         assert [each.name for each in client.list_prompts()] == ["greet"]
-
-
-def test_it_reads() -> None:
-    with TestClient(app) as client:
-        assert client.read_resource("note://a") == [
-            TextResourceContents("note://a", "a", mime_type="text/plain")
-        ]
-
-
-def test_it_gets_prompts_and_completes() -> None:
-    with TestClient(app) as client:
+        contents = TextResourceContents("note://a", "a", mime_type="text/plain")
+        assert client.read_resource("note://a") == [contents]
         assert client.get_prompt("greet", {"name": "Ada"}).messages[0].text == "hello Ada"
         assert client.complete("loud", "t", prompt="greet").values[0] == "true"
+        assert client.request("tools/list")["resultType"] == "complete"
 
 
 def test_it_passes_on_progress_and_logs() -> None:
     logs: list[Any] = []
     progress: list[Any] = []
     with TestClient(app, on_log=lambda *message: logs.append(message)) as client:
-        client.call_tool("talk", log_level="debug", on_progress=lambda *p: progress.append(p))
+        client.call_tool("talk", log_level="debug", on_progress=progress.append)
     assert logs == [("warning", "words", None)]
-    assert progress == [(1, 2, None)]
+    assert progress == [Progress(1, 2, None)]
 
 
 def test_it_speaks_to_a_session() -> None:
@@ -236,17 +218,17 @@ def test_it_speaks_to_a_session() -> None:
         client.unsubscribe("index://all")
 
 
-def test_it_sends_any_request() -> None:
-    with TestClient(app) as client:
-        assert client.request("tools/list")["resultType"] == "complete"
-
-
 def test_it_raises_the_real_exception_on_demand() -> None:
     with (
         TestClient(app, raise_exceptions=True) as client,
         pytest.raises(LookupError, match="the real one"),
     ):
         client.call_tool("crash")
+
+
+def test_the_newest_revision_is_the_default() -> None:
+    with TestClient(app) as client:
+        assert client.revision == REVISIONS[-1]
 
 
 def test_it_must_be_entered_first() -> None:
@@ -260,9 +242,6 @@ def test_it_offers_what_the_async_client_offers() -> None:
 
     without_sync_form = {"link", "listen", "notify"}
     assert public(Client) - without_sync_form <= public(TestClient)
-
-
-# --- the fixture ----------------------------------------------------------------------------------
 
 
 # --- others in the place of what an app depends on ------------------------------------------------
@@ -335,16 +314,12 @@ def test_another_function_may_stand_for_a_dependency(revision: str) -> None:
         assert client.call_tool("which").text == "settings of None"
 
 
-def test_so_it_may_for_what_a_dependency_needs() -> None:
-    with TestClient(
-        make_guarded(), lifespan=elsewhere, overrides={settings: lambda: "made up"}
-    ) as client:
-        assert client.call_tool("which").text == "made up"
-
-
-def test_another_lifespan_may_stand_for_that_of_an_app() -> None:
-    with TestClient(make_guarded(), lifespan=elsewhere) as client:
-        assert client.call_tool("which").text == "settings of elsewhere"
+def test_a_lifespan_and_the_dependency_of_a_dependency_may_be_replaced() -> None:
+    options: AppOptions = {"lifespan": elsewhere}
+    made_up: AppOptions = {**options, "overrides": {settings: lambda: "made up"}}
+    for each, name in (made_up, "made up"), (options, "settings of elsewhere"):
+        with TestClient(make_guarded(), **each) as client:
+            assert client.call_tool("which").text == name
 
 
 @pytest.mark.parametrize("options", [{"overrides": {settings: settings}}, {"lifespan": None}])
@@ -359,16 +334,12 @@ def test_options_are_those_of_a_client() -> None:
     assert AppOptions.__optional_keys__ == known | {"overrides", "lifespan"}
 
 
-def test_the_fixture_connects(mcp_client: Callable[..., TestClient]) -> None:
-    client = mcp_client(app)
-    assert client.call_tool("add", {"a": 1, "b": 2}).data == 3
-
-
 def test_the_fixture_takes_options_and_connects_often(
     mcp_client: Callable[..., TestClient],
 ) -> None:
     clients = [mcp_client(app, revision=revision) for revision in REVISIONS]
     assert [each.revision for each in clients] == list(REVISIONS)
+    assert mcp_client(app).call_tool("add", {"a": 1, "b": 2}).data == 3
 
 
 SAMPLE = '''

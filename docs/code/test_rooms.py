@@ -54,7 +54,7 @@ async def booked_with_progress() -> list[float]:
         await client.call_tool(
             "book",
             {"room": "12", "nights": 2},
-            on_progress=lambda done, total, message: seen.append(done),
+            on_progress=lambda now: seen.append(now.progress),
         )
     return seen
 

@@ -27,7 +27,7 @@ class Steps(Coroutine[Any, Any, None]):
         self._work = work
         self._first: Any = _NOT_TAKEN
         self.parked: asyncio.Future[None] | None = None
-        """What the task waits for that has no work yet; done if somebody has cancelled it."""
+        """The future that a task without work awaits; done if the task was cancelled."""
 
     def carry_on(self, work: Coroutine[Any, Any, None], first: Any) -> None:
         """Go on with work that has taken its first step, and now waits for something."""
@@ -133,15 +133,15 @@ class SpareTask:
             return False
 
     def fits(self) -> bool:
-        """Whether a task that is made here and now would start with the same context variables."""
+        """Return True if a new task would start with the same context variables."""
         return _same(contextvars.copy_context(), self._untouched)
 
     def leave(self) -> None:
-        """End the task, which nobody needs."""
+        """End the task."""
         self._steps.leave()
 
     def take_first_step(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Run a coroutine until it first waits; whether the task stays parked."""
+        """Run a coroutine up to its first wait; return True if the task stays parked."""
         loop, task = self._loop, self.task
         outer = _current_task(loop)
         if outer is not None:

@@ -1,7 +1,7 @@
-"""Where a session's work runs: tasks of the event loop it was started on.
+"""The event loop of a session: asyncio or trio, with one interface.
 
-On asyncio a task is made directly, which is several times cheaper than a task group's; on trio it
-goes into a nursery. Both may be told to do something from another thread.
+On asyncio a task is created directly, which is several times cheaper than in a task group; on trio
+it is started in a nursery. Other threads can schedule functions on both.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import anyio
 
@@ -22,34 +22,34 @@ if TYPE_CHECKING:
     import trio
     from anyio.abc import TaskGroup
 
-__all__ = ["AsyncioLoop", "Future", "Loop", "TrioLoop", "open_loop"]
+T = TypeVar("T")
 
 _STUBBORN: Final = 2.0
-"""Seconds to wait for work that has been cancelled."""
+"""Seconds to wait for tasks that were cancelled."""
 
 
 class Future(Protocol):
-    """Something that one task waits for. On the loop only."""
+    """An event that one task awaits. On the loop only."""
 
     def done(self) -> bool:
-        """Return True if it has happened, or the task does not wait for it any more."""
+        """Return True if it is set, or the task no longer awaits it."""
         ...
 
     def set_result(self, result: None, /) -> None:
-        """Let the task go on."""
+        """Resume the task."""
         ...
 
     def __await__(self) -> Generator[Any, Any, None]: ...
 
 
 class Loop(Protocol):
-    """The event loop, as a session needs it."""
+    """The interface of an event loop."""
 
     is_ending: bool
-    """True once everything that runs is cancelled; it may still clean up."""
+    """True once all tasks are cancelled; they may still clean up."""
 
     keeps_threads: bool
-    """True if anyio ends a thread that has been idle only when it is asked for another."""
+    """True if anyio ends idle threads only when it is asked for another one."""
 
     def start(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
         """Run a coroutine, which must not raise; the result cancels it."""
@@ -59,7 +59,7 @@ class Loop(Protocol):
         """Call a function on the loop in its next turn. From any thread.
 
         Returns:
-            False if the loop has ended, so that nobody is left to be told.
+            False if the loop has ended.
         """
         ...
 
@@ -68,15 +68,15 @@ class Loop(Protocol):
         ...
 
     def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
-        """Call a function after some seconds; the result takes that back. On the loop only."""
+        """Call a function after `delay` seconds; the result cancels that. On the loop only."""
         ...
 
     def future(self) -> Future:
-        """Make something to wait for. On the loop only."""
+        """Create a future. On the loop only."""
         ...
 
     def on_loop(self) -> bool:
-        """Whether this is the loop's own thread."""
+        """Return True in the loop's own thread."""
         ...
 
 
@@ -94,9 +94,9 @@ class AsyncioLoop:
         self._spare: SpareTask | None = None
 
     def start(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
-        """Run a coroutine; what it does before it first waits is done on return (Python 3.11+).
+        """Run a coroutine up to its first wait, and the rest in a task (Python 3.11+).
 
-        Most handlers never wait, or once: this saves them a task, or a turn of the event loop.
+        Most handlers never wait, or once: this saves a task, or a turn of the event loop.
         """
         if sys.version_info >= (3, 12):
             task = asyncio.Task(work, loop=self._loop, eager_start=True)
@@ -107,7 +107,7 @@ class AsyncioLoop:
             if spare is None:
                 spare = SpareTask(self._loop)
             elif not spare.fits():
-                # It was made for others than those who come now, and would be in their way.
+                # Its context variables differ from those of this caller.
                 spare.leave()
                 spare = SpareTask(self._loop)
             if not spare.take_first_step(work):
@@ -144,34 +144,34 @@ class AsyncioLoop:
         self._loop.call_soon(function)
 
     def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
-        """Call a function after some seconds; the result takes that back. On the loop only."""
+        """Call a function after `delay` seconds; the result cancels that. On the loop only."""
         return self._loop.call_later(delay, function).cancel
 
     def future(self) -> Future:
-        """Make something to wait for. On the loop only."""
+        """Create a future. On the loop only."""
         return self._loop.create_future()
 
     def on_loop(self) -> bool:
-        """Whether this is the loop's own thread."""
+        """Return True in the loop's own thread."""
         return threading.get_ident() == self._thread
 
     async def aclose(self) -> None:
-        """Cancel what still runs, and wait until it has ended."""
+        """Cancel all tasks, and wait for their end."""
         self.is_ending = True
         current = asyncio.current_task()
         waiting = [task for task in self._kept if task is not current]
-        spare, self._spare = self._spare, None  # whoever starts something later finds it ended
+        spare, self._spare = self._spare, None  # work that starts later finds it ended
         if spare is not None:
             waiting.append(spare.task)
         for task in waiting:
             task.cancel()
         if waiting:
-            # One may wait for a thread, which nothing can cancel.
+            # One may wait for a thread, which cannot be cancelled.
             await asyncio.wait(waiting, timeout=_STUBBORN)
 
 
 def _nothing_to_cancel() -> None:
-    """Cancel what has already ended."""
+    """Cancel a coroutine that has already ended."""
 
 
 class _TrioFuture:
@@ -183,11 +183,11 @@ class _TrioFuture:
         self._event = event
 
     def done(self) -> bool:
-        """Return True if it has happened."""
+        """Return True if it is set."""
         return self._event.is_set()
 
     def set_result(self, result: None, /) -> None:
-        """Let the task go on."""
+        """Resume the task."""
         self._event.set()
 
     def __await__(self) -> Generator[Any, Any, None]:
@@ -195,7 +195,7 @@ class _TrioFuture:
 
 
 class TrioLoop:
-    """A trio run, and the tasks in a nursery on it."""
+    """A trio loop, and the tasks in a nursery of it."""
 
     __slots__ = ("_event", "_group", "_thread", "_token", "is_ending", "keeps_threads")
 
@@ -241,7 +241,7 @@ class TrioLoop:
         function()
 
     def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
-        """Call a function after some seconds; the result takes that back. On the loop only."""
+        """Call a function after `delay` seconds; the result cancels that. On the loop only."""
 
         async def wait() -> None:
             await anyio.sleep(delay)
@@ -250,23 +250,23 @@ class TrioLoop:
         return self.start(wait())
 
     def future(self) -> Future:
-        """Make something to wait for. On the loop only."""
+        """Create a future. On the loop only."""
         return _TrioFuture(self._event())
 
     def on_loop(self) -> bool:
-        """Whether this is the loop's own thread."""
+        """Return True in the loop's own thread."""
         return threading.get_ident() == self._thread
 
 
 def _on_trio() -> bool:
-    """Whether the running event loop is trio's; without importing trio to find out."""
+    """Return True if the running event loop is trio's, without importing trio."""
     trio = sys.modules.get("trio")
     return trio is not None and bool(trio.lowlevel.in_trio_run())
 
 
 @asynccontextmanager
 async def open_loop() -> AsyncGenerator[Loop, None]:
-    """Open the running event loop for work; whatever still runs at the end is cancelled.
+    """Open the running event loop for tasks, which are cancelled at the end.
 
     On asyncio there is no task group and so no cancel scope, which means that a fixture may enter
     in one task and leave in another.
@@ -285,3 +285,23 @@ async def open_loop() -> AsyncGenerator[Loop, None]:
         yield opened
     finally:
         await opened.aclose()
+
+
+def run_loop(main: Callable[..., Awaitable[T]], *args: object, backend: str = "asyncio") -> T:
+    """Run a coroutine function in a new event loop, and return its result.
+
+    Args:
+        main: The function.
+        args: Its arguments.
+        backend: ``"asyncio"`` or ``"trio"``.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed. Before Python 3.11, asyncio raises `CancelledError`
+            instead, from a task that was not cancelled.
+    """
+    if sys.version_info >= (3, 11):
+        return anyio.run(main, *args, backend=backend)
+    try:
+        return anyio.run(main, *args, backend=backend)
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None

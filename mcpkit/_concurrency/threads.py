@@ -8,8 +8,8 @@ A long call does not hold up those behind it, because a worker that takes a call
 in the queue tells the loop. If they are still there when the loop looks, it wakes or starts another
 worker, which does the same.
 
-Calls of several owners are taken in turn, and one owner cannot have all workers, so that a call of
-another need not wait for hers to end.
+Calls of several owners are run in turn, and one owner cannot have all workers, so the calls of
+others need not wait for hers.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = ["ThreadCall", "Threads", "is_interrupt"]
 T = TypeVar("T")
 
 _SHARE: Final = 0.75
-"""The part of all workers that one owner may have who is alone; see `mcpkit._utils.quota`."""
+"""The part of all workers that a single owner may have; see `mcpkit._utils.quota`."""
 
 _SHARED: Final = 4
-"""Workers from which on one can be left for another owner."""
+"""The minimum number of workers for `_SHARE` to apply."""
 
 _RAISE_INTERRUPTS: Final = ("_signal", "asyncio.runners", "trio._core._ki")
 """Modules whose handlers of SIGINT raise `KeyboardInterrupt`."""
@@ -48,9 +48,9 @@ _IDLE: Final = 10.0
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return True if Ctrl-C may have raised an exception; False if the author's code has.
+    """Return True if Ctrl-C may have raised an exception, False if a handler has.
 
-    Ctrl-C raises in the main thread only, and not under a server that has a handler of its own.
+    Ctrl-C raises in the main thread only, and not if the server handles SIGINT itself.
     """
     if not isinstance(error, KeyboardInterrupt):
         return False
@@ -60,10 +60,10 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 class ThreadCall(Generic[T]):
-    """A function for a worker thread, which may go on when nobody waits for it any more.
+    """A function for a worker thread, which may continue after its caller was cancelled.
 
     Args:
-        function: Is called once, in a copy of the context of the task that waits for it.
+        function: Called once, in a copy of the caller's context.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class ThreadCall(Generic[T]):
         self.returned = False
         """True if the function has returned; False if it has not ended, or has raised."""
         self.owner = ANONYMOUS
-        """Whoever has caused the call."""
+        """The owner that the call counts for."""
         self._function: Callable[[], Any] = function
         self._after: Callable[[], object] | None = None
         self._error: BaseException | None = None
@@ -104,13 +104,13 @@ class ThreadCall(Generic[T]):
         return result
 
     def then(self, after: Callable[[], object]) -> bool:
-        """Call another function in the thread when this one ends; its place is kept until then.
+        """Call another function in the thread when this one ends, before the worker is free.
 
         Args:
-            after: Should not raise, since nobody is told.
+            after: Its exceptions are ignored.
 
         Returns:
-            False if the function does not run, nor will. Then the other one is not called.
+            False if this function does not run, and never will. Then `after` is not called.
         """
         threads = self._threads
         if threads is None:
@@ -122,7 +122,7 @@ class ThreadCall(Generic[T]):
         return False
 
     async def ended(self) -> None:
-        """Wait until the function does not run, whatever is cancelled meanwhile."""
+        """Wait until the function has ended, even if the caller is cancelled."""
         from anyio import CancelScope  # importing an app should not load an event loop
 
         threads = self._threads
@@ -137,7 +137,7 @@ class ThreadCall(Generic[T]):
     # --- for `Threads` ----------------------------------------------------------------------------
 
     def prepare(self, threads: Threads) -> Future:
-        """Note who waits for it, and how. On the loop."""
+        """Return the future that the caller awaits. On the loop."""
         wait = _wait.get()
         self._threads = threads
         self._is_nested = wait is not None and wait.is_open
@@ -168,7 +168,7 @@ class ThreadCall(Generic[T]):
                 self.returned = True
 
     def follow(self) -> bool:
-        """Go on with the function that is to be called after; False if there is none."""
+        """Switch to the function given to `then`; False if there is none."""
         if self._after is None:
             return False
         self._function, self._after = self._after, None
@@ -176,7 +176,7 @@ class ThreadCall(Generic[T]):
         return True
 
     def outcome(self) -> T:
-        """Return what the function has returned, or raise what it has raised."""
+        """Return the function's result, or raise its exception."""
         error, self._error = self._error, None
         if error is None:
             return self._result
@@ -215,7 +215,7 @@ class _Wait:
             self._over.release()
 
     def outcome(self) -> Any:
-        """Wait, and return what the coroutine has returned, or raise what it has raised."""
+        """Wait for the coroutine, and return its result or raise its exception."""
         self._over.acquire()
         result, self._result = self._result, None
         error, self._error = self._error, None
@@ -228,7 +228,7 @@ class _Wait:
 
 
 _wait: contextvars.ContextVar[_Wait | None] = contextvars.ContextVar("mcpkit_wait", default=None)
-"""The wait of the thread that waits for the coroutine which runs here."""
+"""The wait of the thread whose coroutine runs in this context."""
 
 
 class _Queue:
@@ -260,15 +260,15 @@ class _Queue:
         self._size += 1
 
     def remove(self, call: ThreadCall[Any]) -> None:
-        """Take a call out that need not run any more."""
+        """Remove a call that was cancelled."""
         self._calls[call.owner].remove(call)
         self._took_from(call.owner)
 
     def first(self) -> ThreadCall[Any] | None:
-        """Return the call that is next; None if none may have a place."""
-        # The garbage collector may give up a call at any moment, and so change what is iterated.
+        """Return the next call; None if none may run now."""
+        # Garbage collection may cancel a call at any moment, and so change the dict.
         for owner, calls in list(self._calls.items()):
-            # Where nobody knows who calls, there is nobody else to leave a place for.
+            # Calls without an owner need not leave a worker for other owners.
             has_room = self._places.used < self._places.total and (
                 owner is ANONYMOUS or self._places.has_room(owner)
             )
@@ -277,13 +277,13 @@ class _Queue:
         return None
 
     def pop(self, call: ThreadCall[Any]) -> None:
-        """Take out the call that is next, and give the next owner its turn."""
+        """Remove the next call; the turn passes to the next owner."""
         self._calls[call.owner].popleft()
         self._calls.move_to_end(call.owner)
         self._took_from(call.owner)
 
     def clear(self) -> None:
-        """Take out all calls."""
+        """Remove all calls."""
         self._calls.clear()
         self._size = 0
 
@@ -294,7 +294,7 @@ class _Queue:
 
 
 class _Worker:
-    """A thread that takes calls."""
+    """A thread that runs calls."""
 
     __slots__ = ("has_begun", "is_coming", "is_over", "wake")
 
@@ -311,8 +311,8 @@ class Threads:
 
     Args:
         loop: The event loop.
-        most: How many functions run at once. A function that nobody waits for any more counts until
-            it ends, because calls that are given up could pile up threads without end otherwise.
+        most: Functions that run at once. One whose caller was cancelled counts until it ends,
+            because the threads of cancelled calls could otherwise pile up without limit.
     """
 
     __slots__ = (
@@ -336,18 +336,18 @@ class Threads:
         if most < 1:
             raise ValueError(f"max_threads must be at least 1, not {most}")
         self.loop = loop
-        # Reentrant, because the garbage collector may give up a call wherever it finds one.
+        # Reentrant, because garbage collection may cancel a call at any point.
         self.lock = threading.RLock()
         self.busy = 0
-        """How many functions run, those that nobody waits for included."""
+        """Functions that run, including those whose caller was cancelled."""
         self._places = Budget(most, _SHARE if most >= _SHARED else 1)
         self._queue = _Queue(self._places)
         self._nested: deque[ThreadCall[Any]] = deque()
         self._done: list[ThreadCall[Any]] = []
         self._workers: set[_Worker] = set()
         self._idle: list[_Worker] = []
-        self._coming = 0  # workers that were woken or started, and have not looked yet
-        self._told = False  # the loop was told to look, and has not looked yet
+        self._coming = 0  # workers that were woken or started, and have not looked at the queue yet
+        self._told = False  # `_collect` is scheduled on the loop
         self._is_closing = False
         # Workers outlive the request that they are started for.
         self._context = contextvars.copy_context()
@@ -356,7 +356,7 @@ class Threads:
 
     @property
     def size(self) -> int:
-        """How many workers there are."""
+        """The number of workers."""
         return len(self._workers)
 
     # --- on the loop ------------------------------------------------------------------------------
@@ -365,12 +365,12 @@ class Threads:
         """Run a function in a worker thread, and wait for it.
 
         If the caller is cancelled, a function that waits in the queue never runs, and one that runs
-        goes on alone. If another thread waits for the caller, the function needs no place, because
-        that thread keeps its own, and waiting for a second one could take forever.
+        continues. If another thread waits for the caller, the function does not count, because that
+        thread counts already, and both could wait for each other for ever.
 
         Args:
-            function: Blocks. A `ThreadCall` also tells afterwards how far it has come.
-            owner: Whoever has caused the call.
+            function: Blocks. A `ThreadCall` has its state afterwards.
+            owner: Who the call counts for.
         """
         call: ThreadCall[T]
         if isinstance(function, ThreadCall):
@@ -383,7 +383,7 @@ class Threads:
             self._queue_of(call).append(call)
             summon = self._summon()
         if summon is not None:
-            # Further calls may come until then, and the loop holds the interpreter's lock anyway.
+            # More calls may arrive until then, and the loop holds the interpreter's lock anyway.
             self.loop.before_waiting(summon)
         try:
             await future
@@ -407,14 +407,14 @@ class Threads:
         return bool(self._nested) or self._queue.first() is not None
 
     def _summon(self) -> Callable[[], object] | None:
-        """Return the function that makes another worker come; None if none is needed."""
+        """Return the function that wakes or starts workers; None if none is needed."""
         if self._coming or not self._can_take():
             return None
         if self._idle:
             worker = self._idle.pop()
             self._expect(worker)
             return worker.wake.release
-        # Threads take long to start: there are twice as many each time.
+        # Threads are slow to start, so their number doubles each time.
         free = self._places.total - self._places.used
         wanted = len(self._nested) + min(len(self._queue), free)
         new = [_Worker() for _ in range(max(1, min(len(self._workers), wanted)))]
@@ -433,7 +433,7 @@ class Threads:
             self._coming -= 1
 
     def _collect(self) -> None:
-        """Hand out the results, and see that what is left in the queue is taken."""
+        """Deliver results, and get workers for the calls that are left in the queue."""
         with self.lock:
             self._told = False
             done, self._done = self._done, []
@@ -451,7 +451,7 @@ class Threads:
             self._context.run(self.loop.start, self._host(worker))
 
     async def _host(self, worker: _Worker) -> None:
-        """Give a worker a thread of anyio's, in which `anyio.from_thread` can be used."""
+        """Run a worker in a thread of anyio, so that handlers can use `anyio.from_thread`."""
         from anyio import CancelScope, CapacityLimiter, sleep, to_thread
 
         in_thread = partial(to_thread.run_sync, limiter=CapacityLimiter(1), abandon_on_cancel=True)
@@ -470,7 +470,7 @@ class Threads:
                 await in_thread(_do_nothing)
 
     def _close(self, worker: _Worker) -> None:
-        """Let workers end as soon as the queue is empty: the host of one has been cancelled."""
+        """End the workers as soon as the queue is empty, because the host of one was cancelled."""
         with self.lock:
             self._is_closing = True
             idle, self._idle = self._idle, []
@@ -483,7 +483,7 @@ class Threads:
             summon()
 
     def _has_no_thread(self, worker: _Worker, error: Exception) -> None:
-        """Fail all calls that wait if there is no other worker, which could take them."""
+        """Fail all waiting calls if there is no other worker."""
         with self.lock:
             self._strike_off(worker)
             failed = [] if self._workers else [*self._nested, *self._queue]
@@ -504,7 +504,7 @@ class Threads:
     # --- in a worker ------------------------------------------------------------------------------
 
     def _work(self, worker: _Worker) -> None:
-        """Take one call after the other."""
+        """Run one call after the other."""
         with self.lock:
             worker.has_begun = True
         call: ThreadCall[Any] | None = None
@@ -516,11 +516,11 @@ class Threads:
                 self._rest(worker)
 
     def _next(self, worker: _Worker, ended: ThreadCall[Any] | None) -> ThreadCall[Any] | None:
-        """Put aside the call that has ended, and take the next.
+        """Finish the call that has ended, and return the next; None if there is none.
 
         Args:
-            worker: In whose thread this is.
-            ended: None if the worker has just come.
+            worker: The worker of this thread.
+            ended: None if the worker was just woken or started.
         """
         with self.lock:
             if ended is None:
@@ -572,7 +572,7 @@ class Threads:
             self._idle.append(worker)
 
     def _rest(self, worker: _Worker) -> None:
-        """Wait until there is something to do."""
+        """Wait to be woken, or end after `_IDLE` seconds."""
         if worker.is_over or worker.wake.acquire(timeout=_IDLE):
             return
         with self.lock:
@@ -580,7 +580,7 @@ class Threads:
                 self._idle.remove(worker)
                 self._strike_off(worker)
                 return
-        worker.wake.acquire()  # it has been summoned at the last moment
+        worker.wake.acquire()  # it was woken at the last moment
 
     # --- in a call --------------------------------------------------------------------------------
 

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+from collections.abc import Sequence
+from typing import TypeGuard
 
-__all__ = ["is_loopback_name", "is_remote", "names_file", "run_command", "split"]
+__all__ = [
+    "command_of",
+    "is_loopback_name",
+    "is_remote",
+    "is_url",
+    "names_file",
+    "run_command",
+    "split",
+]
 
 
 def split(target: str) -> tuple[str, str | None]:
@@ -35,6 +46,24 @@ def run_command(target: str, *options: str) -> list[str]:
         options: Of the interpreter.
     """
     return [sys.executable, *options, "-m", "mcpkit", "run", target]
+
+
+def command_of(target: str | os.PathLike[str] | Sequence[str]) -> list[str]:
+    """Return the command that starts a server on stdio.
+
+    Args:
+        target: A command as a sequence, the path of a Python file, ``file.py:app``, or a command
+            line as one string.
+    """
+    if not isinstance(target, (str, os.PathLike)):
+        return list(target)
+    text = os.fspath(target)
+    return run_command(text) if names_file(text) else shlex.split(text)
+
+
+def is_url(target: object) -> TypeGuard[str]:
+    """Return True if a target is the URL of a server."""
+    return isinstance(target, str) and target.lower().startswith(("http://", "https://"))
 
 
 def is_loopback_name(host: str) -> bool:

@@ -18,10 +18,10 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import typer
 
-from mcpkit._concurrency.event_loop import run_loop
-from mcpkit._utils.targets import names_file, run_command, split
+from mcpkit._concurrency.loop import run_loop
+from mcpkit._utils.targets import is_url, names_file, run_command, split
 from mcpkit.cli._terminal import BAD_NEWS, FAILED, fail, say
-from mcpkit.client.client import Client, is_url
+from mcpkit.client.client import Client
 from mcpkit.errors import ConnectionClosed, MCPKitError
 
 __all__ = [

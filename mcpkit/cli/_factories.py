@@ -10,8 +10,6 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 import typer
 from typer.models import ParameterInfo
 
-from mcpkit._concurrency.event_loop import run_loop
-
 __all__ = ["FlagError", "called_with"]
 
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
@@ -46,7 +44,11 @@ def called_with(function: Callable[..., Any], flags: Sequence[str], name: str) -
             for each in checks.keys() & kwargs.keys():
                 kwargs[each] = checks[each](kwargs[each])
             found = function(*args, **kwargs)
-            made.append(run_loop(_result_of, found) if inspect.isawaitable(found) else found)
+            if inspect.isawaitable(found):
+                from mcpkit._concurrency.loop import run_loop  # loads an event loop
+
+                found = run_loop(_result_of, found)
+            made.append(found)
         except Exception as error:
             raised.append(error)  # click has exceptions of its own, and would take some of these
 

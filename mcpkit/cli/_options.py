@@ -13,10 +13,11 @@ import typer
 
 from mcpkit._protocol.revisions import BY_VERSION
 from mcpkit._utils.json import is_object
+from mcpkit._utils.targets import is_url
 from mcpkit._utils.text import single_line
 from mcpkit.cli._connection import connected, headers_from, variables_from
 from mcpkit.cli._terminal import BAD_NEWS, fail, note, relayed_stderr
-from mcpkit.client.client import Client, is_url
+from mcpkit.client.client import Client
 from mcpkit.errors import InternalError, MissingClientCapability, ProtocolError
 
 __all__ = [

@@ -11,6 +11,7 @@ import typer
 
 from mcpkit._protocol.revisions import BY_VERSION
 from mcpkit._utils.json import UNSET
+from mcpkit._utils.targets import is_url
 from mcpkit.cli._arguments import suggest, tool_arguments
 from mcpkit.cli._options import Reach, TargetArgument
 from mcpkit.cli._render import (
@@ -24,9 +25,8 @@ from mcpkit.cli._render import (
 )
 from mcpkit.cli._session import Talk, talking
 from mcpkit.cli._terminal import BAD_NEWS, fail, note, say
-from mcpkit.client.client import Client, is_url
-from mcpkit.client.results import CallResult, ListedTool
-from mcpkit.client.tasks import TaskStatus
+from mcpkit.client.client import Client
+from mcpkit.client.results import CallResult, ListedTool, Progress, TaskStatus
 from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.types import LogLevel
 
@@ -86,8 +86,12 @@ async def call(
         as_task = _may_be_task(client, found)
         if detach and not as_task:
             fail(f"{tool} does not run as a task; leave out --detach")
+
+        def on_progress(now: Progress) -> None:
+            talk.telling.progress(now.progress, now.total, now.message)
+
         options: dict[str, Any] = {
-            "on_progress": None if talk.quiet else talk.telling.progress,
+            "on_progress": None if talk.quiet else on_progress,
             "log_level": None if talk.quiet else _LEVEL,
             "timeout": float("inf"),
         }

@@ -13,6 +13,7 @@ from anyio import to_thread
 
 from mcpkit._scopes import scopes_of
 from mcpkit._utils.fetch import check_address
+from mcpkit._utils.targets import is_url
 from mcpkit._utils.text import single_line
 from mcpkit.cli._connection import connected, run_async
 from mcpkit.cli._credentials import KEY, KeptLogin, kept_logins, machine_for
@@ -29,7 +30,7 @@ from mcpkit.client.auth.storage import (
     MemoryTokenStore,
 )
 from mcpkit.client.auth.tokens import TokenSource
-from mcpkit.client.client import Client, is_url
+from mcpkit.client.client import Client
 from mcpkit.errors import MCPKitError
 
 __all__ = ["login"]

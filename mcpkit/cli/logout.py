@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from mcpkit._utils.targets import is_url
 from mcpkit.cli._connection import run_async
 from mcpkit.cli._credentials import KeptLogin, kept_logins
 from mcpkit.cli._options import TOKEN
@@ -14,7 +15,6 @@ from mcpkit.cli._terminal import fail, note, say
 from mcpkit.client.auth.base import place_of
 from mcpkit.client.auth.errors import AuthorizationFailed
 from mcpkit.client.auth.storage import FileTokenStore
-from mcpkit.client.client import is_url
 
 __all__ = ["logout"]
 

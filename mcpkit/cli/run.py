@@ -21,8 +21,7 @@ from mcpkit.cli._terminal import fail, note, say
 from mcpkit.errors import MissingEnvironment
 from mcpkit.tasks.options import STORE
 from mcpkit.transports import TRANSPORTS
-from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
-from mcpkit.transports.stdio.redirect import never_block
+from mcpkit.transports.stdio.redirect import ProtocolStreams, never_block, take_over
 
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit

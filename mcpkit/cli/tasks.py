@@ -15,7 +15,8 @@ from mcpkit.cli._session import Talk, talking
 from mcpkit.cli._terminal import BAD_NEWS, fail, note
 from mcpkit.cli.call import show_result
 from mcpkit.client.client import Client
-from mcpkit.client.tasks import TaskHandle, TaskQuestion, TaskStatus
+from mcpkit.client.results import TaskQuestion, TaskStatus
+from mcpkit.client.tasks import TaskHandle
 
 __all__ = ["tasks"]
 

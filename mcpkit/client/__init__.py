@@ -6,7 +6,8 @@ from mcpkit._utils.lazy import importer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mcpkit.client.client import Client, Handler, Target
+    from mcpkit.client.client import Client
+    from mcpkit.client.connection import Handler, Target
     from mcpkit.client.results import (
         CallResult,
         Completion,
@@ -14,11 +15,14 @@ if TYPE_CHECKING:
         ListedResource,
         ListedTemplate,
         ListedTool,
+        Progress,
         PromptArgument,
         PromptMessage,
         PromptMessages,
+        TaskQuestion,
+        TaskStatus,
     )
-    from mcpkit.client.tasks import TaskHandle, TaskQuestion, TaskStatus
+    from mcpkit.client.tasks import TaskHandle
 
 __all__ = [
     "CallResult",
@@ -29,6 +33,7 @@ __all__ = [
     "ListedResource",
     "ListedTemplate",
     "ListedTool",
+    "Progress",
     "PromptArgument",
     "PromptMessage",
     "PromptMessages",
@@ -38,21 +43,14 @@ __all__ = [
     "TaskStatus",
 ]
 
+_ELSEWHERE = {
+    "mcpkit.client.client": ["Client"],
+    "mcpkit.client.connection": ["Handler", "Target"],
+    "mcpkit.client.tasks": ["TaskHandle"],
+}
+_NAMED = {name for names in _ELSEWHERE.values() for name in names}
+
 __getattr__ = importer(
     __name__,
-    {
-        "mcpkit.client.client": ["Client", "Handler", "Target"],
-        "mcpkit.client.results": [
-            "CallResult",
-            "Completion",
-            "ListedPrompt",
-            "ListedResource",
-            "ListedTemplate",
-            "ListedTool",
-            "PromptArgument",
-            "PromptMessage",
-            "PromptMessages",
-        ],
-        "mcpkit.client.tasks": ["TaskHandle", "TaskQuestion", "TaskStatus"],
-    },
+    {**_ELSEWHERE, "mcpkit.client.results": [name for name in __all__ if name not in _NAMED]},
 )

@@ -1,16 +1,15 @@
-"""A client's way to a server over HTTP: Streamable HTTP of every revision, and HTTP+SSE.
+"""The way to a server over HTTP: Streamable HTTP of every revision, and HTTP+SSE.
 
-A request is one exchange: the task that asks sends the POST, reads the response, and passes on what
-stands before the answer. So a request that is cancelled closes its response, and a client that
-leaves has nothing to look for. Beside the exchanges there is at most one stream that the server
-may use at any time (handshake revisions).
+A request is one exchange: the task that makes it sends the POST, reads the response, and passes on
+the messages before the answer. So a cancelled request closes its response. Beside the exchanges
+there is at most one stream, for the server's own messages (handshake revisions).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -47,55 +46,46 @@ _CONNECT_S: Final = 10.0
 """Seconds until a server must have accepted a connection."""
 
 _MAX_RESUMPTIONS: Final = 5
-"""Times that a stream which brings nothing new is resumed."""
+"""Times that a stream without new events is resumed."""
 
-_SHORTEST_PAUSE_S: Final = 0.05
-"""Seconds before a stream is taken up again, whatever it says; twice as many each time it has
-brought nothing."""
+_MIN_BACK_OFF_S: Final = 0.05
+"""Seconds before a stream is resumed, doubled each time that it has brought no message."""
 
 _MAX_REDIRECTS: Final = 5
 """Redirects of one request."""
 
-_MAX_CHARS_SHOWN: Final = 200
-"""Characters of a foreign answer that an error repeats."""
+_SHOWN_CHARS: Final = 200
+"""Characters of a response that is not MCP in an error message."""
 
 _MAX_FOREIGN_BYTES: Final = 1024 * 1024
-"""Bytes that are read at most of a body that is no answer."""
-
 _FOREIGN_S: Final = 2.0
-"""Seconds that the reading of such a body may take."""
+"""Bytes and seconds for reading the body of a response that is not MCP."""
 
-_COURTESY_S: Final = 1.0
-"""Seconds for each step of leaving in order, such as the end of a stream or of the session."""
+_CLOSE_S: Final = 1.0
+"""Seconds for each step of closing, such as the end of a stream or of the session."""
 
 _OPEN_STREAM_S: Final = 0.5
-"""Seconds to wait until the server's own stream is open, so that nothing it tells is missed."""
+"""Seconds to wait until the server's own stream is open, so that no notification is missed."""
+
+_MAX_RETRIES: Final = 5
+_MAX_RETRY_AFTER_S: Final = 10.0
+"""Times, and seconds each, that a server may postpone a request with 429."""
+
+_MAX_TOKENS: Final = 4
+"""Times that a request is sent again with another token."""
 
 _WANTS_TOKEN: Final = re.compile(r"(?:^|,)[ \t]*(?:Bearer|DPoP)(?![^ \t,])", re.IGNORECASE)
 """A challenge for a token, among those of ``WWW-Authenticate`` (RFC 9110, 11.6.1)."""
 
-_OF_ONE_SESSION: Final = (
-    None,  # an answer
-    "initialize",
-    "notifications/initialized",
-    "notifications/cancelled",
-)
-"""Methods of what belongs to one session, and means nothing to the next."""
+_OF_ONE_SESSION: Final = ("initialize", "notifications/initialized", "notifications/cancelled")
+"""Methods of messages that are not sent again in another session."""
 
 Answered = Callable[[], bool]
 """Returns True once the answer to a request has arrived."""
 
 
-_MAX_POSTPONED: Final = 5
-_MAX_REFUSED: Final = 4
-"""Times that a request is sent again with another token."""
-
-_LONGEST_PAUSE_S: Final = 10.0
-"""Seconds, and how often, for which a server may have a request come again later."""
-
-
 class _SessionLost(ConnectionClosed):
-    """The server does not know the session any more (HTTPL-16)."""
+    """The server has forgotten the session (HTTPL-16)."""
 
 
 class HttpLink:
@@ -105,19 +95,19 @@ class HttpLink:
         url: The endpoint.
         loop: Runs the reading of streams that belong to no request.
         on_text: Called with each message of the server.
-        on_close: Called when nothing more can come (HTTP+SSE).
-        renew: Makes a new handshake, when the server has forgotten the session.
+        on_close: Called when the stream of HTTP+SSE has ended.
+        renew: Shakes hands again when the server has forgotten the session.
         headers: Sent with every request, such as ``Authorization``.
-        http_client: Used instead of a client of our own, and not closed.
-        auth: Adds a token to requests, and gets another one if it is refused.
-        unhurried: Returns a context manager, inside of which nothing that waits runs out of time.
+        http_client: Used instead of our own client, and not closed.
+        auth: The source of tokens.
+        without_timeout: Returns a context manager that pauses all timeouts, for logins.
 
     Attributes:
-        status: The HTTP status of the latest answer to a message; None if there was none.
-        version: The revision that a handshake has agreed on; None before one.
+        status: The HTTP status of the latest response to a message; None if there was none.
+        version: The revision that a handshake has agreed on; None before.
 
     Raises:
-        ValueError: The URL is malformed, or names no host.
+        ValueError: The URL is malformed, or has no host.
     """
 
     def __init__(
@@ -131,14 +121,14 @@ class HttpLink:
         headers: Mapping[str, str] | None = None,
         http_client: httpx2.AsyncClient | None = None,
         auth: HttpAuth | None = None,
-        unhurried: Callable[[], AbstractContextManager[object]] = nullcontext,
+        without_timeout: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         try:
             self._url = httpx2.URL(url)
         except httpx2.InvalidURL as error:
             raise ValueError(f"{url!r} is not a URL: {error}") from None
         if not self._url.host:
-            raise ValueError(f"{url!r} is not a URL: it names no host")
+            raise ValueError(f"{url!r} is not a URL: it has no host")
         self._loop = loop
         self._on_text = on_text
         self._on_close = on_close
@@ -148,28 +138,25 @@ class HttpLink:
         self._auth = auth
         self._server = str(self._url)
         self._token = ""
-        self._without_timeout = unhurried
-        self._owned = None if http_client is not None else _client_of_our_own(self._server)
-        client = http_client or self._owned
-        assert client is not None
-        self._client: httpx2.AsyncClient = client
-        connecting = client.timeout.connect
-        self._timeout = httpx2.Timeout(None, connect=connecting)
+        self._without_timeout = without_timeout
+        self._is_own_client = http_client is None
+        self._client = http_client or _own_client(self._server)
+        self._timeout = httpx2.Timeout(None, connect=self._client.timeout.connect)
         self._declared: dict[str, tuple[HeaderParameter, ...]] = {}
         self._session: str | None = None
         self._endpoint: httpx2.URL | None = None
         self._exchanges: set[anyio.CancelScope] = set()
-        self._stop_listening: Callable[[], object] = _nothing
+        self._stop_listening: Callable[[], object] = lambda: None
         self.status: int | None = None
         self.version: str | None = None
 
     # --- exchanges --------------------------------------------------------------------------------
 
     async def send_text(self, text: bytes) -> None:
-        """Send a message that somebody else has written; the answers are passed on later.
+        """Send a message as it is; the response to a request is passed on later.
 
         Raises:
-            ConnectionClosed: The message is no request, and did not reach the server.
+            ConnectionClosed: The message is not a request, and did not reach the server.
         """
         sent = read(text)
         if sent.id is None:
@@ -185,17 +172,16 @@ class HttpLink:
         self._start(carry())
 
     async def exchange(self, sent: Sent, answered: Answered | None = None) -> None:
-        """Send a message, and pass on what comes back until it has been answered.
+        """Send a message, and pass on the messages of the response until the answer.
 
         Args:
             sent: The message.
-            answered: Returns True once the answer has been passed on; None if that does not
-                matter.
+            answered: Returns True once the answer has been passed on; None if none is expected.
 
         Raises:
-            ConnectionClosed: The server cannot be reached, refuses in words that are not MCP's, or
-                ends before it has answered.
-            ProtocolError: The server refuses.
+            ConnectionClosed: The server cannot be reached, responds with something that is not
+                MCP, or ends the response before the answer.
+            ProtocolError: The server rejects the message.
         """
         scope = anyio.CancelScope()
         self._exchanges.add(scope)
@@ -208,7 +194,7 @@ class HttpLink:
         raise ConnectionClosed("The client has left the server")
 
     async def _exchange(self, sent: Sent, answered: Answered | None) -> None:
-        if sent.method in _OF_ONE_SESSION:
+        if sent.method is None or sent.method in _OF_ONE_SESSION:  # None: an answer
             await self._post(sent, answered)
             return
         if self._renewing.locked():
@@ -221,28 +207,28 @@ class HttpLink:
             # A request in an unknown session was not processed, so it may be sent again, once.
             async with self._renewing:
                 if self._session == session:
-                    await self._begin_again()
+                    version = self.version
+                    try:
+                        await self._renew()
+                    except BaseException:
+                        # The next request is to find out in the same way that the session is gone.
+                        self._session, self.version = session, version
+                        raise
             await self._post(sent, answered)
-
-    async def _begin_again(self) -> None:
-        session, version = self._session, self.version
-        try:
-            await self._renew()
-        except BaseException:
-            # The next request is to find out in the same way that there is no session.
-            self._session, self.version = session, version
-            raise
 
     async def _post(self, sent: Sent, answered: Answered | None) -> None:
         self.status = None
-        if sent.method == "initialize" and self._endpoint is None:
-            self._forget_session()
+        begins_session = sent.method == "initialize" and self._endpoint is None
+        if begins_session:
+            self._stop_listening()
+            self._stop_listening = lambda: None
+            self._session = self.version = None
         in_session = self._session is not None and sent.version is None
         url = self._endpoint or self._url
         response = await self._send("POST", url, self._headers_of(sent), sent.text)
         self.status = response.status_code
         kind = _type_of(response) if self._endpoint is None else ""
-        if response.is_success and sent.method == "initialize" and self._endpoint is None:
+        if response.is_success and begins_session:
             self._session = response.headers.get(_SESSION)
         if response.is_success and kind == _EVENTS:
             await self._follow(response, sent, answered)
@@ -255,13 +241,13 @@ class HttpLink:
         finally:
             await _close(response)
         if response.is_success and self._endpoint is not None:
-            return  # whatever is said to it comes on the stream
+            return  # the answer comes on the stream
         if is_answer and body:
             self._on_text(body)
             if answered is not None and not answered():
                 raise _error_in(body) or self._foreign(response, body)
         elif response.status_code == 404 and in_session:
-            raise _SessionLost(f"{self._shown} does not know the session any more")
+            raise _SessionLost(f"{self._shown} has forgotten the session")
         elif not response.is_success or answered is not None:
             error = _error_in(body)
             if error is None or answered is not None or sent.id is None:
@@ -281,21 +267,18 @@ class HttpLink:
         return headers
 
     def _session_headers(self, *, handshake: bool = False) -> dict[str, str]:
-        headers: dict[str, str] = {}
-        if self._session is not None:
-            headers[_SESSION] = self._session
-        if self.version is not None and not handshake:
-            headers[_VERSION] = self.version
-        return headers
+        version = None if handshake else self.version
+        found = {_SESSION: self._session, _VERSION: version}
+        return {name: value for name, value in found.items() if value is not None}
 
     # --- event streams ----------------------------------------------------------------------------
 
     async def _follow(
         self, response: httpx2.Response, sent: Sent, answered: Answered | None
     ) -> None:
-        """Read a stream until it has the answer, over as many connections as that takes."""
+        """Read a stream until the answer, and resume it if it breaks off."""
         stream = EventStream(limit=MAX_EVENT_BYTES)
-        barren = idle = 0
+        stale = idle = 0
         found: httpx2.Response | None = response
         while True:
             before = stream.last_id
@@ -304,36 +287,28 @@ class HttpLink:
                 return
             if sent.version is not None or not stream.last_id:
                 break
-            barren = barren + 1 if stream.last_id == before else 0
-            if barren >= _MAX_RESUMPTIONS:
+            stale = stale + 1 if stream.last_id == before else 0
+            if stale >= _MAX_RESUMPTIONS:
                 break
             idle = 0 if brought else idle + 1
             # "The client MUST respect the retry field" (HTTPL-7).
-            await anyio.sleep(max(stream.retry / 1000, _shortest_pause(idle)))
+            await anyio.sleep(max(stream.retry / 1000, _back_off(idle)))
             found = await self._resume(stream)
-        raise ConnectionClosed(
-            f"{self._shown} ended the stream that was to answer {sent.method} without the answer"
-        )
+        raise ConnectionClosed(f"{self._shown} ended the stream of {sent.method} without an answer")
 
     async def _resume(self, stream: EventStream) -> httpx2.Response | None:
-        """Take up a stream where it broke off (HTTPL-13); None if that did not work yet.
-
-        Raises:
-            ConnectionClosed: The server refuses to.
-        """
+        """Resume a stream (HTTPL-13); None if that failed, but may succeed later."""
         try:
             response = await self._get(stream)
         except ConnectionClosed as error:
-            log.info("a stream could not be taken up again: %s", error)
+            log.info("a stream could not be resumed: %s", error)
             return None
         if response.status_code == 200 and _type_of(response) == _EVENTS:
             return response
         try:
             if response.status_code < 500:
                 foreign = self._foreign(response, await self._read_foreign(response))
-                raise ConnectionClosed(
-                    f"A stream broke off and cannot be taken up again: {foreign}"
-                )
+                raise ConnectionClosed(f"A stream broke off and cannot be resumed: {foreign}")
             return None
         finally:
             await _close(response)
@@ -347,12 +322,9 @@ class HttpLink:
     async def _pump(
         self, response: httpx2.Response, stream: EventStream, answered: Answered | None
     ) -> int:
-        """Pass on the messages of a connection until it ends, or has brought the answer.
+        """Pass on the messages of a response until its end or the answer; return their number.
 
-        The response is closed afterwards, or will be.
-
-        Returns:
-            The number of messages.
+        The response is closed afterwards, or in the background.
         """
         stream.connect()
         chunks = await self._body_of(response)
@@ -380,12 +352,7 @@ class HttpLink:
         return brought
 
     async def _body_of(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
-        """Return the bytes of an answer as they arrive.
-
-        Raises:
-            ConnectionClosed: They are compressed, so that a few of them may be any number; the
-                response is closed.
-        """
+        # A small body that is compressed could fill the memory.
         coding = response.headers.get("Content-Encoding", "identity").strip().lower()
         if coding in ("", "identity"):
             return response.aiter_bytes()
@@ -398,7 +365,7 @@ class HttpLink:
     # --- the server's own stream ------------------------------------------------------------------
 
     async def listen(self) -> None:
-        """Open the stream on which the server tells things unasked, if it has one (HTTPL-8)."""
+        """Open the stream for the server's own messages, if there is one (HTTPL-8)."""
         if self._endpoint is not None:
             return
         self._stop_listening()
@@ -409,7 +376,7 @@ class HttpLink:
 
     async def _listen(self, opened: anyio.Event) -> None:
         stream = EventStream(limit=MAX_EVENT_BYTES)
-        failures = idle = fruitless = 0
+        failures = idle = stale = 0
         try:
             while failures <= _MAX_RESUMPTIONS:
                 before = stream.last_id
@@ -426,48 +393,34 @@ class HttpLink:
                     brought = await self._pump(response, stream, None)
                     failures = 0
                     idle = 0 if brought else idle + 1
-                    fruitless = 0 if stream.last_id != before else fruitless + 1
-                longer = 2 ** max(min(fruitless, _MAX_RESUMPTIONS) + failures - 1, 0)
-                await anyio.sleep(max(stream.retry / 1000 * longer, _shortest_pause(idle)))
+                    stale = 0 if stream.last_id != before else stale + 1
+                longer = 2 ** max(min(stale, _MAX_RESUMPTIONS) + failures - 1, 0)
+                await anyio.sleep(max(stream.retry / 1000 * longer, _back_off(idle)))
         except ConnectionClosed as error:
             log.warning("the server's own stream has ended: %s", error)
         finally:
             opened.set()
 
-    def _forget_session(self) -> None:
-        self._stop_listening()
-        self._stop_listening = _nothing
-        self._session = None
-        self.version = None
-
     # --- HTTP+SSE (2024-11-05) --------------------------------------------------------------------
 
     def is_old(self) -> bool:
-        """Return True if the latest refusal and the path both look like HTTP+SSE."""
+        """Return True if the latest status and the path both look like HTTP+SSE."""
         return self.status in (404, 405) and self._url.path.endswith("/sse")
 
     async def look_for_endpoint(self, limit: float) -> bool:
-        """Try a GET, as clients of HTTP+SSE do (ERA-12).
+        """Return True if a GET brings the stream of HTTP+SSE, which is used from then on (ERA-12).
 
-        Args:
-            limit: Seconds to wait for the first event of the stream.
-
-        Returns:
-            True if it brings the stream of HTTP+SSE, which is used from now on.
-
-        Raises:
-            ConnectionClosed: The endpoint is of another origin.
+        Waits `limit` seconds for its first event. Raises `ConnectionClosed` if that names an
+        endpoint of another origin.
         """
         found = anyio.Event()
         foreign: list[str] = []
 
         def take(data: bytes) -> None:
             named = data.decode(errors="replace").strip()
-            endpoint = _joined(self._url, named)
-            if endpoint is not None and _origin(endpoint) == _origin(self._url):
-                self._endpoint = endpoint
-            else:
-                foreign.append(truncate(named, _MAX_CHARS_SHOWN))
+            self._endpoint = _resolve(self._url, named)
+            if self._endpoint is None:
+                foreign.append(truncate(named, _SHOWN_CHARS))
             found.set()
 
         stop = self._start(self._read_old(take, found))
@@ -478,9 +431,7 @@ class HttpLink:
         else:
             self._stop_listening = stop
         if foreign:
-            raise ConnectionClosed(
-                f"{self._shown} wants messages to be sent to another origin, {foreign[0]}"
-            )
+            raise ConnectionClosed(f"{self._shown} has an endpoint of another origin, {foreign[0]}")
         return self._endpoint is not None
 
     async def _read_old(self, take: Callable[[bytes], None], found: anyio.Event) -> None:
@@ -509,13 +460,13 @@ class HttpLink:
     # --- beside the exchanges ---------------------------------------------------------------------
 
     def _start(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
-        """Start a task that nobody waits for; return the function that cancels it."""
+        """Run a coroutine in the background; return the function that cancels it."""
 
         async def run() -> None:
             try:
                 await work
             except Exception:
-                # An HTTP client that is not ours may raise anything.
+                # The user's own HTTP client may raise anything.
                 log.exception("a stream of %s failed", self._shown)
 
         return self._loop.start(run())
@@ -523,20 +474,16 @@ class HttpLink:
     # --- parameters in headers --------------------------------------------------------------------
 
     def learn(self, tool: str, schema: Mapping[str, Any]) -> None:
-        """Remember which arguments of a listed tool are repeated in headers.
-
-        Args:
-            tool: Its name.
-            schema: Its input schema, as on the wire.
+        """Remember which arguments of a tool are repeated in headers, by its input schema.
 
         Raises:
-            ValueError: The tool must not be used, because its schema is wrong (HDR-3).
+            ValueError: The schema is wrong, so the tool must not be used (HDR-3).
         """
         self._declared.pop(tool, None)
         self._declared[tool] = declared_in(schema)
 
     def known(self, tool: str) -> tuple[HeaderParameter, ...] | None:
-        """Return the parameters of a tool that are repeated in headers; None if not learnt."""
+        """Return the result of `learn`; None if the tool is unknown."""
         return self._declared.get(tool)
 
     # --- one HTTP request -------------------------------------------------------------------------
@@ -554,30 +501,24 @@ class HttpLink:
         *,
         may_log_in: bool = True,
     ) -> httpx2.Response:
-        """Return the response to a request, its body still to be read.
+        """Return the response to a request, whose body is still to be read.
 
-        Args:
-            method: Of the request.
-            url: Where it goes.
-            headers: Of it.
-            content: Its body.
-            may_log_in: False if it is not worth another token.
-
-        Raises:
-            ConnectionClosed: There is no response.
+        Redirects to the same origin are followed, and requests repeated that the server postpones
+        or, if `may_log_in`, wants with another token.
         """
         if self._client.is_closed:
             raise ConnectionClosed("The client has left the server")
         merged = self._headers.copy()
-        merged.update({_bytes(name): _bytes(value) for name, value in headers.items()})
+        for name, value in headers.items():  # those of an event's id may be any bytes
+            merged.update({name.encode(): value if isinstance(value, bytes) else value.encode()})
         merged["Accept-Encoding"] = "identity"
-        detours = postponed = refused = 0
-        while detours < _MAX_REDIRECTS:
+        redirects = retries = tokens_rejected = 0
+        while redirects < _MAX_REDIRECTS:
             tokens: Mapping[str, str] = {}
             sent = merged
             asked: HttpRequest | None = None
             if self._auth is not None:
-                from mcpkit.client.auth.base import HttpRequest  # loaded by whoever has an auth
+                from mcpkit.client.auth.base import HttpRequest
 
                 asked = HttpRequest(method, str(url), self._server)
                 tokens = await self._auth.headers(asked)
@@ -589,51 +530,42 @@ class HttpLink:
             )
             try:
                 response = await self._client.send(request, stream=True, follow_redirects=False)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                shown = _without_secrets(url)
-                is_slow = isinstance(error, httpx2.ConnectTimeout)
-                reason = "it takes too long" if is_slow else _reason(error)
-                raise ConnectionClosed(f"Cannot connect to {shown}: {reason}") from error
             except httpx2.HTTPError as error:
-                shown = _without_secrets(url)
-                raise ConnectionClosed(f"{shown} does not answer: {_reason(error)}") from error
+                shown, reason = _without_secrets(url), _reason(error)
+                if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
+                    raise ConnectionClosed(f"Cannot connect to {shown}: {reason}") from error
+                raise ConnectionClosed(f"{shown} does not answer: {reason}") from error
             pause = _pause_before_retry(response)
-            if pause is not None and postponed < _MAX_POSTPONED:
+            if pause is not None and retries < _MAX_RETRIES:
                 await _close(response)
-                postponed += 1
+                retries += 1
                 log.info("%s asks to wait for %g s", _without_secrets(url), pause)
                 await anyio.sleep(pause)
                 continue
             if asked is not None and may_log_in and response.status_code in (401, 403):
-                refused += 1
-                answer = {
-                    name.lower(): response.headers.get_list(name)
-                    for name in ("WWW-Authenticate", "DPoP-Nonce")
-                    if name in response.headers
-                }
-                if refused <= _MAX_REFUSED and await self._is_granted(
-                    asked, tokens, response, answer
-                ):
+                tokens_rejected += 1
+                is_last = tokens_rejected > _MAX_TOKENS
+                if not is_last and await self._has_new_token(asked, tokens, response):
                     continue
-            target = self._detour(url, response)
+            location = response.headers.get("Location", "")
+            target = _resolve(url, location) if response.status_code in (307, 308) else None
             if target is None:
                 return response
             await _close(response)
-            detours += 1
+            redirects += 1
             if url == self._url:
                 self._url = target
             url = target
         raise ConnectionClosed(f"{_without_secrets(url)} redirects again and again")
 
-    async def _is_granted(
-        self,
-        request: HttpRequest,
-        sent: Mapping[str, str],
-        response: httpx2.Response,
-        answer: Mapping[str, list[str]],
+    async def _has_new_token(
+        self, request: HttpRequest, sent: Mapping[str, str], response: httpx2.Response
     ) -> bool:
-        """Return True if there is another token for a request; its answer is closed then."""
+        """Return True if there is another token for a request; its response is closed then."""
         assert self._auth is not None
+        headers = response.headers
+        names = [name for name in ("WWW-Authenticate", "DPoP-Nonce") if name in headers]
+        answer = {name.lower(): headers.get_list(name) for name in names}
         try:
             with self._without_timeout():
                 granted = await self._auth.refused(request, sent, response.status_code, answer)
@@ -644,23 +576,16 @@ class HttpLink:
             await _close(response)
         return granted
 
-    def _detour(self, url: httpx2.URL, response: httpx2.Response) -> httpx2.URL | None:
-        """Return the target of a redirect, if the request may go there: to the same origin."""
-        if response.status_code not in (307, 308):
-            return None
-        target = _joined(url, response.headers.get("Location", ""))
-        return target if target is not None and _origin(target) == _origin(url) else None
-
     def _foreign(self, response: httpx2.Response, body: bytes) -> ConnectionClosed:
         status = f"{response.status_code} {response.reason_phrase}".strip()
-        said = " ".join(body[: 8 * _MAX_CHARS_SHOWN].decode(errors="replace").split())
+        said = " ".join(body[: 8 * _SHOWN_CHARS].decode(errors="replace").split())
         if self._token:
-            said = said.replace(self._token, "…")  # some repeat what they refuse (SEC-13)
+            said = said.replace(self._token, "…")  # some repeat the token that they reject (SEC-13)
         location = response.headers.get("Location")
         if response.is_redirect and location:
-            said = f"a redirect to {truncate(location, _MAX_CHARS_SHOWN)}, which is not followed"
-        elif len(said) > _MAX_CHARS_SHOWN:
-            said = f"{said[:_MAX_CHARS_SHOWN]}…"
+            said = f"a redirect to {truncate(location, _SHOWN_CHARS)}, which is not followed"
+        elif len(said) > _SHOWN_CHARS:
+            said = f"{said[:_SHOWN_CHARS]}…"
         if response.is_success:
             status += f" with {_type_of(response) or 'no content'} instead of an answer"
         return ConnectionClosed(f"{self._shown} answered {status}" + (f": {said}" if said else ""))
@@ -668,7 +593,7 @@ class HttpLink:
     def _with_advice(
         self, error: ConnectionClosed | ProtocolError, response: httpx2.Response
     ) -> ConnectionClosed | ProtocolError:
-        """Return an error, which says what to do if a token is wanted and nobody has sent one."""
+        """Return the error, with advice if the server wants a token and none was sent."""
         wants_token = response.status_code == 401 and _WANTS_TOKEN.search(
             ",".join(response.headers.get_list("WWW-Authenticate"))
         )
@@ -696,49 +621,38 @@ class HttpLink:
         return b"".join(parts)
 
     async def _read_foreign(self, response: httpx2.Response) -> bytes:
-        """Return the body of what is no answer; empty if it is long in coming, or too long."""
+        """Return the body of a response that is not MCP; empty if it is too slow or too long."""
         if _type_of(response) == _EVENTS:
             return b""
-        try:
-            with anyio.move_on_after(_FOREIGN_S):
-                return await self._read(response, _MAX_FOREIGN_BYTES)
-        except ConnectionClosed:
-            pass
+        with suppress(ConnectionClosed), anyio.move_on_after(_FOREIGN_S):
+            return await self._read(response, _MAX_FOREIGN_BYTES)
         return b""
 
     # --- leaving ----------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """Leave: what runs is closed, and a session is ended (HTTPL-17)."""
+        """Close the exchanges that run, and end the session (HTTPL-17)."""
         self._stop_listening()
         for scope in self._exchanges:
             scope.cancel()
         if self._session is not None:
-            with anyio.move_on_after(_COURTESY_S):
-                await self._end_session()
-        if self._owned is not None:
-            with anyio.move_on_after(_COURTESY_S):
-                await self._owned.aclose()
-
-    async def _end_session(self) -> None:
-        try:
-            headers = self._session_headers()
-            await _close(await self._send("DELETE", self._url, headers, may_log_in=False))
-        except Exception as error:  # whatever it is, the client leaves
-            log.debug("the session could not be ended: %s", error)
+            with anyio.move_on_after(_CLOSE_S):
+                try:
+                    headers = self._session_headers()
+                    await _close(await self._send("DELETE", self._url, headers, may_log_in=False))
+                except Exception as error:
+                    log.debug("the session could not be ended: %s", error)
+        if self._is_own_client:
+            with anyio.move_on_after(_CLOSE_S):
+                await self._client.aclose()
 
 
-def _client_of_our_own(url: str) -> httpx2.AsyncClient:
-    """Return a client for requests to a URL, and to others of its origin."""
-    # Connections are given up before servers do so, which end idle ones after five seconds: a
-    # request would cross the end on its way.
+def _own_client(url: str) -> httpx2.AsyncClient:
+    # Idle connections are closed before a server does so, often after five seconds, because a
+    # request could cross the end on its way.
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=4)
     timeout = httpx2.Timeout(None, connect=_CONNECT_S)
     return httpx2.AsyncClient(verify=tls_for(url), timeout=timeout, limits=limits)
-
-
-def _nothing() -> None:
-    """Stop nothing, because nothing listens."""
 
 
 def _type_of(response: httpx2.Response) -> str:
@@ -751,34 +665,30 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, port
 
 
-def _joined(base: httpx2.URL, reference: str) -> httpx2.URL | None:
-    """Return the URL that a reference of a server names; None if it names none."""
+def _resolve(base: httpx2.URL, reference: str) -> httpx2.URL | None:
+    """Resolve a reference of the server; None if it is not a URL of the same origin."""
     try:
         found = base.join(reference)
-        return found if found.host else None
-    except (httpx2.InvalidURL, ValueError):  # the latter of names that are no domains
+    except (httpx2.InvalidURL, ValueError):  # ValueError: not a domain name
         return None
+    return found if found.host and _origin(found) == _origin(base) else None
 
 
-def _shortest_pause(idle: int) -> float:
-    """Return the least seconds before a stream is taken up that brought nothing so many times."""
-    return _SHORTEST_PAUSE_S * (1 << max(min(idle, _MAX_RESUMPTIONS) - 1, 0))
-
-
-def _bytes(value: str | bytes) -> bytes:
-    return value if isinstance(value, bytes) else value.encode()
+def _back_off(idle: int) -> float:
+    """Return the seconds before resuming a stream that has been `idle` times without a message."""
+    return _MIN_BACK_OFF_S * (1 << max(min(idle, _MAX_RESUMPTIONS) - 1, 0))
 
 
 def _pause_before_retry(response: httpx2.Response) -> float | None:
-    """Return the seconds after which a request may be sent again that came too early.
+    """Return the seconds after which to repeat a request that got 429 (RFC 6585, 4).
 
-    It has not been processed then (RFC 6585, 4); None if it is not so, or a person should know.
+    None for any other status, and if the time is unknown or too long.
     """
     said = response.headers.get("Retry-After", "")
     if response.status_code != 429 or not said.isascii() or not said.isdigit():
         return None
     seconds = float(said[:10])
-    return seconds if seconds <= _LONGEST_PAUSE_S else None
+    return seconds if seconds <= _MAX_RETRY_AFTER_S else None
 
 
 def _without_secrets(url: httpx2.URL) -> str:
@@ -786,12 +696,14 @@ def _without_secrets(url: httpx2.URL) -> str:
 
 
 def _reason(error: Exception) -> str:
-    said = reason_of(error) if isinstance(error, httpx2.NetworkError) else ""
-    return said or str(error) or type(error).__name__
+    if isinstance(error, httpx2.ConnectTimeout):
+        return "it takes too long"
+    reason = reason_of(error) if isinstance(error, httpx2.NetworkError) else ""
+    return reason or str(error) or type(error).__name__
 
 
 def _error_in(body: bytes) -> ProtocolError | None:
-    """Return the JSON-RPC error that a body is, whatever id it has; None if it is none."""
+    """Return the JSON-RPC error in a body, whatever its id; None if it is something else."""
     try:
         message = parse(body)
     except ProtocolError:
@@ -805,37 +717,32 @@ def _error_in(body: bytes) -> ProtocolError | None:
 async def _close(
     response: httpx2.Response, chunks: AsyncGenerator[bytes, None] | None = None
 ) -> None:
-    # Also when the reading task is cancelled: the server must see that nobody reads any more.
+    # Also when the reading task is cancelled: the server must see that the response is closed.
     if response.is_closed:
         return
     if chunks is not None:
         await _interrupt(chunks)
-    with anyio.move_on_after(_COURTESY_S, shield=True):
+    with anyio.move_on_after(_CLOSE_S, shield=True):
         await response.aclose()
 
 
 async def _interrupt(chunks: AsyncGenerator[bytes, None]) -> None:
-    """Let a body end where it waits for more.
+    """End the reading of a body by cancellation.
 
-    A body is read through generators inside each other; closing the outermost leaves some to
-    the garbage collector, which trio complains about; being cancelled ends them all.
+    It is read through nested generators. Closing the outermost would leave the others to the
+    garbage collector, which trio warns of.
     """
-    with anyio.CancelScope(shield=True) as scope:
+    with anyio.CancelScope(shield=True) as scope, suppress(httpx2.HTTPError):
         scope.cancel()
-        try:
-            async for _ in chunks:
-                pass
-        except httpx2.HTTPError:
+        async for _ in chunks:
             pass
 
 
 async def _let_end(response: httpx2.Response, chunks: AsyncGenerator[bytes, None]) -> None:
-    """Wait for a stream that has told everything, so that its connection can be used again."""
+    """Wait for the end of a stream after its last message, so that its connection can be reused."""
     try:
-        with anyio.move_on_after(_COURTESY_S):
+        with anyio.move_on_after(_CLOSE_S), suppress(httpx2.HTTPError):
             async for _ in chunks:
                 pass
-    except httpx2.HTTPError:
-        pass
     finally:
         await _close(response, chunks)

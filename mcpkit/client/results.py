@@ -1,10 +1,15 @@
-"""The results a client receives, as Python values; `raw` always has the object as it was sent."""
+"""The values that a client returns. `raw` always is the JSON object as it was sent."""
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
+
+from pydantic_core import SchemaValidator, core_schema
 
 from mcpkit._protocol import wire
 from mcpkit._utils.json import UNSET, is_object
@@ -26,12 +31,17 @@ __all__ = [
     "ListedResource",
     "ListedTemplate",
     "ListedTool",
+    "Progress",
     "PromptArgument",
     "PromptMessage",
     "PromptMessages",
+    "TaskQuestion",
+    "TaskStatus",
 ]
 
-Raw = Mapping[str, Any]
+Params: TypeAlias = Mapping[str, Any]
+"""A JSON object, as on the wire."""
+
 T = TypeVar("T")
 
 
@@ -42,19 +52,15 @@ class ListedTool:
     name: str
     title: str | None
     description: str | None
-    input_schema: Raw
-    output_schema: Raw | None
+    input_schema: Params
+    output_schema: Params | None
     annotations: ToolAnnotations | None
     icons: Sequence[Icon] | None
-    raw: Raw
+    raw: Params
 
     @classmethod
-    def from_wire(cls, raw: Raw) -> ListedTool:
-        """Return the value for an object as it was sent.
-
-        Raises:
-            KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
-        """
+    def from_wire(cls, raw: Params) -> ListedTool:
+        """Read the wire form; `parse` turns every error of this into a ValueError."""
         hints = raw.get("annotations")
         return cls(
             wire.text_in(raw, "name"),
@@ -69,10 +75,7 @@ class ListedTool:
 
     @property
     def task_support(self) -> str:
-        """Whether a call may become a task: ``forbidden``, ``optional`` or ``required``.
-
-        In 2026-07-28 a tool does not say so.
-        """
+        """``forbidden``, ``optional`` or ``required``: may a call become a task (2025-11-25)?"""
         execution = self.raw.get("execution")
         found = execution.get("taskSupport") if is_object(execution) else None
         return found if found in ("optional", "required") else "forbidden"
@@ -89,15 +92,11 @@ class ListedResource:
     mime_type: str | None
     size: int | None
     annotations: Annotations | None
-    raw: Raw
+    raw: Params
 
     @classmethod
-    def from_wire(cls, raw: Raw) -> ListedResource:
-        """Return the value for an object as it was sent.
-
-        Raises:
-            KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
-        """
+    def from_wire(cls, raw: Params) -> ListedResource:
+        """Read the wire form; `parse` turns every error of this into a ValueError."""
         return cls(
             wire.text_in(raw, "uri"),
             wire.text_in(raw, "name"),
@@ -119,15 +118,11 @@ class ListedTemplate:
     title: str | None
     description: str | None
     mime_type: str | None
-    raw: Raw
+    raw: Params
 
     @classmethod
-    def from_wire(cls, raw: Raw) -> ListedTemplate:
-        """Return the value for an object as it was sent.
-
-        Raises:
-            KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
-        """
+    def from_wire(cls, raw: Params) -> ListedTemplate:
+        """Read the wire form; `parse` turns every error of this into a ValueError."""
         return cls(
             wire.text_in(raw, "uriTemplate"),
             wire.text_in(raw, "name"),
@@ -156,15 +151,11 @@ class ListedPrompt:
     title: str | None
     description: str | None
     arguments: Sequence[PromptArgument]
-    raw: Raw
+    raw: Params
 
     @classmethod
-    def from_wire(cls, raw: Raw) -> ListedPrompt:
-        """Return the value for an object as it was sent.
-
-        Raises:
-            KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
-        """
+    def from_wire(cls, raw: Params) -> ListedPrompt:
+        """Read the wire form; `parse` turns every error of this into a ValueError."""
         arguments = [
             PromptArgument(
                 wire.text_in(each, "name"),
@@ -185,7 +176,7 @@ class CallResult:
 
     Args:
         content: The blocks for the model.
-        structured_content: As on the wire; `UNSET` if there is none.
+        structured_content: A JSON value; `UNSET` if there is none.
         is_error: True if the tool reports a failure.
         meta: The result's ``_meta``; empty if it has none.
         raw: The result as it was sent.
@@ -194,16 +185,12 @@ class CallResult:
     content: Sequence[ContentBlock]
     structured_content: Any
     is_error: bool
-    meta: Raw
-    raw: Raw
+    meta: Params
+    raw: Params
 
     @classmethod
-    def from_wire(cls, raw: Raw) -> CallResult:
-        """Return the value for an object as it was sent.
-
-        Raises:
-            KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
-        """
+    def from_wire(cls, raw: Params) -> CallResult:
+        """Read the wire form; `parse` turns every error of this into a ValueError."""
         return cls(
             [wire.block_from_wire(each) for each in raw["content"]],
             raw.get("structuredContent", UNSET),
@@ -214,13 +201,15 @@ class CallResult:
 
     @property
     def text(self) -> str:
-        """The text of all blocks that have one, a line each."""
+        """The texts of all blocks that have one, joined by newlines."""
         return "\n".join(text for text in map(_text_of, self.content) if text is not None)
 
     @property
     def data(self) -> Any:
-        """The structured content, out of the wrapper ``{"result": …}`` that servers put around
-        anything but an object; None if there is none."""
+        """The structured content; None if there is none.
+
+        The wrapper ``{"result": …}``, which servers put around anything but an object, is removed.
+        """
         found = self.structured_content
         if found is UNSET:
             return None
@@ -238,14 +227,14 @@ def _text_of(block: ContentBlock) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class PromptMessage:
-    """A message of a prompt, its content made a block."""
+    """A message of a prompt."""
 
     role: Role
     content: ContentBlock
 
     @property
     def text(self) -> str:
-        """The text of the content; empty if it is something else."""
+        """The text of the content; empty if the content is not text."""
         return _text_of(self.content) or ""
 
 
@@ -255,15 +244,11 @@ class PromptMessages:
 
     messages: Sequence[PromptMessage]
     description: str | None
-    raw: Raw
+    raw: Params
 
     @classmethod
-    def from_wire(cls, raw: Raw) -> PromptMessages:
-        """Return the value for an object as it was sent.
-
-        Raises:
-            KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
-        """
+    def from_wire(cls, raw: Params) -> PromptMessages:
+        """Read the wire form; `parse` turns every error of this into a ValueError."""
         messages = [
             PromptMessage(each["role"], wire.block_from_wire(each["content"]))
             for each in raw["messages"]
@@ -280,23 +265,161 @@ class Completion:
     has_more: bool
 
     @classmethod
-    def from_wire(cls, raw: Raw) -> Completion:
-        """Return the value for an object as it was sent.
-
-        Raises:
-            KeyError, TypeError, AttributeError, ValueError: A member is missing or malformed.
-        """
+    def from_wire(cls, raw: Params) -> Completion:
+        """Read the wire form; `parse` turns every error of this into a ValueError."""
         found = raw["completion"]
         return cls(found["values"], found.get("total"), bool(found.get("hasMore", False)))
 
 
-def parse(make: Callable[[Raw], T], raw: Raw, what: str) -> T:
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a request has come.
+
+    Args:
+        progress: Increases with every notification.
+        total: The value of `progress` at the end; None if unknown.
+        message: For people; None if there is none.
+    """
+
+    progress: float
+    total: float | None
+    message: str | None
+
+
+OnProgress: TypeAlias = Callable[[Progress], object]
+
+
+def progress_callback(function: Callable[..., object]) -> OnProgress:
+    """Return a function of one `Progress` for a callback, which may take three values instead.
+
+    Three values, progress, total and message, are deprecated.
+    """
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        warnings.warn("on_progress takes one Progress", DeprecationWarning, stacklevel=3)
+        return lambda now: function(now.progress, now.total, now.message)
+    except ValueError:  # a builtin without a signature
+        pass
+    return function
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+Status: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
+
+_RELATED: Final = "io.modelcontextprotocol/related-task"
+_TIMES: Final = SchemaValidator(core_schema.datetime_schema())
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """The state of a task.
+
+    Args:
+        id: Of the task.
+        status: ``working``, ``input_required``, ``completed``, ``failed`` or ``cancelled``. A tool
+            that reports a failure to the model has ``failed`` in 2025-11-25, and ``completed`` in
+            2026-07-28.
+        message: The server's message about the status; None if there is none.
+        created, updated: When the task was created, and when it last changed.
+        ttl: Seconds from its creation for which the server stores it; None: for ever.
+        poll_interval: Seconds between two polls that the server asks for; None if it does not.
+        raw: The task as it was sent.
+    """
+
+    id: str
+    status: Status
+    message: str | None
+    created: datetime
+    updated: datetime
+    ttl: float | None
+    poll_interval: float | None
+    raw: Params = field(compare=False, repr=False)
+
+    @classmethod
+    def from_wire(cls, raw: Params) -> TaskStatus:
+        """Read the wire form of either revision, as `CallResult.from_wire`."""
+        status = wire.text_in(raw, "status")
+        if status not in get_args(Status):
+            raise ValueError(f'"status" is {status!r}')
+        return cls(
+            wire.text_in(raw, "taskId"),
+            cast("Status", status),
+            wire.optional_text(raw, "statusMessage"),
+            _TIMES.validate_python(wire.text_in(raw, "createdAt")),
+            _TIMES.validate_python(wire.text_in(raw, "lastUpdatedAt")),
+            _seconds(raw, "ttl"),
+            _seconds(raw, "pollInterval"),
+            raw,
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """True if the task has ended; its status is final then."""
+        return self.status in ("completed", "failed", "cancelled")
+
+
+def _seconds(raw: Params, name: str) -> float | None:
+    found = raw.get(f"{name}Ms", raw.get(name))
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, (int, float)):
+        raise TypeError(f'"{name}" must be a number of milliseconds')
+    return found / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TaskQuestion:
+    """Input that a task asks the client for.
+
+    Args:
+        method: ``elicitation/create``, ``sampling/createMessage`` or ``roots/list``.
+        params: As on the wire.
+    """
+
+    method: str
+    params: Params
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def parse(make: Callable[[Params], T], raw: Params, what: str) -> T:
     """Read a result with `make`.
 
     Raises:
-        ValueError: A required member is missing or malformed; the message names the result.
+        ValueError: A member is missing or malformed; the message names `what` was asked for.
     """
     try:
         return make(raw)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"The server's answer to {what} is malformed: {error!r}") from error
+
+
+def input_requests_in(raw: Params, method: str) -> dict[str, TaskQuestion]:
+    """Return the input requests of a result, by key.
+
+    Raises:
+        ValueError: One is malformed.
+    """
+    return parse(_input_requests, raw, method)
+
+
+def _input_requests(raw: Params) -> dict[str, TaskQuestion]:
+    requests: Params = raw.get("inputRequests") or {}
+    found: dict[str, TaskQuestion] = {}
+    for key, request in requests.items():
+        params = request.get("params")
+        if params is not None and not is_object(params):
+            raise TypeError('"params" must be an object')
+        found[key] = TaskQuestion(wire.text_in(request, "method"), params or {})
+    return found
+
+
+def related_task(params: Params) -> str | None:
+    """Return the id of the task that a message belongs to; None if it belongs to none."""
+    meta = params.get("_meta")
+    found = meta.get(_RELATED) if is_object(meta) else None
+    id = found.get("taskId") if is_object(found) else None
+    return id if isinstance(id, str) else None

@@ -1,29 +1,35 @@
-"""A client's way to a server that runs as a child process and speaks on its standard streams."""
+"""The way to a server that is a child process and speaks on its standard streams."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Final
 
 import anyio
+from anyio import DelimiterNotFound
 from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from mcpkit._utils.text import exit_reason
 from mcpkit.errors import ConnectionClosed
-from mcpkit.transports.stdio.lines import MAX_LINE, LineSplitter
 
-__all__ = ["LineTooLong", "ProcessLink"]
+MAX_LINE: Final = 64 * 1024 * 1024
+"""Bytes that a line of the server may have."""
 
 _END_STEP_S = 2.0
 """Seconds between the steps that end a server: closed input, SIGTERM, SIGKILL (STDIO-4)."""
 
-_LAST_WORD_S = 0.5
-"""Seconds from the end of a server's output to that of its process, whose exit code is told."""
+_EXIT_CODE_S = 0.5
+"""Seconds to wait for the exit code of a server whose output has ended."""
 
-
-class LineTooLong(ConnectionClosed):
-    """The server has sent a longer line than it may, and is not listened to any more."""
+_ENDED: Final = (
+    anyio.EndOfStream,
+    anyio.IncompleteRead,
+    anyio.ClosedResourceError,
+    anyio.BrokenResourceError,
+)
 
 
 class ProcessLink:
@@ -31,12 +37,11 @@ class ProcessLink:
 
     Args:
         command: The program and its arguments.
-        on_text: Called with each line the server writes.
-        on_close: Called when the server writes no more, or before that with the reason why it is
-            not listened to any more.
-        env: Variables in addition to those of this process.
-        cwd: The folder it runs in; this process's own if None.
-        stderr: A file descriptor for the server's stderr; this process's own if None.
+        on_text: Called with each line of the server's output.
+        on_close: Called when its output ends or is no longer read, with the reason if there is one.
+        env: Environment variables in addition to those of this process.
+        cwd: Its working directory; this process's own if None.
+        stderr: A file descriptor for its stderr; this process's own if None.
     """
 
     def __init__(
@@ -70,7 +75,7 @@ class ProcessLink:
             stderr=self._stderr,
             env=None if self._env is None else {**os.environ, **self._env},
             cwd=self._cwd,
-            # Ctrl-C in a terminal is for the client, which then leaves its server in good order.
+            # Ctrl-C in a terminal must reach only the client, which then stops the server.
             start_new_session=True,
         )
 
@@ -81,45 +86,36 @@ class ProcessLink:
         return self._process
 
     async def read(self) -> None:
-        """Pass on the lines that the server writes, until it writes no more. Runs as a task."""
+        """Pass on the server's lines until its output ends. Runs as a task."""
+        stdout = self.process.stdout
+        assert stdout is not None
+        lines = BufferedByteReceiveStream(stdout)
         try:
-            await self._read_lines()
-            self._on_close(await self._ended())
-        except LineTooLong as error:
-            self._on_close(error)
+            while True:
+                line = await lines.receive_until(b"\n", MAX_LINE + 1)
+                if len(line) > MAX_LINE:
+                    raise DelimiterNotFound(MAX_LINE)
+                if line and not line.isspace():
+                    self._on_text(line)
+        except DelimiterNotFound:
+            reason = f"The server sends too much: a line of more than {MAX_LINE} bytes"
+            self._on_close(ConnectionClosed(reason))
             with suppress(ProcessLookupError):
                 self.process.terminate()
-            await self._drop_the_rest()
+            with suppress(*_ENDED):
+                while True:  # output that is not read would keep the process from ending
+                    await stdout.receive()
+        except _ENDED:
+            self._on_close(await self._ended())
         finally:
             self._on_close(None)
 
     async def _ended(self) -> ConnectionClosed:
-        """Return the error that tells how the server has ended."""
-        with anyio.move_on_after(_LAST_WORD_S):
+        """Return the exception that says how the server has ended."""
+        with anyio.move_on_after(_EXIT_CODE_S):
             code = await self.process.wait()
             return ConnectionClosed(f"The server ended {exit_reason(code)}", exit_code=code)
         return ConnectionClosed("The server closed its output")
-
-    async def _read_lines(self) -> None:
-        splitter = LineSplitter(MAX_LINE + 1)
-        while chunk := await self._chunk():
-            for line in splitter.feed(chunk):
-                _check_length(len(line))
-                self._on_text(line)
-            _check_length(splitter.kept)
-
-    async def _drop_the_rest(self) -> None:
-        # What is not read would keep the process from ending.
-        while await self._chunk():
-            pass
-
-    async def _chunk(self) -> bytes:
-        stdout = self.process.stdout
-        assert stdout is not None
-        try:
-            return await stdout.receive()
-        except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
-            return b""
 
     async def send_text(self, text: bytes) -> None:
         """Send one message.
@@ -148,10 +144,5 @@ class ProcessLink:
             end()
         else:
             await process.wait()
-        # Also its pipes: a process that the server has left behind may hold their other ends.
+        # Also closes its pipes: a child of the server may still hold their other ends.
         await process.aclose()
-
-
-def _check_length(size: int) -> None:
-    if size > MAX_LINE:
-        raise LineTooLong(f"The server sends too much: a line of more than {MAX_LINE} bytes")

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import anyio
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import Request
 from mcpkit._server.server import Server
 from mcpkit._server.session import Channel, Session
+from mcpkit._server.task_runs import serving_tasks
 
-__all__ = ["MemoryLink"]
+__all__ = ["MemoryLink", "connect"]
 
 
 class MemoryLink(Channel):
-    """A client's way to a server in the same event loop, and the session's channel back.
+    """The way of a client to a server in the same event loop, and the session's channel back.
 
     Args:
-        server: To be served.
+        server: The server.
         loop: Runs its handlers.
         on_text: Called with each message of the server.
-        on_exception: Called with the real exception behind a failed request.
+        on_exception: Called with the exception of a handler behind a failed request.
     """
 
     def __init__(
@@ -36,18 +40,44 @@ class MemoryLink(Channel):
             self.session.on_exception = on_exception
 
     def send(self, text: bytes, about: Request | None = None) -> None:
-        """Take a message of the session (its channel)."""
+        """Hand a message of the session to the client."""
         if self._open:
             self._on_text(text)
 
     async def drain(self, about: Request | None = None) -> None:
-        """Return at once, because every message has been taken by `send`."""
+        """Return at once, because `send` has delivered every message."""
 
     async def send_text(self, text: bytes) -> None:
-        """Take a message of the client."""
+        """Hand a message of the client to the session."""
         self.session.receive(text)
 
     async def aclose(self) -> None:
         """Close the session, and cancel the requests that run."""
         self._open = False
         await self.session.aclose()
+
+
+@asynccontextmanager
+async def connect(
+    running: AbstractAsyncContextManager[Server],
+    loop: Loop,
+    on_text: Callable[[bytes], None],
+    on_exception: Callable[[Request, BaseException], None] | None = None,
+) -> AsyncGenerator[MemoryLink, None]:
+    """Serve one client in this process.
+
+    Args:
+        running: The app's lifespan (`MCPKit.running`), entered and left here.
+        loop, on_text, on_exception: As for `MemoryLink`.
+
+    Yields:
+        The client's way to the server.
+    """
+    async with running as server, serving_tasks(server, loop) as (served, _):
+        link = MemoryLink(served, loop, on_text, on_exception)
+        try:
+            yield link
+        finally:
+            # Also when the client itself is cancelled: its handlers must end before the lifespan.
+            with anyio.CancelScope(shield=True):
+                await link.aclose()

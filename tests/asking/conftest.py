@@ -10,7 +10,7 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from mcpkit.client.client import Params
+from mcpkit.client.results import Params
 from mcpkit.testing import REVISIONS
 from tests.asking.server import make_app
 from tests.combinations import Served, anyio_backend, client, place, revision, shared, stderr

@@ -154,7 +154,7 @@ SAID: Final[dict[str, tuple[list[str], dict[str, Any], str]]] = {
     "what is no message": (
         ["call", "t"],
         {"tools/call": {"before": [{"method": 5, EVIL: EVIL}], **result(content=[])}},
-        "which is no message",
+        "an invalid message",
     ),
 }
 

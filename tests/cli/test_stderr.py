@@ -71,7 +71,7 @@ async def last_words() -> None:
     os._exit(3)
 """
 HOW = ["log", "print to stderr", "print", "bytes"]
-NOTE = "missing here, as nobody read them"
+NOTE = "dropped here, because stderr was not read"
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ class TestAHostThatDoesNotReadStderr:
         lines = [line.decode() for line in found if b"printed to stdout" not in line]
         [place] = [index for index, line in enumerate(lines) if NOTE in line]
         count = int(lines[place].split()[1])
-        assert lines[place] == f"mcpkit: {count} lines are {NOTE}\n"
+        assert lines[place] == f"mcpkit: {count} lines {NOTE}\n"
         assert place + count == MUCH
         assert lines[-1].endswith("0 again\n")
 
@@ -332,7 +332,7 @@ class TestNonBlockingRaw:
             if found != line:
                 break
             count += 1
-        assert found == f"mcpkit: {MUCH - count} lines are {NOTE}\n".encode()
+        assert found == f"mcpkit: {MUCH - count} lines {NOTE}\n".encode()
         raw.write(b"again\n")
         assert reader.readline() == b"again\n"
 
@@ -343,7 +343,7 @@ class TestNonBlockingRaw:
         raw.write(b"y" * stderr.MAX_WAITING_BYTES + b"\n")
         raw.write(b"z\n")
         assert reader.readline() == b"x" * stderr.MAX_WAITING_BYTES + b"\n"
-        assert reader.readline() == b"mcpkit: a line is missing here, as nobody read them\n"
+        assert reader.readline() == b"mcpkit: 1 line dropped here, because stderr was not read\n"
 
     def test_nobody_will_ever_read(self) -> None:
         ours, theirs = os.pipe()

@@ -119,7 +119,7 @@ def test_a_failure_is_a_result(client: TestClient) -> None:
 def test_progress_is_reported_three_times(client: TestClient) -> None:
     seen: list[tuple[float, float | None]] = []
     client.call_tool(
-        "test_tool_with_progress", on_progress=lambda done, total, _: seen.append((done, total))
+        "test_tool_with_progress", on_progress=lambda now: seen.append((now.progress, now.total))
     )
     assert seen == [(0, 100), (50, 100), (100, 100)]
 
@@ -412,12 +412,8 @@ def test_what_the_client_lacks_is_named() -> None:
 
 def test_progress_comes_before_the_question() -> None:
     seen: list[Any] = []
-
-    def on_progress(*report: Any) -> None:
-        seen.append(report)
-
     with connected(NEW, elicitation=lambda params: {"action": "accept"}) as client:
-        text = client.call_tool("test_streaming_elicitation", on_progress=on_progress).text
+        text = client.call_tool("test_streaming_elicitation", on_progress=seen.append).text
     assert seen
     assert text.startswith("action=accept")
 

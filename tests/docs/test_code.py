@@ -166,9 +166,7 @@ def test_a_dependency_is_no_argument() -> None:
 def test_threads_report_progress() -> None:
     seen: list[float] = []
     with TestClient(app_of("tools").app) as client:
-        counted = client.call_tool(
-            "count_stock", on_progress=lambda done, total, message: seen.append(done)
-        )
+        counted = client.call_tool("count_stock", on_progress=lambda now: seen.append(now.progress))
     assert counted.data == 3
     assert 1 in seen
 

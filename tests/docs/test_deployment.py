@@ -89,7 +89,7 @@ def test_calls_and_streams_pass_the_proxy(revision: str, tmp_path: Path) -> None
         ) as client,
     ):
         done = client.call_tool(
-            "crunch", {"rows": 5}, on_progress=lambda done, total, message: seen.append(done)
+            "crunch", {"rows": 5}, on_progress=lambda now: seen.append(now.progress)
         )
     assert done.data == 5
     assert seen[:4] == [1, 2, 3, 4]

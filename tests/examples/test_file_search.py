@@ -84,7 +84,7 @@ def test_a_search_reports_progress(client: TestClient) -> None:
     client.call_tool(
         "search_text",
         {"text": "grapes"},
-        on_progress=lambda done, total, message: seen.append((done, total)),
+        on_progress=lambda now: seen.append((now.progress, now.total)),
     )
     # The last report may be lost together with the result; the first one may not.
     assert seen[0] == (1, 3)

@@ -40,7 +40,7 @@ def test_files_with_the_same_content_are_found(client: TestClient, folder: Path)
         client.call_tool(
             "scan",
             {"directory": str(folder)},
-            on_progress=lambda done, total, message: progress.append((done, total)),
+            on_progress=lambda now: progress.append((now.progress, now.total)),
         )
     )
     assert report == {

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 
+from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.client_connection import Sent
-from mcpkit.client.client import Link
+from mcpkit.client.connection import Link
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.schemas import check
 
@@ -69,13 +71,15 @@ class TappedClient(AsyncTestClient):
         self.received: list[dict[str, Any]] = []
         self.notifications: list[dict[str, Any]] = []
 
-    async def _open(self) -> Link:
-        return _Tap(await super()._open(), self)
+    @asynccontextmanager
+    async def _open(self, loop: Loop) -> AsyncGenerator[Link, None]:
+        async with super()._open(loop) as link:
+            yield _Tap(link, self)
 
-    async def _carry(self, sent: Sent, answered: Callable[[], bool] | None = None) -> None:
+    async def _send(self, sent: Sent, has_response: Callable[[], bool] | None = None) -> None:
         if self._http is not None:
             self.note_sent(sent.text)
-        await super()._carry(sent, answered)
+        await super()._send(sent, has_response)
 
     def note_sent(self, text: bytes) -> None:
         """Remember method and revision of a request."""

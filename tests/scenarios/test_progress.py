@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from mcpkit.client.results import Progress
 from mcpkit.errors import InvalidParams
 from tests.scenarios.tapped import TappedClient
 
@@ -79,8 +78,6 @@ async def test_nothing_is_sent_once_the_request_is_over(client: TappedClient) ->
 
 
 async def test_the_client_passes_it_on(client: TappedClient) -> None:
-    seen: list[tuple[Any, ...]] = []
-    await client.call_tool(
-        "march", {"steps": [1, 2]}, on_progress=lambda *progress: seen.append(progress)
-    )
-    assert [each[:2] for each in seen] == [(1, 10), (2, 10)]
+    seen: list[Progress] = []
+    await client.call_tool("march", {"steps": [1, 2]}, on_progress=seen.append)
+    assert [(each.progress, each.total) for each in seen] == [(1, 10), (2, 10)]

@@ -248,7 +248,7 @@ async def test_annotations_of_content_are_those_the_revision_knows(
 async def test_a_handler_in_a_thread_has_the_same_context(client: TappedClient) -> None:
     seen: list[float] = []
     result = await client.call_tool(
-        "in_a_thread", on_progress=lambda done, *rest: seen.append(done), log_level="info"
+        "in_a_thread", on_progress=lambda now: seen.append(now.progress), log_level="info"
     )
     assert result.text == "hello"
     assert seen == [1]

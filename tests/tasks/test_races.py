@@ -17,12 +17,13 @@ import anyio
 import pytest
 
 from mcpkit import Context, MCPKit, SyncContext, TaskOptions
+from mcpkit._concurrency.loop import Loop
 from mcpkit._server import task_runs as legs
 from mcpkit._stores import sqlite
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.memory import MemoryStore, Table
 from mcpkit._stores.sqlite import SqliteStore, is_held
-from mcpkit.client.client import Link
+from mcpkit.client.connection import Link
 from mcpkit.errors import InternalError, InvalidParams
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.service import TaskService
@@ -58,7 +59,7 @@ async def listening(client: AsyncTestClient, *ids: str) -> AsyncGenerator[None, 
 
         async def listen() -> None:
             await client.request(
-                "subscriptions/listen", wanted, timeout=60, on_told=lambda *_: agreed.set()
+                "subscriptions/listen", wanted, timeout=60, on_notification=lambda *_: agreed.set()
             )
 
         group.start_soon(listen)
@@ -438,15 +439,16 @@ async def test_a_session_has_its_own_log_level(level: str, count: int) -> None:
 class Garbling(Asked):
     """A client that sends some answers that are not objects."""
 
-    async def _open(self) -> Link:
-        link = await super()._open()
-        send = link.send_text
+    @asynccontextmanager
+    async def _open(self, loop: Loop) -> AsyncGenerator[Link, None]:
+        async with super()._open(loop) as link:
+            send = link.send_text
 
-        async def send_text(text: bytes) -> None:
-            await send(text.replace(b'{"garbled":true}', b"7"))
+            async def send_text(text: bytes) -> None:
+                await send(text.replace(b'{"garbled":true}', b"7"))
 
-        link.send_text = send_text  # type: ignore[method-assign]
-        return link
+            link.send_text = send_text  # type: ignore[method-assign]
+            yield link
 
 
 async def test_a_malformed_answer_is_requested_again() -> None:

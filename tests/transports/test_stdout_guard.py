@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 TIMEOUT = 30.0
 NOTE = "which carries the protocol; it goes to stderr instead (shown once)"
 GUARD = REPOSITORY / "mcpkit" / "transports" / "stdio"
-IMPORT = "from guard import take_over\n"
+IMPORT = "from redirect import take_over\n"
 TAKE_OVER = "import os, sys\n" + IMPORT + "streams = take_over()\n"
 FIRST_LINE_AFTER = TAKE_OVER.count("\n") + 1
 ANSWER = 'os.write(streams.writer, b"answer\\n")\n'
@@ -225,9 +225,9 @@ def test_simultaneous_calls_return_the_same(run: Run) -> None:
 # The note
 
 
-@pytest.mark.parametrize("module", ["guard", "mcpkit.transports.stdio.guard"])
+@pytest.mark.parametrize("module", ["redirect", "mcpkit.transports.stdio.redirect"])
 def test_the_first_offender_is_named_by_file_and_line(run: Run, module: str) -> None:
-    outcome = run(TAKE_OVER.replace("guard", module) + "print('stray')\n")
+    outcome = run(TAKE_OVER.replace("redirect", module) + "print('stray')\n")
 
     place = f"server.py:{FIRST_LINE_AFTER}"
     assert outcome.stderr == f"mcpkit: {place} printed to stdout, {NOTE}\nstray\n"
@@ -515,7 +515,7 @@ def test_a_failure_leaves_everything_as_it_was(run: Run) -> None:
 
 def test_the_module_imports_no_event_loop_and_no_subprocess() -> None:
     program = (
-        "import sys; sys.path.insert(0, 'mcpkit/transports/stdio'); import guard\n"
+        "import sys; sys.path.insert(0, 'mcpkit/transports/stdio'); import redirect\n"
         "print({'asyncio', 'logging', 'subprocess', 'typing'} & set(sys.modules) or 'none')"
     )
     outcome = subprocess.run(

@@ -31,7 +31,7 @@ from mcpkit import (
     ToolResult,
     UserMessage,
 )
-from mcpkit.client.results import CallResult, Completion, ListedTool, PromptMessages
+from mcpkit.client import CallResult, Completion, ListedTool, Progress, PromptMessages
 from mcpkit.context import Delivery
 from mcpkit.testing import AsyncTestClient, TestClient
 from mcpkit.types import Implementation, ResourceContents
@@ -402,7 +402,7 @@ def uses_untyped_context(ctx: Context, blocking: SyncContext) -> None:
 
 
 async def uses_client() -> None:
-    def show(done: float, total: float | None, message: str | None) -> None: ...
+    def show(now: Progress) -> None: ...
 
     async with Client(stateful, revision="2025-11-25", on_log=print, timeout=None) as client:
         assert_type(client, Client)

@@ -17,10 +17,9 @@ from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 import mcpkit
-from mcpkit._utils.targets import run_command, split
+from mcpkit._utils.targets import is_url, run_command, split
 from mcpkit.cli._connection import command_for, is_python
 from mcpkit.cli._install.hosts import Launch, Remote, Unfit
-from mcpkit.client.client import is_url
 
 __all__ = ["named_by", "server_at"]
 

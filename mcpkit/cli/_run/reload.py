@@ -31,8 +31,8 @@ from mcpkit.cli._terminal import note
 from mcpkit.context import CallNext, Context
 from mcpkit.errors import MissingEnvironment
 from mcpkit.transports import load
-from mcpkit.transports.stdio.guard import take_over
 from mcpkit.transports.stdio.reader import is_deserted
+from mcpkit.transports.stdio.redirect import take_over
 
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit

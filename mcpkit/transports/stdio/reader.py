@@ -1,4 +1,4 @@
-"""Readers of a descriptor: polled by the event loop, awaited by a task, or blocking in a thread."""
+"""Readers of a descriptor, polled by the event loop or in a thread; their chunks to lines."""
 
 from __future__ import annotations
 
@@ -10,48 +10,60 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
 from mcpkit._concurrency.loop import AsyncioLoop, Loop
+from mcpkit._utils.json import excess_of
+from mcpkit.errors import InvalidRequest
 
-__all__ = ["AwaitingReader", "PolledReader", "Reader", "ThreadReader", "is_deserted", "make_reader"]
+if TYPE_CHECKING:
+    from mcpkit._server.session import Session
+
+MAX_LINE: Final = 64 * 1024 * 1024
+"""Bytes a line may have by default."""
+
+MAX_VALUES: Final = 1_000_000
+"""JSON values a line may have: each takes many times the bytes that it was written in."""
+
+_LONG: Final = 64 * 1024
+"""Bytes of a line above which its values are counted."""
 
 _CHUNK_BYTES: Final = 64 * 1024
 """Bytes that are read at once."""
 
 
 class Reader(Protocol):
-    """Passes on chunks of bytes as they arrive, and an empty one at the end."""
+    """Delivers chunks of bytes as they arrive, and an empty one at the end."""
 
     def start(self, take: Callable[[bytes], None]) -> None:
-        """Begin to read, and pass each chunk on."""
+        """Start to read, and call `take` with each chunk."""
         ...
 
     def pause(self) -> None:
-        """Read nothing more for now."""
+        """Stop reading until `resume`."""
         ...
 
     def resume(self) -> None:
-        """Read on after `pause`."""
+        """Continue after `pause`."""
         ...
 
     def stop(self) -> None:
-        """Read nothing more at all."""
+        """Stop reading for good."""
         ...
 
     def is_deserted(self) -> bool:
-        """Return True if nobody will write any more, as far as that shows without reading."""
+        """Return True if the other end is closed, as far as that shows without reading."""
         ...
 
 
 def make_reader(fd: int, loop: Loop) -> Reader:
-    """Return the reader for what a descriptor is: polled, awaited, or in a thread.
+    """Return a reader for a descriptor: polled, awaited, or in a thread.
 
     Args:
         fd: To read from; a pipe, a socket or a terminal is polled.
-        loop: The event loop that is to get the chunks.
+        loop: The event loop that gets the chunks.
     """
     if sys.platform != "win32" and _can_be_polled(fd):
         if isinstance(loop, AsyncioLoop):
@@ -61,15 +73,15 @@ def make_reader(fd: int, loop: Loop) -> Reader:
 
 
 def _can_be_polled(fd: int) -> bool:
-    """Return True if the event loop can wait for a descriptor; not so for most devices."""
+    """Return True if the event loop can wait for a descriptor, which most devices do not allow."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
 
 
 def is_deserted(fd: int) -> bool:
-    """Return True if nobody can write any more to what a descriptor reads from.
+    """Return True if the other end of a descriptor is closed.
 
-    There may still be something to read. False where the platform does not tell.
+    There may still be something to read. False if the platform cannot tell.
 
     Args:
         fd: A pipe or a socket.
@@ -82,7 +94,7 @@ def is_deserted(fd: int) -> bool:
 
 
 def _read(fd: int) -> bytes | None:
-    """Read a chunk; empty at the end, None if there is nothing after all."""
+    """Read a chunk; empty at the end, None if there is nothing to read."""
     try:
         return os.read(fd, _CHUNK_BYTES)
     except (BlockingIOError, InterruptedError):
@@ -92,7 +104,7 @@ def _read(fd: int) -> bytes | None:
 
 
 class PolledReader:
-    """Reads on asyncio: the loop itself calls it, without a task in between."""
+    """Reads on asyncio: the loop calls it directly, without a task."""
 
     def __init__(self, fd: int) -> None:
         import asyncio
@@ -104,7 +116,7 @@ class PolledReader:
         self._take: Callable[[bytes], None] = lambda chunk: None
 
     def start(self, take: Callable[[bytes], None]) -> None:
-        """Begin to read, and pass each chunk on."""
+        """Start to read, and call `take` with each chunk."""
         self._take = take
         self.resume()
 
@@ -117,24 +129,24 @@ class PolledReader:
         self._take(chunk)
 
     def pause(self) -> None:
-        """Read nothing more for now."""
+        """Stop reading until `resume`."""
         if self._active:
             self._active = False
             self._loop.remove_reader(self._fd)
 
     def resume(self) -> None:
-        """Read on after `pause`."""
+        """Continue after `pause`."""
         if not self._active and not self._stopped:
             self._active = True
             self._loop.add_reader(self._fd, self._ready)
 
     def stop(self) -> None:
-        """Read nothing more at all."""
+        """Stop reading for good."""
         self.pause()
         self._stopped = True
 
     def is_deserted(self) -> bool:
-        """Return True if nobody will write any more, as far as that shows without reading."""
+        """Return True if the other end is closed, as far as that shows without reading."""
         return is_deserted(self._fd)
 
 
@@ -148,7 +160,7 @@ class AwaitingReader:
         self._scope = anyio.CancelScope()
 
     def start(self, take: Callable[[bytes], None]) -> None:
-        """Begin to read, and pass each chunk on."""
+        """Start to read, and call `take` with each chunk."""
         self._may_read.set()
         self._loop.start(self._read_on(take))
 
@@ -164,25 +176,25 @@ class AwaitingReader:
                     return
 
     def pause(self) -> None:
-        """Read nothing more for now."""
+        """Stop reading until `resume`."""
         if self._may_read.is_set():
             self._may_read = anyio.Event()
 
     def resume(self) -> None:
-        """Read on after `pause`."""
+        """Continue after `pause`."""
         self._may_read.set()
 
     def stop(self) -> None:
-        """Read nothing more at all."""
+        """Stop reading for good."""
         self._scope.cancel()
 
     def is_deserted(self) -> bool:
-        """Return True if nobody will write any more, as far as that shows without reading."""
+        """Return True if the other end is closed, as far as that shows without reading."""
         return is_deserted(self._fd)
 
 
 class ThreadReader:
-    """Reads files, devices, and all on Windows: a thread blocks in the read, one chunk ahead."""
+    """Reads files, devices, and everything on Windows: in a thread, one chunk ahead."""
 
     def __init__(self, fd: int, loop: Loop) -> None:
         self._fd = fd
@@ -194,9 +206,9 @@ class ThreadReader:
         self._take: Callable[[bytes], None] = lambda chunk: None
 
     def start(self, take: Callable[[bytes], None]) -> None:
-        """Begin to read, and pass each chunk on."""
+        """Start to read, and call `take` with each chunk."""
         self._take = take
-        # A daemon: a read that never returns must not keep the process.
+        # A daemon, because a read that never returns must not keep the process alive.
         threading.Thread(target=self._work, name="mcpkit stdin", daemon=True).start()
 
     def _work(self) -> None:
@@ -220,19 +232,97 @@ class ThreadReader:
             self._wanted.release()
 
     def pause(self) -> None:
-        """Read nothing more for now."""
+        """Stop reading until `resume`."""
         self._paused = True
 
     def resume(self) -> None:
-        """Read on after `pause`."""
+        """Continue after `pause`."""
         if self._paused:
             self._paused = False
             self._hand_over()
 
     def stop(self) -> None:
-        """Read nothing more at all."""
+        """Stop reading for good."""
         self._stopped = True
 
     def is_deserted(self) -> bool:
-        """Return True if nobody will write any more, as far as that shows without reading."""
+        """Return True if the other end is closed, as far as that shows without reading."""
         return bool(self._held) and not self._held[-1]
+
+
+class Lines:
+    """Splits a stream into lines for a session, bounds their length, and holds lines back.
+
+    Args:
+        session: Receives the lines, and an error for each line that is too long.
+        max_line: Bytes that a line may have.
+        blocked: Returns True while the session accepts no further line.
+    """
+
+    def __init__(self, session: Session, max_line: int, blocked: Callable[[], bool]) -> None:
+        self.blocked = blocked
+        self._session = session
+        self._max = max_line
+        self._held: deque[bytes] = deque()
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._skipping = False
+
+    def feed(self, chunk: bytes) -> None:
+        """Pass every line that a chunk completes to the session, or hold it back."""
+        first, *rest = chunk.split(b"\n")
+        self._keep(first)
+        if not rest:
+            return
+        self._end_line()
+        last = rest.pop()
+        self._held.extend(rest)
+        self.go_on()
+        self._keep(last)
+
+    def go_on(self) -> bool:
+        """Pass on the lines that were held back, until the session is blocked.
+
+        Returns:
+            True if none is left, and the session is not blocked.
+        """
+        held = self._held
+        while not self.blocked():
+            if not held:
+                return True
+            self._give(held.popleft())
+        return False
+
+    def end(self) -> None:
+        """Treat an incomplete line as complete, at the end of the input."""
+        self._end_line()
+
+    def _keep(self, part: bytes) -> None:
+        if self._skipping or not part:
+            return
+        self._size += len(part)
+        if self._size > self._max:
+            self._parts.clear()
+            self._skipping = True
+            self._refuse()
+        else:
+            self._parts.append(part)
+
+    def _end_line(self) -> None:
+        if not self._skipping:
+            self._give(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+        self._parts.clear()
+        self._size = 0
+        self._skipping = False
+
+    def _give(self, line: bytes) -> None:
+        size = len(line)
+        if size > self._max:
+            self._refuse()
+        elif size > _LONG and (excess := excess_of(line, MAX_VALUES)):
+            self._session.refuse(InvalidRequest(f"A line has {excess}"))
+        elif line and not line.isspace():
+            self._session.receive(line)
+
+    def _refuse(self) -> None:
+        self._session.refuse(InvalidRequest(f"A line has more than {self._max} bytes"))

@@ -18,28 +18,26 @@ from typing import Final, NoReturn
 
 import anyio
 
-from mcpkit._concurrency.event_loop import run_loop
-from mcpkit._concurrency.loop import open_loop
+from mcpkit._concurrency.loop import open_loop, run_loop
 from mcpkit._server.server import Server, log
 from mcpkit._server.session import Session
 from mcpkit._server.task_runs import serving_tasks
 from mcpkit.transports import Served
 from mcpkit.transports.leaving import exit_now, stop_signals
-from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
-from mcpkit.transports.stdio.lines import MAX_LINE, Lines
-from mcpkit.transports.stdio.reader import make_reader
+from mcpkit.transports.stdio.reader import MAX_LINE, Lines, make_reader
+from mcpkit.transports.stdio.redirect import ProtocolStreams, take_over
 from mcpkit.transports.stdio.writer import Output
 
 __all__ = ["run", "serve", "serve_here"]
 
 _CLEAN_UP_S: Final = 2.0
-"""Seconds that cancelled handlers have to clean up."""
+"""Seconds for cancelled handlers to clean up."""
 
 _THREADS_END_S: Final = 0.2
-"""Seconds that threads have to see that they are cancelled, and to end."""
+"""Seconds for cancelled threads to end."""
 
 _STALL_S: Final = 0.5
-"""Seconds within which the client has to take some of what is left, once it has closed its side."""
+"""Seconds within which a client that has closed its side must read some of the output."""
 
 Running = Callable[[], AbstractAsyncContextManager[Server]]
 
@@ -55,9 +53,9 @@ def run(
 
     Args:
         served: The app.
-        max_line: Bytes a line may have; a longer one is refused, and the connection lives on.
-        grace: Seconds for which calls that run may still answer after the client has closed its
-            side, or SIGTERM; they are cancelled then. SIGINT cancels them at once.
+        max_line: Bytes that a line may have; a longer one gets an error.
+        grace: Seconds for running calls to respond after the client has closed its side, or
+            SIGTERM; then they are cancelled. SIGINT cancels them at once.
         backend: ``"asyncio"`` or ``"trio"``.
 
     Raises:
@@ -77,7 +75,7 @@ def run(
 async def serve_here(served: Served, *, max_line: int = MAX_LINE, grace: float = 0.25) -> None:
     """Serve an app on this process's standard streams, in the event loop that runs.
 
-    It ends when the client leaves, or the task is cancelled; signals are for whoever runs the loop.
+    It ends when the client leaves or the task is cancelled. Signals are left to the caller.
 
     Args:
         served: The app.
@@ -118,13 +116,12 @@ async def serve(
     """Serve one client on a pair of descriptors until it closes its side or a signal arrives.
 
     Args:
-        server: To be served.
+        server: The server.
         streams: The descriptors to read from and to write to.
         max_line: Bytes a line may have.
         grace: Seconds that running calls have after the end of input.
-        signals: The signal is appended that ended the service. For the owner of the
-            process only, which is left at once if a handler does not let itself be cancelled.
-            None: signals are not looked at.
+        signals: Gets the signal that ended the service. For the owner of the process only,
+            which exits at once if a handler cannot be cancelled. None: signals are ignored.
 
     Returns:
         The number of handlers that still run in threads.
@@ -139,7 +136,7 @@ async def serve(
         stop_watching: Callable[[], object] = _watch_nothing
 
         def settle() -> None:
-            """Begin waiting requests and read on, as far as there is room again."""
+            """Start waiting requests and resume reading, as far as there is room."""
             if not output.congested:
                 session.begin_waiting()
             if lines.go_on():
@@ -147,16 +144,16 @@ async def serve(
                 reader.resume()
 
         def relieved() -> None:
-            # It may be a handler that calls this, and what reads on must not have its context.
+            # A handler may call this, and reading must not run in the handler's context.
             context.copy().run(settle)
 
         def watch(written: int) -> None:
-            """Note that the client is gone: whoever has left and takes nothing never will.
+            """End the session if the client has left and reads nothing, while reading is paused.
 
-            Its end is behind what is not read.
+            The end of its input is behind chunks that are not read yet.
 
             Args:
-                written: Bytes that it had taken at the last look.
+                written: `output.written` at the last check.
             """
             nonlocal stop_watching
             if output.written == written and reader.is_deserted():
@@ -210,7 +207,7 @@ async def serve(
 
 
 def _watch_nothing() -> None:
-    """Stop nothing: all that the client sends is read."""
+    """Cancel nothing: reading is not paused."""
 
 
 async def _watch_signals(ended: anyio.Event, signals: list[int] | None) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 import anyio
@@ -20,9 +21,7 @@ from mcpkit._protocol.messages import notification_text
 from mcpkit._server.server import log
 from mcpkit._server.session import Channel
 from mcpkit.errors import ProtocolError
-from mcpkit.transports.stdio.nonblocking import NonBlockingWriter, open_writer
-
-__all__ = ["FileSink", "Output", "PolledSink", "Sink", "ThreadSink", "make_sink"]
+from mcpkit.transports.stdio.redirect import NonBlockingWriter, open_writer
 
 _HIGH_WATER_BYTES: Final = 1024 * 1024
 """Bytes that may wait to be written before reading pauses."""
@@ -40,7 +39,7 @@ _PROGRESS: Final = notification_text("notifications/progress")[:-1]
 
 
 class Output(Channel):
-    """The channel of a session that leaves through a descriptor.
+    """The channel of a session to a descriptor.
 
     Args:
         fd: To write to.
@@ -48,9 +47,9 @@ class Output(Channel):
         on_broken: Called once the client no longer reads.
 
     Attributes:
-        written: Bytes that the client, or what is between, has taken.
+        written: Bytes written so far.
         broken: True once the client no longer reads.
-        congested: True while so much waits that nothing more should be read.
+        congested: True while more than 1 MiB waits, so reading should pause.
         on_writable: Called when `congested` has become False again.
     """
 
@@ -77,14 +76,14 @@ class Output(Channel):
         self.on_writable: Callable[[], None] = lambda: None
 
     def __enter__(self) -> None:
-        """Hold messages back, to let them leave together."""
+        """Hold messages back, to write them together."""
         self._scheduled = True
 
     def __exit__(self, *error: object) -> None:
         self.flush()
 
     def send(self, text: bytes, about: Request | None = None) -> None:
-        """Take one message; it leaves at the end of this turn of the loop."""
+        """Send one message; it is written at the end of this turn of the loop."""
         if about is not None and text.startswith(_PROGRESS):
             self._told[about] = time.monotonic()
         self._put(text)
@@ -92,7 +91,7 @@ class Output(Channel):
     def answer(
         self, request: Request, text: bytes | None, error: ProtocolError | None = None
     ) -> None:
-        """Take the last word on a request, and keep it back if its progress has just been told.
+        """Send the response to a request, a moment after its last progress.
 
         The official TypeScript client drops progress that it reads together with the answer.
         """
@@ -106,7 +105,7 @@ class Output(Channel):
         self._loop.later(_APART_S, self._release)
 
     def _release(self) -> None:
-        """Let the answer leave that was kept back first."""
+        """Send the oldest response that was held back."""
         if self._kept_back:
             self._put(self._kept_back.popleft())
 
@@ -123,7 +122,7 @@ class Output(Channel):
             self._loop.soon(self.flush)
 
     def flush(self) -> None:
-        """Write as much as goes without waiting."""
+        """Write as much as possible without waiting."""
         self._scheduled = False
         while self._parts and not self._waiting and not self.broken:
             rest = self._write(memoryview(self._batch()))
@@ -133,7 +132,7 @@ class Output(Channel):
         self._update_congestion()
 
     def _batch(self) -> bytes:
-        """Return messages to write together: all, or if that were a large copy, the first few."""
+        """Return messages to write together: all, or the first few if they are large."""
         parts = self._parts
         count, size = len(parts), self._size
         if size > _BATCH_BYTES:
@@ -191,10 +190,10 @@ class Output(Channel):
             await self._uncongested.wait()
 
     async def finish(self, stall: float) -> None:
-        """Wait until everything has left, or nobody reads any more.
+        """Wait until everything is written, or the client no longer reads.
 
         Args:
-            stall: Seconds after which a client that takes nothing counts as gone.
+            stall: Seconds without progress after which the client counts as gone.
         """
         while self._kept_back:
             self._release()
@@ -217,93 +216,76 @@ class Output(Channel):
 class Sink(Protocol):
     """A descriptor to write to without blocking the event loop."""
 
-    def write(self, data: memoryview) -> int:
-        """Take as many bytes as go without waiting.
+    def write(self, data: memoryview, /) -> int:
+        """Write as many bytes as possible without waiting.
 
         Returns:
-            The number of bytes that were taken; 0 if the caller has to `wait` first.
+            The number of bytes written; 0 if the caller must `wait` first.
 
         Raises:
-            OSError: Nobody reads any more.
+            OSError: The other end is closed.
         """
         ...
 
     async def wait(self) -> None:
-        """Wait until writing may go on."""
+        """Wait until there is room."""
         ...
 
     async def finish(self) -> None:
-        """Wait until everything that was taken has left the process."""
+        """Wait until everything has left the process."""
         ...
 
     def close(self) -> None:
-        """Close what was opened for writing; the descriptor that was given stays open."""
+        """Close what was opened for writing, but not the given descriptor."""
         ...
 
 
 def make_sink(fd: int) -> Sink:
     """Return the sink for what a descriptor is.
 
-    A pipe or a socket is written to when the loop finds room in it, a file at once, and everything
-    else by a thread.
+    A pipe or a socket is written to when it has room, a file at once, and anything else by a
+    thread.
 
     Args:
-        fd: To write to. It stays as it is for others who have it.
+        fd: To write to. Its flags are not changed, because other processes may share it.
     """
     writer = open_writer(fd)
-    if writer is not None:
-        return PolledSink(writer)
-    if stat.S_ISREG(os.fstat(fd).st_mode):
-        return FileSink(fd)
+    if writer is not None or stat.S_ISREG(os.fstat(fd).st_mode):
+        return PolledSink(fd, writer)
     return ThreadSink(fd)
 
 
 class PolledSink:
-    """A pipe or a socket, written to without blocking; the event loop waits for room in it.
+    """A pipe or a socket, written to without blocking; or a file, which always has room.
 
     Args:
-        writer: To write with; it is closed with the sink.
+        fd: To write to; it stays open.
+        writer: To write with instead, to a pipe or a socket; it is closed with the sink.
     """
 
-    def __init__(self, writer: NonBlockingWriter) -> None:
+    def __init__(self, fd: int, writer: NonBlockingWriter | None) -> None:
         self._writer = writer
-        # The writer's own method, so that a write does not take one call more.
-        self.write = writer.write
+        # Bound here, so that a write does not take one call more.
+        self.write: Callable[[memoryview], int] = (
+            partial(os.write, fd) if writer is None else writer.write
+        )
 
     async def wait(self) -> None:
         """Wait until there is room."""
-        await anyio.wait_writable(self._writer.fileno())
+        if self._writer is not None:
+            await anyio.wait_writable(self._writer.fileno())
 
     async def finish(self) -> None:
-        """Return at once, because nothing is kept back."""
+        """Return at once, because nothing is buffered."""
 
     def close(self) -> None:
         """Close the writer."""
-        self._writer.close()
-
-
-class FileSink:
-    """A file, which takes everything."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def write(self, data: memoryview) -> int:
-        """Write all of the data."""
-        return os.write(self._fd, data)
-
-    async def wait(self) -> None:
-        """Return at once, because a file always has room."""
-
-    async def finish(self) -> None:
-        """Return at once, because nothing is kept back."""
-
-    def close(self) -> None:
-        """Do nothing, because nothing was opened."""
+        if self._writer is not None:
+            self._writer.close()
 
 
 class ThreadSink:
-    """Terminals, pipes that cannot be opened anew, all on Windows: a thread blocks in the write."""
+    """Terminals, pipes that cannot be opened again, all on Windows: a thread writes."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -314,7 +296,7 @@ class ThreadSink:
         threading.Thread(target=self._work, name="mcpkit stdout", daemon=True).start()
 
     def write(self, data: memoryview) -> int:
-        """Hand the data to the thread, if that has nothing left to do."""
+        """Hand the data to the thread, if it is idle."""
         with self._wake:
             if self._error is not None:
                 raise self._error
@@ -347,15 +329,15 @@ class ThreadSink:
                 self._wake.wait()
 
     async def wait(self) -> None:
-        """Wait until the thread has written what it was given."""
+        """Wait until the thread is idle."""
         await anyio.to_thread.run_sync(self._wait_for_thread, abandon_on_cancel=True)
 
     async def finish(self) -> None:
-        """Wait until the thread has nothing left to do."""
+        """Wait until the thread is idle."""
         await self.wait()
 
     def close(self) -> None:
-        """Let the thread end."""
+        """End the thread."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()

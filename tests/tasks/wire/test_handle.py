@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from mcpkit import TaskCancelled, TaskHandle
+from mcpkit.client.results import Progress
 from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
 from tests.asking.conftest import accept, speak
 from tests.scenarios.tapped import PATIENCE
@@ -123,9 +124,9 @@ async def test_progress_goes_on_after_the_answer(client: Tasked) -> None:
     """In 2026-07-28 there is only the message."""
     client.script({"action": "accept"})
     told: list[Any] = []
-    task = await client.start("tell", on_progress=lambda *facts: told.append(facts))
+    task = await client.start("tell", on_progress=told.append)
     assert (await outcome(task)).text == "told"
-    assert set(told) <= ({(1, 2, "half of it")} if client.spoken == CORE else set())
+    assert set(told) <= ({Progress(1, 2, "half of it")} if client.spoken == CORE else set())
 
 
 async def test_no_result_depends_on_notifications(
@@ -142,7 +143,7 @@ async def test_no_result_depends_on_notifications(
         return await real(method, *args, **options)
 
     monkeypatch.setattr(client, "request", request)
-    monkeypatch.setattr(TaskHandle, "told", lambda *_: True)
+    monkeypatch.setattr(TaskHandle, "_notified", lambda *_: None)
     assert (await outcome(await client.start("add", {"a": 3, "b": 4}))).text == "7"
 
 
@@ -324,7 +325,7 @@ async def test_a_tool_without_tasks(client: Tasked) -> None:
 async def test_a_tool_that_only_runs_as_a_task_is_called(connect: Connect) -> None:
     """TASKL-3, TASKX-3: for the client that does not ask for tasks."""
     client = await connect()
-    client._caller.capabilities = {"elicitation": {}}
+    client._protocol.capabilities = {"elicitation": {}}
     assert (await client.call_tool("only")).text == "done"
     with pytest.raises(ProtocolError, match="nonsense"):
         await client.call_tool("nonsense")

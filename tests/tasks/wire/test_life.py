@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from mcpkit._protocol.connection import CAPABILITIES_KEY
+from mcpkit.client.results import Progress
 from mcpkit.errors import InvalidParams, MethodNotFound, MissingClientCapability, ProtocolError
 from tests.asking.conftest import accept, speak
 from tests.scenarios.tapped import HANDSHAKE
@@ -351,7 +352,7 @@ def call_of(client: Tasked, tool: str, **arguments: Any) -> dict[str, Any]:
     else:
         params["_meta"] = {
             "io.modelcontextprotocol/protocolVersion": EXTENSION,
-            CAPABILITIES_KEY: client._caller.capabilities,
+            CAPABILITIES_KEY: client._protocol.capabilities,
         }
     return {"method": "tools/call", "params": params}
 
@@ -425,9 +426,9 @@ async def test_a_client_lists_its_tasks(client: Tasked) -> None:
 async def test_a_client_is_told_how_it_stands(client: Tasked) -> None:
     """TASKL-8, TASKL-9, TASKL-14."""
     client.script({"action": "accept"})
-    told: list[tuple[float, float | None, str | None]] = []
+    told: list[Progress] = []
     call = {"name": "tell", "arguments": {}, "task": {}}
-    made = await client.request("tools/call", call, on_progress=lambda *told_: told.append(told_))
+    made = await client.request("tools/call", call, on_progress=told.append)
     id = made["task"]["taskId"]
     assert text_of(await client.result(id)) == "told"
     assert (await client.state(id))["statusMessage"] == "nearly there"
@@ -473,7 +474,7 @@ async def test_a_stream_tells_how_it_stands(client: Tasked) -> None:
         wanted = {"notifications": {"taskIds": [id, NOBODYS]}}
 
         async def listen() -> None:
-            await client.request("subscriptions/listen", wanted, timeout=60, on_told=hear)
+            await client.request("subscriptions/listen", wanted, timeout=60, on_notification=hear)
 
         group.start_soon(listen)
         asked = await until("input_required")

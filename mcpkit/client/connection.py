@@ -1,0 +1,747 @@
+"""A connection to a server: requests, the handshake of every revision, answers to the server.
+
+`mcpkit.Client` adds the methods of MCP. A server asks its client in requests of its own in the
+handshake revisions, and in results in 2026-07-28; both reach the same handlers.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from collections import Counter
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    Sequence,
+)
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from weakref import WeakValueDictionary
+
+import anyio
+from typing_extensions import Self
+
+from mcpkit._concurrency.loop import Loop, open_loop
+from mcpkit._protocol import wire
+from mcpkit._protocol.client_connection import Answered, Asked, Caller, InvalidMessage, Sent, Told
+from mcpkit._protocol.connection import Request
+from mcpkit._protocol.messages import Id, is_id
+from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, Revision
+from mcpkit._utils.json import is_array, is_object
+from mcpkit._utils.logs import get_logger
+from mcpkit._utils.targets import command_of, is_url
+from mcpkit.client.results import (
+    OnProgress,
+    Params,
+    Progress,
+    TaskQuestion,
+    progress_callback,
+    related_task,
+)
+from mcpkit.client.stdio import ProcessLink
+from mcpkit.errors import (
+    ConnectionClosed,
+    InternalError,
+    MethodNotFound,
+    ProtocolError,
+    UnsupportedProtocolVersion,
+)
+from mcpkit.types import Implementation
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from mcpkit.client.auth.base import HttpAuth
+    from mcpkit.client.http import HttpLink
+
+log = get_logger("mcpkit.client")
+
+Handler: TypeAlias = Callable[[dict[str, Any]], "Params | Awaitable[Params]"]
+"""Answers a request of the server: its ``params`` → its ``result``, as on the wire."""
+
+OnMessage: TypeAlias = Callable[[str, Params], object]
+"""Called with the method and params of a notification."""
+
+MAX_REQUESTS: Final = 1_000
+"""Requests of a server that are answered at the same time."""
+
+MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of these requests, together."""
+
+MAX_LOGGED: Final = 100
+"""Times that the same fault of a server is logged."""
+
+_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+
+_MODERN_ERRORS: Final = (-32020, -32021, -32022)
+"""Errors that only a server of 2026-07-28 sends (ERA-10)."""
+
+_DENIED_STATUSES: Final = (401, 403, 407, 429)
+"""HTTP statuses that do not depend on the revision."""
+
+_REJECTED_STATUSES: Final = frozenset(range(400, 500)) - {*_DENIED_STATUSES}
+"""HTTP statuses of a server that may not know the request's method (ERA-11)."""
+
+_NOT_HERE_STATUSES: Final = (400, 404, 405)
+"""HTTP statuses of a server that may want a GET instead (ERA-12)."""
+
+
+class Link(Protocol):
+    """A way to a server."""
+
+    async def send_text(self, text: bytes) -> None:
+        """Send one message; raises `ConnectionClosed` if the server is gone."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        ...
+
+
+class Connectable(Protocol):
+    """An app that can be served in memory, such as `mcpkit.MCPKit`."""
+
+    def connect(
+        self,
+        loop: Loop,
+        on_text: Callable[[bytes], None],
+        on_exception: Callable[[Request, BaseException], None] | None = None,
+    ) -> AbstractAsyncContextManager[Link]:
+        """Serve one client, as `mcpkit.MCPKit.connect` does."""
+        ...
+
+
+Target: TypeAlias = "Connectable | str | os.PathLike[str] | Sequence[str]"
+"""An app object, the path of a server's file, a command, or an ``http://`` or ``https://`` URL."""
+
+
+class TaskListener(Protocol):
+    """A task whose messages arrive on the connection."""
+
+    def _notified(self, raw: Params) -> object: ...
+
+    def _progressed(self, now: Progress) -> object: ...
+
+    async def _asked(self, id: Id, question: TaskQuestion) -> Params: ...
+
+
+class NoPendingInput(Exception):
+    """A request of the server has been withdrawn, so it needs no answer."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A request that waits for its response."""
+
+    on_progress: OnProgress | None
+    on_notification: OnMessage | None
+    arrived: anyio.Event = field(default_factory=anyio.Event)
+    response: Answered | None = None
+    size: int = 0
+    """Bytes of the message with the response."""
+
+
+class ClientConnection:
+    """A connection to a server, as an async context manager; `mcpkit.Client` has the arguments."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        revision: str | None = None,
+        name: str = "mcpkit",
+        version: str = "0",
+        elicitation: Handler | None = None,
+        sampling: Handler | None = None,
+        roots: Sequence[str | os.PathLike[str]] | Handler | None = None,
+        capabilities: Params | None = None,
+        on_log: Callable[[str, Any, str | None], object] | None = None,
+        on_notification: OnMessage | None = None,
+        timeout: float | None = 60,
+        probe_timeout: float = 5,
+        max_rounds: int = 16,
+        max_input_requests: int = 100,
+        on_round: Callable[[int, Params], object] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        stderr: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        http_client: httpx2.AsyncClient | None = None,
+        auth: HttpAuth | str | Callable[[], str | Awaitable[str]] | None = None,
+        raise_exceptions: bool = False,
+    ) -> None:
+        if revision is not None and revision not in BY_VERSION:
+            raise ValueError(f"unknown revision {revision!r}; known: {', '.join(BY_VERSION)}")
+        self._target = target
+        self._wanted = None if revision is None else BY_VERSION[revision]
+        self._handlers: dict[str, Handler] = {}
+        declared: dict[str, Any] = {}
+        if elicitation is not None:
+            self._handlers["elicitation/create"] = elicitation
+            declared["elicitation"] = {}
+        if sampling is not None:
+            self._handlers["sampling/createMessage"] = sampling
+            declared["sampling"] = {}
+        if roots is not None:
+            self._handlers["roots/list"] = roots if callable(roots) else _fixed_roots(roots)
+            declared["roots"] = {}
+        info = {"name": name, "version": version}
+        self._protocol = Caller(info, {**declared, **(capabilities or {})})
+        self._on_log = on_log
+        self._on_notification = on_notification
+        self._timeout = timeout
+        self._probe_timeout = probe_timeout
+        self._max_rounds = max_rounds
+        self._max_input_requests = max_input_requests
+        self._on_round = on_round
+        self._env, self._cwd, self._stderr = env, cwd, stderr
+        self._headers, self._http_client = headers, http_client
+        self._auth: HttpAuth | None = None
+        if auth is not None:
+            from mcpkit.client.auth.base import http_auth
+
+            self._auth = http_auth(auth)
+        self._memory_options: Mapping[str, Any] = {}
+        self._timeouts: set[anyio.CancelScope] = set()
+        self._paused: dict[anyio.CancelScope, float] = {}
+        """Timeouts that do not run at the moment, with the seconds left."""
+        self._pauses = 0
+        self._raise = raise_exceptions
+        self._raised: dict[Id, BaseException] = {}
+        self._failed: Exception | None = None
+        """The exception of a callback that is still to be raised."""
+        self._pending: dict[Id, _Pending] = {}
+        self._link: Link | None = None
+        self._http: HttpLink | None = None
+        self._loop: Loop | None = None
+        self._closed = False
+        self._closed_because: ConnectionClosed | None = None
+        self._requests = 0
+        self._request_bytes = 0
+        self._faults: Counter[str] = Counter()
+        self._task_listeners: dict[str, TaskListener] = {}
+        """Tasks whose outcome is awaited, so that the server may ask for their input."""
+        self._task_progress: WeakValueDictionary[str, TaskListener] = WeakValueDictionary()
+        self._stack = AsyncExitStack()
+        self.server_info: Implementation | None = None
+        self.server_capabilities: Params = {}
+        self.instructions: str | None = None
+
+    # --- opening and closing ----------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._loop = await self._stack.enter_async_context(open_loop())
+            self._link = await self._stack.enter_async_context(self._open(self._loop))
+            await self._negotiate()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._closed = True
+        await self._stack.aclose()
+        if error[:1] == (None,):
+            self._raise_failure()
+
+    @asynccontextmanager
+    async def _open(self, loop: Loop) -> AsyncGenerator[Link, None]:
+        target = self._target
+        link: Link
+        if not isinstance(target, (str, os.PathLike, Sequence)):
+            app: Any = target
+            connecting = app.connect(
+                loop, self._receive, self._note_exception, **self._memory_options
+            )
+            async with connecting as link:
+                yield link
+            return
+        if is_url(target):
+            link = self._http = _http_link(
+                target,
+                loop,
+                self._receive,
+                self._on_close,
+                self._renew_session,
+                headers=self._headers,
+                http_client=self._http_client,
+                auth=self._auth,
+                without_timeout=self._without_timeout,
+            )
+        else:
+            link = process = ProcessLink(
+                command_of(target),
+                self._receive,
+                self._on_close,
+                env=self._env,
+                cwd=self._cwd,
+                stderr=self._stderr,
+            )
+            await process.start()
+            loop.start(process.read())
+        try:
+            yield link
+        finally:
+            # Also when the client itself is cancelled: no server process may stay behind.
+            with anyio.CancelScope(shield=True):
+                await link.aclose()
+
+    async def _negotiate(self) -> None:
+        """Find out which revision to speak, and learn the name of the server."""
+        wanted = self._wanted
+        if wanted is not None and wanted.handshake:
+            await self._handshake(wanted)
+            return
+        self._protocol.revision = wanted or PER_REQUEST[-1]
+        try:
+            await self._discover()
+            return
+        except (ConnectionClosed, ProtocolError, TimeoutError, ValueError) as error:
+            if wanted is not None or not self._may_want_handshake(error):
+                raise
+            is_modern = isinstance(error, ProtocolError) and error.code in _MODERN_ERRORS
+            supported = _supported_versions(error) if is_modern else ()
+            for each in reversed(PER_REQUEST):
+                if each.version in supported:
+                    self._protocol.revision = each
+                    await self._discover()
+                    return
+            has_older = any(each.version in supported for each in HANDSHAKE)
+            if is_modern and not has_older and self._http is not None:
+                raise
+            rejected = error
+        await self._handshake(HANDSHAKE[-1], rejected)
+
+    def _may_want_handshake(self, error: Exception) -> bool:
+        """Return True if a server that fails without a handshake may want one (ERA-11)."""
+        is_closed = isinstance(error, ConnectionClosed)
+        if self._http is None:
+            return not is_closed
+        status = self._http.status
+        return status in _REJECTED_STATUSES if is_closed else status not in _DENIED_STATUSES
+
+    async def _handshake(self, wanted: Revision, rejected: Exception | None = None) -> None:
+        """Shake hands, over HTTP in either of two ways (ERA-12).
+
+        `rejected` is the exception of the request without a handshake, if there was one.
+        """
+        http = self._http
+        if rejected is None or http is None or not http.is_old():
+            try:
+                await self._initialize(wanted)
+                return
+            except (ConnectionClosed, ProtocolError) as error:
+                if http is None or http.status not in _NOT_HERE_STATUSES:
+                    raise
+                rejected = error
+        if not await http.look_for_endpoint(self._probe_timeout):  # ERA-12
+            raise rejected
+        await self._initialize(wanted)
+
+    async def _discover(self) -> None:
+        result = await self.request("server/discover", timeout=self._probe_timeout)
+        if self._wanted is None and not is_array(result.get("supportedVersions")):
+            # Some servers answer any request with an empty object.
+            raise ValueError("The server's answer to server/discover names no versions")
+        meta = result.get("_meta")
+        self._learn_server(meta.get(_SERVER_INFO) if is_object(meta) else None, result)
+
+    async def _initialize(self, wanted: Revision) -> None:
+        self._protocol.revision = None
+        params = {
+            "protocolVersion": wanted.version,
+            "capabilities": self._protocol.capabilities,
+            "clientInfo": self._protocol.info,
+        }
+        result = await self.request("initialize", params)
+        offered = str(result.get("protocolVersion"))
+        found = BY_VERSION.get(offered)
+        if found is None or not found.handshake:
+            raise UnsupportedProtocolVersion(offered, [each.version for each in HANDSHAKE])
+        self._protocol.revision = found
+        self._learn_server(result.get("serverInfo"), result)
+        if self._http is not None:
+            self._http.version = found.version
+        await self.notify("notifications/initialized")
+        if self._http is not None:
+            await self._http.listen()
+
+    async def _renew_session(self) -> None:
+        """Shake hands again: the server has forgotten the session (HTTPL-16)."""
+        spoken = self._protocol.revision
+        assert spoken is not None
+        log.warning("the server has forgotten the session; making a new one")
+        try:
+            await self._initialize(spoken)
+        except BaseException:
+            self._protocol.revision = spoken
+            raise
+
+    def _learn_server(self, info: object, result: Params) -> None:
+        self.server_info = wire.implementation_from_wire(info) if is_object(info) else None
+        capabilities = result.get("capabilities")
+        self.server_capabilities = capabilities if is_object(capabilities) else {}
+        self.instructions = wire.optional_text(result, "instructions")
+
+    @property
+    def revision(self) -> str:
+        """The protocol revision that is spoken, such as ``2025-11-25``."""
+        assert self._protocol.revision is not None
+        return self._protocol.revision.version
+
+    # --- messages of the server -------------------------------------------------------------------
+
+    def _receive(self, text: bytes) -> None:
+        try:
+            events = self._protocol.receive(text)
+            asked = sum(isinstance(event, Asked) for event in events)
+            invalid: InvalidMessage | None = None
+            for event in events:
+                if isinstance(event, InvalidMessage):
+                    invalid = invalid or event
+                elif isinstance(event, Asked):
+                    self._on_request(event, len(text) // asked)
+                elif isinstance(event, Told):
+                    self._notified(event.method, event.params)
+                elif (pending := self._pending.get(event.id)) is not None:
+                    pending.response, pending.size = event, len(text)
+                    pending.arrived.set()
+            if invalid is not None:
+                shown = text[:80].decode("utf-8", "replace") + "…" * (len(text) > 80)
+                self._log_fault("the server sent an invalid message, %r: %s", shown, invalid.error)
+        except Exception as error:
+            # Neither a message nor a callback that fails may end the reading.
+            self._log_fault("a message of the server could not be handled", failed=True)
+            if self._raise:
+                self._failed = self._failed or error
+
+    def _raise_failure(self) -> None:
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
+
+    def _log_fault(
+        self, message: str, *arguments: object, limit: int = MAX_LOGGED, failed: bool = False
+    ) -> None:
+        """Log a fault of the server at most `limit` times; `failed` adds the current exception."""
+        self._faults[message] += 1
+        count = self._faults[message]
+        if count > limit:
+            return
+        if count == limit > 1:
+            message += f" (logged {limit} times; further ones are not logged)"
+        if failed:
+            log.exception(message, *arguments)
+        else:
+            log.warning(message, *arguments)
+
+    def _notified(self, method: str, params: Params) -> None:
+        if self._on_notification is not None:
+            self._on_notification(method, params)
+        if method == "notifications/message":
+            self._logged(params)
+        elif method == "notifications/progress":
+            self._progressed(params)
+        elif method == "notifications/tasks/status":
+            task = self._task_listeners.get(str(params.get("taskId")))
+            if task is not None:
+                task._notified(params)
+        meta = params.get("_meta")
+        listening = self._pending_of(meta.get(_SUBSCRIPTION)) if is_object(meta) else None
+        if listening is not None and listening.on_notification is not None:
+            listening.on_notification(method, params)
+
+    def _logged(self, params: Params) -> None:
+        if self._on_log is None:
+            return
+        try:
+            level, data, logger = wire.log_from_wire(params)
+        except ValueError as error:
+            self._log_fault("the server sends malformed log messages: %s", error, limit=1)
+        else:
+            self._on_log(level, data, logger)
+
+    def _progressed(self, params: Params) -> None:
+        token = params.get("progressToken")
+        pending = self._pending_of(token)
+        on_progress = None if pending is None else pending.on_progress
+        if on_progress is None and isinstance(token, str) and token in self._task_progress:
+            on_progress = self._task_progress[token]._progressed
+        if on_progress is None:
+            return
+        try:
+            now = Progress(*wire.progress_from_wire(params))
+        except ValueError as error:
+            self._log_fault("the server sends malformed progress: %s", error, limit=1)
+        else:
+            on_progress(now)
+
+    def _pending_of(self, id: object) -> _Pending | None:
+        return self._pending.get(id) if is_id(id) else None
+
+    # --- requests of the server -------------------------------------------------------------------
+
+    def _on_request(self, event: Asked, size: int) -> None:
+        if self._http is not None and not self._protocol.by_handshake:
+            # An answer would be a message that this revision does not have (MSG-13).
+            self._log_fault("the server sends the request %s in 2026-07-28", event.method)
+            return
+        if self._requests >= MAX_REQUESTS or self._request_bytes + size > MAX_REQUEST_BYTES:
+            self._log_fault("the server sends too many requests; some are not answered", limit=1)
+            return
+        self._requests += 1
+        self._request_bytes += size
+        self._start(self._answer(event, size))
+
+    async def _answer(self, event: Asked, size: int) -> None:
+        try:
+            try:
+                sent = self._protocol.send_result(event.id, await self._result_of(event))
+            except NoPendingInput:
+                return
+            except ProtocolError as error:
+                sent = self._protocol.send_error(event.id, error)
+            except Exception:
+                # The exception may hold secrets: it is logged here, not sent.
+                self._log_fault("the handler for %s failed", event.method, failed=True)
+                sent = self._protocol.send_error(event.id, InternalError("The client failed"))
+            await self._send(sent)
+        except ConnectionClosed:
+            pass
+        except ProtocolError as error:
+            self._log_fault("the server rejects the answer to %s: %s", event.method, error)
+        finally:
+            self._requests -= 1
+            self._request_bytes -= size
+
+    async def _result_of(self, event: Asked) -> Params:
+        if event.method == "ping":
+            return {}
+        task = self._task_listeners.get(related_task(event.params) or "")
+        if task is not None:
+            return await task._asked(event.id, TaskQuestion(event.method, event.params))
+        return await self._handle(event.method, event.params)
+
+    async def _handle(self, method: str, params: Params) -> Params:
+        handler = self._handlers.get(method)
+        if handler is None:
+            raise MethodNotFound(f"This client does not answer {method}")
+        result = handler(dict(params))
+        result = await result if inspect.isawaitable(result) else result
+        if not is_object(result):
+            raise TypeError(f"the handler for {method} returned {result!r}, which is not a dict")
+        return result
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
+        """Run a coroutine in the background; return the function that cancels it."""
+        if self._loop is None:
+            work.close()
+            raise RuntimeError("enter the client first: async with Client(...) as client")
+        return self._loop.start(work)
+
+    def _on_close(self, reason: ConnectionClosed | None = None) -> None:
+        self._closed = True
+        self._closed_because = self._closed_because or reason
+        for pending in self._pending.values():
+            pending.arrived.set()
+
+    def _note_exception(self, request: Request, error: BaseException) -> None:
+        if self._raise:
+            self._raised[request.id] = error
+
+    # --- messages to the server -------------------------------------------------------------------
+
+    @property
+    def link(self) -> Link:
+        """The way to the server.
+
+        Raises:
+            RuntimeError: The client has not been entered.
+        """
+        if self._link is None:
+            raise RuntimeError("enter the client first: async with Client(...) as client")
+        return self._link
+
+    async def notify(self, method: str, params: Params | None = None) -> None:
+        """Send a notification.
+
+        Raises:
+            ConnectionClosed: The server is gone.
+            ProtocolError: The server rejects it (HTTP).
+        """
+        await self._send(self._protocol.send_notification(method, params))
+
+    async def _send(self, sent: Sent, has_response: Callable[[], bool] | None = None) -> None:
+        """Send a message; over HTTP, also wait for its response."""
+        if self._http is None:
+            await self.link.send_text(sent.text)
+        else:
+            await self._http.exchange(sent, has_response)
+
+    async def request(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        meta: Params | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+        on_notification: OnMessage | None = None,
+    ) -> Params:
+        """Send a request and wait for its result.
+
+        Args:
+            method: As on the wire.
+            params: Without ``_meta``.
+            meta: Put into ``_meta``.
+            timeout: Seconds; the client's own setting if None.
+            on_progress: Called with each `Progress`, which the server is asked for.
+            on_notification: Called with the method and params of this subscription's notifications.
+
+        Raises:
+            ProtocolError: The server's error, as the class that owns its code.
+            TimeoutError: There was no response in time; the server has been told to stop.
+            ConnectionClosed: The server is gone, sends more than 64 MiB at once, or answers over
+                HTTP with something else than MCP.
+            ValueError: The result is not an object.
+        """
+        result, _ = await self._requested(
+            method, params, meta, timeout, on_progress, on_notification
+        )
+        return result
+
+    async def _requested(
+        self,
+        method: str,
+        params: Params | None,
+        meta: Params | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+        on_notification: OnMessage | None = None,
+    ) -> tuple[Params, int]:
+        """Return the result as `request` does, and the bytes of its message."""
+        merged = dict(meta or {})
+        if on_progress is not None:
+            on_progress = progress_callback(on_progress)
+            # The request's own id would do, but it is only known once the request is made.
+            merged["progressToken"] = self._protocol.next_id
+        pending = _Pending(on_progress, on_notification)
+        sent = self._protocol.send_request(method, params or {}, merged)
+        id = sent.id
+        assert id is not None
+        self._pending[id] = pending
+        try:
+            if self._closed:
+                raise self._closed_because or ConnectionClosed("The server is gone")
+            if self._http is None:
+                await self._send(sent)
+            try:
+                with self._with_timeout(self._timeout if timeout is None else timeout):
+                    if self._http is not None:
+                        await self._send(sent, pending.arrived.is_set)
+                    await pending.arrived.wait()
+            except (ConnectionClosed, ProtocolError):
+                raise
+            except BaseException as error:
+                await self._cancel(sent, error)
+                raise
+        finally:
+            del self._pending[id]
+        if id in self._raised:
+            raise self._raised.pop(id)
+        self._raise_failure()
+        response = pending.response
+        if response is None:
+            raise self._closed_because or ConnectionClosed(
+                f"The server left before it answered {method}"
+            )
+        if response.error is not None:
+            raise response.error
+        if not is_object(response.result):
+            raise ValueError(f"The server's answer to {method} is malformed: not an object")
+        return response.result, pending.size
+
+    @contextmanager
+    def _with_timeout(self, limit: float | None) -> Generator[None, None, None]:
+        """Raise TimeoutError after `limit` seconds, not counting those of a login."""
+        with anyio.fail_after(limit) as scope:
+            self._timeouts.add(scope)
+            if self._pauses:
+                self._pause()
+            try:
+                yield
+            finally:
+                self._timeouts.discard(scope)
+                self._paused.pop(scope, None)
+
+    @contextmanager
+    def _without_timeout(self) -> Generator[None, None, None]:
+        """Pause all timeouts, because a user is logging in."""
+        self._pauses += 1
+        self._pause()
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses:
+                now = anyio.current_time()
+                for scope, left in self._paused.items():
+                    scope.deadline = now + left
+                self._paused.clear()
+
+    def _pause(self) -> None:
+        now = anyio.current_time()
+        for scope in self._timeouts - self._paused.keys():
+            self._paused[scope] = scope.deadline - now
+            scope.deadline = math.inf
+
+    async def _cancel(self, sent: Sent, error: BaseException) -> None:
+        """Tell the server that the response is no longer awaited (CANC-6, CANC-7)."""
+        if sent.method == "initialize" or self._closed:
+            return
+        if self._http is not None and sent.version is not None:
+            return  # the HTTP response was closed, which says the same (CANC-5)
+        reason = "timeout" if isinstance(error, TimeoutError) else "cancelled"
+        params = {"requestId": sent.id, "reason": reason}
+        lost = suppress(ConnectionClosed, ProtocolError)
+        with anyio.CancelScope(shield=True), anyio.move_on_after(1), lost:
+            await self.notify("notifications/cancelled", params)
+
+
+def _http_link(url: str, *args: Any, **options: Any) -> HttpLink:
+    try:
+        from mcpkit.client.http import HttpLink
+    except ModuleNotFoundError as error:
+        if error.name != "httpx2":
+            raise
+        raise ImportError(
+            'A server over HTTP needs the client extra: pip install "mcpkit[client]"'
+        ) from None
+    return HttpLink(url, *args, **options)
+
+
+def _fixed_roots(roots: Sequence[str | os.PathLike[str]]) -> Handler:
+    texts = [os.fspath(root) for root in roots]
+    uris = [text if "://" in text else Path(text).absolute().as_uri() for text in texts]
+    return lambda params: {"roots": [{"uri": uri} for uri in uris]}
+
+
+def _supported_versions(error: Exception) -> Sequence[str]:
+    data = error.data if isinstance(error, ProtocolError) else None
+    found = data.get("supported") if is_object(data) else None
+    return found if is_array(found) else []
