@@ -26,7 +26,7 @@ from mcpkit._signature.schema import (
     settle_references,
 )
 from mcpkit._signature.signature import Parameter, Signature
-from mcpkit._signature.validation import LONGEST_JSON, MOST_VALUES, Problems, too_deep
+from mcpkit._signature.validation import MAX_JSON_LENGTH, MAX_JSON_VALUES, Problems, too_deep
 from mcpkit._utils.json import (
     UNSET,
     JsonSchema,
@@ -126,7 +126,7 @@ class _Texts:
     """
 
     def __init__(self) -> None:
-        self._values = MOST_VALUES
+        self._values = MAX_JSON_VALUES
 
     def check(self, check: Callable[[Any], Any], raw: Any) -> Any:
         """Return the value of an argument that is JSON inside of a string.
@@ -148,7 +148,7 @@ class _Texts:
         first = text[:_MOST_BLANKS].lstrip()[:1]
         if first not in _CONTAINER_STARTS:
             return first in _NUMBER_STARTS and len(text) <= _LONGEST_NUMBER
-        if self._values <= 0 or len(text) > LONGEST_JSON:
+        if self._values <= 0 or len(text) > MAX_JSON_LENGTH:
             return False
         written = text.encode()
         self._values -= count_values(written, self._values)
@@ -231,7 +231,7 @@ class Arguments:
                         values[name] = texts.check(check, raw[wire_name])
                     except (ValueError, RecursionError):
                         if isinstance(error, RecursionError):
-                            error = too_deep(raw[wire_name], "nested too deeply")
+                            error = too_deep(raw[wire_name])
                         problems = problems or Problems()
                         problems.explain(error, raw[wire_name], wire_name)
             elif field.required:
@@ -252,7 +252,7 @@ class Arguments:
                     [field.wire_name for field in self.fields],
                 )
         if problems is not None:
-            raise InvalidArguments(problems.told())
+            raise InvalidArguments(problems.lines())
         return values
 
     def _prepare(self) -> list[tuple[str, str, Callable[[Any], Any], Field]]:
@@ -433,7 +433,7 @@ class OpenArguments(Arguments):
             problems.add(path, text)
         for name in raw.keys() & self._injected:
             problems.add(name, "unknown argument")
-        told = problems.told()
+        told = problems.lines()
         if told:
             raise InvalidArguments(told)
         named = {field.wire_name for field in self.fields}

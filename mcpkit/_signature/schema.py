@@ -26,11 +26,12 @@ from pydantic_core import (
 
 from mcpkit._signature.builtin_types import BuiltIn, is_plain, read_built_in, with_one_enum
 from mcpkit._signature.validation import (
-    Ambiguity,
     find_ambiguity,
-    is_checked_in_haste,
+    is_large,
     make_validator,
+    too_deep,
     types_of,
+    validate_limited,
 )
 from mcpkit._utils.json import (
     UNSET,
@@ -73,8 +74,7 @@ class TypeForm(ABC):
     # A registration makes thousands of forms: attributes that are set later are not set before.
     _checker: Callable[[Any], Any] | None = None
     _dumper: Callable[[Any], bytes] | None = None
-    _hasty_validator: SchemaValidator | None = None
-    _told_apart: SchemaValidator | None = None
+    _limited_validator: SchemaValidator | None = None
     _config: CoreConfig | None = _CORE_CONFIG
 
     def __init__(self, core: CoreSchema) -> None:
@@ -119,44 +119,28 @@ class TypeForm(ABC):
 
     def _text_checker(self) -> Callable[[Any], Any]:
         validator = self.validator
-        if self._has_models_with_floats():
+        # The configuration of a model may accept text such as "inf" as a number.
+        if not self.is_built_in and "float" in types_of(self._core):
             validator = make_validator(self._core, self._config) or validator
         validate_json = validator.validate_json
         ambiguity = None if self.is_built_in else find_ambiguity(self._core)
 
         def check(value: Any) -> Any:
             if ambiguity is not None and ambiguity.is_too_deep(value):
-                return self._check_told_apart(value, ambiguity)
+                raise too_deep(value, _AMBIGUOUS)
             text = to_json(value)
             if _INFINITY in text:
                 _check_finite(value, text)
-            return self._check_in_haste(text) if is_checked_in_haste(text) else validate_json(text)
+            return self._validate_large(text) if is_large(text) else validate_json(text)
 
         return check
 
-    def _check_in_haste(self, text: bytes) -> Any:
-        # Otherwise a hundred thousand models would set off the collector again and again.
-        with CollectorPause():
-            return self._hasty().validate_json(text)
-
-    def _hasty(self) -> SchemaValidator:
-        if self._hasty_validator is None:
-            made = make_validator(self._core, self._config, hasty=True)
-            self._hasty_validator = made or self.validator
-        return self._hasty_validator
-
-    def _check_told_apart(self, value: Any, ambiguity: Ambiguity) -> Any:
-        if self._told_apart is None:
-            told_apart = ambiguity.resolved
-            made = told_apart and make_validator(told_apart, self._config, hasty=True)
-            if not made:
-                raise ambiguity.refusal(value)
-            self._told_apart = made
-        return self._told_apart.validate_json(to_json(value))
-
-    def _has_models_with_floats(self) -> bool:
-        """Return True if the configuration of a model may let text such as "inf" be a number."""
-        return not self.is_built_in and "float" in types_of(self._core)
+    def _validate_large(self, text: bytes) -> Any:
+        if self._limited_validator is None:
+            made = make_validator(self._core, self._config, limited=True)
+            self._limited_validator = made or self.validator
+        with CollectorPause():  # a hundred thousand models would start it again and again
+            return validate_limited(self._limited_validator, text)
 
     def dumper(self) -> Callable[[Any], bytes]:
         """Return a function from a value to its JSON text, checked against the type.
@@ -279,6 +263,7 @@ class BuiltInForm(TypeForm):
 # --- numbers without end --------------------------------------------------------------------------
 
 _INFINITY: Final = b"Infinity"
+_AMBIGUOUS: Final = "nested too deeply to find out which of the types fits at each level"
 
 
 def _check_any(value: Any) -> Any:
