@@ -427,7 +427,7 @@ class TestProblems:
         def walk(*_: Any) -> Any:
             raise AssertionError("a long value would be walked through for one word")
 
-        monkeypatch.setattr(schema, "_infinities", walk)
+        monkeypatch.setattr(schema, "infinities", walk)
         assert accepted(annotation, ["to Infinity"]) == ["to Infinity"]
 
     def test_are_none_if_a_model_says_that_its_numbers_may_be_infinite(self) -> None:

@@ -206,7 +206,7 @@ class TestPlainObjects:
         said = refusal_of({"a": Image(b"\x89PNG\r\n\x1a\n")})
         assert (
             said
-            == "result.a is an Image, which is no part of JSON: return it by itself or in a list"
+            == "result.a is an Image, which cannot be a part of JSON: return it by itself or in a list"
         )
 
 

@@ -264,7 +264,7 @@ def test_a_context_of_another_library(module: str, library: str, wrap: Any) -> N
 
     fn.__annotations__ = {"ctx": wrap(context_of(module))}
     assert told(lambda: app().tool(fn), RegistrationError) == (
-        f"fn(): ctx is a Context of {library}, which nobody fills here; "
+        f"fn(): ctx is a Context of {library}, which mcpkit does not fill; "
         f"write from mcpkit import Context, and ctx: mcpkit.Context"
     )
 

@@ -1,6 +1,6 @@
-"""The arguments of a function: parameters → JSON Schema, JSON → values, and what was wrong.
+"""The arguments of a function: parameters → JSON Schema, JSON → values.
 
-Made once for a function, at registration.
+Prepared once for a function, at registration.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from mcpkit.errors import InvalidArguments, RegistrationError
 
 
 class Field:
-    """One argument: its name on the wire, its type, and what happens when it is absent."""
+    """One argument: its name on the wire, its type and its default."""
 
     __slots__ = (
         "default",
@@ -75,10 +75,10 @@ class Field:
             ) from error
 
     def _read_fields(self, annotation: Any) -> Any:
-        """Take over what ``Field(...)`` says, and return the annotation without its names."""
+        """Read the names and the default in ``Field(...)``; return the annotation without names."""
         module = sys.modules.get("pydantic.fields")
         if module is None:
-            return annotation  # so nobody has called it
+            return annotation  # without the module there are no fields
         field_info: type[Any] = module.FieldInfo
         if isinstance(self.default, field_info):
             field, self.default = self.default, UNSET
@@ -105,21 +105,21 @@ class Field:
                 self.factory = _copies_of(self.default)
 
     def show_default(self, schema: JsonSchema) -> None:
-        """Add the default to a schema, unless JSON cannot show it."""
+        """Add the default to a schema, unless JSON cannot represent it."""
         if self.default is UNSET:
             return
         try:
             schema["default"] = self.form.shown(self.default)
         except ValueError:
-            pass  # it is still the default
+            pass  # it is a default all the same
 
 
 class _Texts:
-    """The strings of one call that may be JSON.
+    """Parses strings that contain JSON, with a limit for each call.
 
-    Models often send an array or object as text. Only what does not fit is read so, and a string
-    that is wanted as a string stays one. The arguments of prompts and the variables of templates
-    are always text, also those of ``Literal[1, 2]``.
+    Models often send an array or an object as text. Only arguments that fail validation are parsed,
+    so a string for a string parameter is never changed. Arguments of prompts and variables of
+    templates are always text, also those of ``Literal[1, 2]``.
     """
 
     def __init__(self) -> None:
@@ -129,22 +129,22 @@ class _Texts:
         """Return the value of an argument that is JSON inside of a string.
 
         Args:
-            check: Checks a value of the argument.
+            check: Validates a value of the argument.
             raw: The argument as it was sent.
 
         Raises:
-            ValueError: It is not, or does not fit.
+            ValueError: It is not such a string, or the value is invalid.
             RecursionError: It is nested too deeply.
         """
         if not isinstance(raw, str) or not self._is_worth_reading(raw):
-            raise ValueError("no JSON")
+            raise ValueError("not JSON")
         return check(from_json(raw, allow_inf_nan=False))
 
     def _is_worth_reading(self, text: str) -> bool:
-        """Return True if a text begins like an array, an object or a number, and may be read."""
-        first = text[:_MOST_BLANKS].lstrip()[:1]
+        """Return True if a text begins like an array, an object or a number within the limits."""
+        first = text[:_MAX_BLANKS].lstrip()[:1]
         if first not in _CONTAINER_STARTS:
-            return first in _NUMBER_STARTS and len(text) <= _LONGEST_NUMBER
+            return first in _NUMBER_STARTS and len(text) <= _MAX_NUMBER
         if self._values <= 0 or len(text) > MAX_JSON_LENGTH:
             return False
         written = text.encode()
@@ -154,21 +154,20 @@ class _Texts:
 
 _CONTAINER_STARTS: Final = frozenset("[{")
 _NUMBER_STARTS: Final = frozenset("-0123456789")
-_LONGEST_NUMBER: Final = 5000
-_MOST_BLANKS: Final = 100
-"""The first characters of a text, among which one that is no blank must be."""
+_MAX_NUMBER: Final = 5000
+_MAX_BLANKS: Final = 100
+"""Blanks before the first character."""
 
 
 _ANNOTATED: Final[Any] = type(Annotated[int, 0])
 _ORDINARY: Final = frozenset({bool, float, int, str, type(None), type(UNSET)})
-"""The classes of defaults that say nothing but themselves."""
+"""The classes of immutable defaults."""
 
 
 def _copies_of(default: Any) -> Callable[[], Any] | None:
-    """Return a maker of copies; None if there are none to be had.
+    """Return a function that copies a default; None if it cannot be copied.
 
-    As in a model, a handler that changes the default of a ``Field(...)`` changes a copy, and not
-    the value that the next call gets.
+    As in a model, a handler that changes the default of a ``Field(...)`` changes a copy.
     """
     try:
         copy.deepcopy(default)
@@ -178,7 +177,7 @@ def _copies_of(default: Any) -> Callable[[], Any] | None:
 
 
 def _without_names(annotation: Any, field_info: type) -> Any:
-    """Return an annotation without the names that only a field of a model can have."""
+    """Return an annotation without aliases, which only fields of models can have."""
     made = annotation.__origin__
     for each in annotation.__metadata__:
         kept: Any = each
@@ -193,7 +192,7 @@ class Arguments:
     """The arguments that a function takes from the client.
 
     Args:
-        signature: Its injected parameters are passed over.
+        signature: Injected parameters are left out.
 
     Raises:
         RegistrationError: A type cannot come from JSON, or has no JSON Schema.
@@ -204,11 +203,11 @@ class Arguments:
     def __init__(self, signature: Signature) -> None:
         self._signature = signature
         self._checks: list[tuple[str, str, Callable[[Any], Any], Field]] = []
-        """The name of each field on the wire and in Python, its check, and itself."""
+        """The name on the wire, the name in Python, the validator, and the field."""
         self.fields = [Field(each, signature) for each in signature.arguments]
 
     def validate(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the keyword arguments for the function; those left out keep their Python defaults.
+        """Return the keyword arguments for the function, without those that keep their defaults.
 
         Raises:
             InvalidArguments: With the first problems, not just one.
@@ -253,7 +252,7 @@ class Arguments:
         return values
 
     def _prepare(self) -> list[tuple[str, str, Callable[[Any], Any], Field]]:
-        """Decide with the first call what is the same for all."""
+        """Prepare the checks at the first call."""
         self._checks = [
             (each.wire_name, each.name, each.form.checker(), each) for each in self.fields
         ]
@@ -281,7 +280,7 @@ class Arguments:
                 optional_instead_of_null(schema)
             has_models = has_models or not field.form.is_built_in
             properties[field.wire_name] = schema
-        # Empty or not: some clients cannot do without it.
+        # Even if empty: some clients require it.
         root: JsonSchema = {"type": "object", "properties": properties}
         if required:
             root["required"] = required
@@ -295,7 +294,7 @@ class Arguments:
         return root
 
     def _described(self, definitions: dict[str, JsonSchema]) -> list[JsonSchema]:
-        """Return the schema of each field, and gather shared ones in `definitions`."""
+        """Return the schema of each field, and add shared ones to `definitions`."""
         schemas = [field.form.schema("validation") for field in self.fields]
         for schema in schemas:
             if "$defs" in schema:

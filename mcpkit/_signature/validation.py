@@ -356,7 +356,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
     }.items()
     for kind in kinds
 }
-"""What is expected, by the type of pydantic's error."""
+"""The expected value in words, by the type of pydantic's error."""
 
 _SHOULD: Final = re.compile(r"^[A-Z][\w ]*? should (be |have )?")
 
@@ -463,7 +463,7 @@ def _first_errors(error: ValidationError) -> list[Any]:
 
 
 def _describe(error: Any, raw: Any, name: str) -> tuple[str, str, Any]:
-    """Return the path of an error, what is expected there, and the value, if it is shown."""
+    """Return the path of an error, the expected value in words, and the value to show."""
     loc = error["loc"]
     path, value = name, raw
     for step in loc:  # labels of unions are not part of the path
