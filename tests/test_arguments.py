@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, with_config
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import ValidationError
 from typing_extensions import TypedDict
 
@@ -149,13 +149,6 @@ def refuse(value: str) -> str:
 
 class Measured(BaseModel):
     size: float
-
-
-@with_config(ConfigDict(extra="forbid"))
-class Closed(TypedDict):
-    """What it forbids may look like what it has, so that has to be told apart for each member."""
-
-    x: Annotated[int, Field(alias="y")]
 
 
 class Weight(TypedDict):

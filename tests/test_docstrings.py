@@ -325,6 +325,7 @@ def test_every_word_is_in_one_of_the_descriptions(text: str, names: list[str] | 
     gone = {*map(str.lower, docs.parameters), *TITLES, "str", "b", "c", "a", "more", "empty"}
     assert words(text) - gone <= shown
 
+
 def test_importing_the_package_does_not_load_the_parser() -> None:
     code = "import mcpkit, sys; print('docstring_parser' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
