@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, cast
 
@@ -58,44 +57,50 @@ _CORE_CONFIG: Final = CoreConfig(
 _FINITE_CONFIG: Final = CoreConfig(allow_inf_nan=False)
 
 
-class TypeForm(ABC):
+class TypeForm:
     """A type with its JSON Schema, and with a validator and a serializer made on first use.
 
     Making a validator takes longer than the rest of a registration, and most tools of a large
     server are never called.
 
     Args:
-        core: The core schema of pydantic.
+        read: The core schema of pydantic, and the JSON Schema.
     """
 
-    is_built_in: ClassVar[bool]
+    is_built_in: ClassVar[bool] = True
     """True if `read_built_in` made the type; then no schema inside its schema has a default."""
 
     # Class attributes, because a registration makes thousands of forms.
     _checker: Callable[[Any], Any] | None = None
     _dumper: Callable[[Any], bytes] | None = None
+    _validator: SchemaValidator | None = None
+    _serializer: SchemaSerializer | None = None
     _limited_validator: SchemaValidator | None = None
     _config: CoreConfig | None = _CORE_CONFIG
 
-    def __init__(self, core: CoreSchema) -> None:
-        self._core = core
+    def __init__(self, read: BuiltIn) -> None:
+        self._core, self._schema = cast("tuple[CoreSchema, JsonSchema]", read)
 
     @property
-    @abstractmethod
     def validator(self) -> SchemaValidator:
         """The validator of pydantic-core."""
+        if self._validator is None:
+            self._validator = SchemaValidator(self._core, _CORE_CONFIG)
+        return self._validator
 
     @property
-    @abstractmethod
     def serializer(self) -> SchemaSerializer:
         """The serializer of pydantic-core."""
+        if self._serializer is None:
+            self._serializer = SchemaSerializer(self._core, _CORE_CONFIG)
+        return self._serializer
 
-    @abstractmethod
     def schema(self, mode: Mode) -> JsonSchema:
         """Return the JSON Schema of the type alone, with ``$defs`` where it has any.
 
         The schema is shared and must not be changed.
         """
+        return self._schema
 
     def validate(self, value: Any) -> Any:
         """Return the value that a JSON value becomes.
@@ -177,6 +182,8 @@ class TypeForm(ABC):
         Raises:
             ValueError: The value is not of the type, or JSON cannot represent it.
         """
+        if self.is_built_in and is_plain(value, self._core):
+            return value
         shown = self.serializer.to_python(value, mode="json", by_alias=True, warnings="error")
         if not is_finite(shown):
             raise ValueError("NaN and infinities have no JSON")
@@ -204,18 +211,10 @@ class PydanticForm(TypeForm):
                 raise
             self.adapter = pydantic.TypeAdapter(annotation)  # a model has its own configuration
             self._config = _FINITE_CONFIG
+        self._validator = cast("SchemaValidator", self.adapter.validator)
+        self._serializer = self.adapter.serializer
         self._schemas: dict[Mode, JsonSchema] = {}
-        super().__init__(self.adapter.core_schema)
-
-    @property
-    def validator(self) -> SchemaValidator:
-        """The validator of pydantic-core."""
-        return cast("SchemaValidator", self.adapter.validator)
-
-    @property
-    def serializer(self) -> SchemaSerializer:
-        """The serializer of pydantic-core."""
-        return self.adapter.serializer
+        self._core = self.adapter.core_schema
 
     def schema(self, mode: Mode) -> JsonSchema:
         """Return the JSON Schema of the type alone."""
@@ -224,40 +223,6 @@ class PydanticForm(TypeForm):
             found = self.adapter.json_schema(mode=mode, schema_generator=schema_generator())
             self._schemas[mode] = found
         return found
-
-
-class BuiltInForm(TypeForm):
-    """The form of a type that `read_built_in` reads."""
-
-    is_built_in = True
-
-    _validator: SchemaValidator | None = None
-    _serializer: SchemaSerializer | None = None
-
-    def __init__(self, read: BuiltIn) -> None:
-        self._core, self._schema = cast("tuple[CoreSchema, JsonSchema]", read)
-
-    @property
-    def validator(self) -> SchemaValidator:
-        """The validator of pydantic-core."""
-        if self._validator is None:
-            self._validator = SchemaValidator(self._core, _CORE_CONFIG)
-        return self._validator
-
-    @property
-    def serializer(self) -> SchemaSerializer:
-        """The serializer of pydantic-core."""
-        if self._serializer is None:
-            self._serializer = SchemaSerializer(self._core, _CORE_CONFIG)
-        return self._serializer
-
-    def schema(self, mode: Mode) -> JsonSchema:
-        """Return the JSON Schema of the type alone."""
-        return self._schema
-
-    def shown(self, value: Any) -> Any:
-        """Return the JSON value of a value of the type."""
-        return value if is_plain(value, self._core) else super().shown(value)
 
 
 # --- NaN and infinities --------------------------------------------------------------------------
@@ -353,7 +318,7 @@ def form_of(annotation: Any) -> TypeForm:
         # Hashing one takes as long as reading it, and most are unique.
         read = read_built_in(annotation)
         if read is not None:
-            return BuiltInForm(read)
+            return TypeForm(read)
     key = _key(annotation)
     try:
         found = _forms.get(key)
@@ -374,7 +339,7 @@ _MOST_FORMS: Final = 4096
 
 def _make_form(annotation: Any) -> TypeForm:
     read = read_built_in(annotation)
-    return PydanticForm(annotation) if read is None else BuiltInForm(read)
+    return PydanticForm(annotation) if read is None else TypeForm(read)
 
 
 def _key(annotation: Any) -> Any:
