@@ -284,7 +284,7 @@ class TestInfinitiesInText:
         assert refusal_of([TextContent("x"), text]) == said + SAID
 
     @pytest.mark.parametrize(
-        "text", ["NaN", "[NaN] is no list", '{"a": "NaN"}', "{NaN}", "Infinity", '{"NaN": 1}']
+        "text", ["NaN", "[NaN] is not a list", '{"a": "NaN"}', "{NaN}", "Infinity", '{"NaN": 1}']
     )
     def test_are_words_elsewhere(self, text: str) -> None:
         assert output_of(str).render(text).blocks() == [TextContent(text)]

@@ -49,7 +49,7 @@ def test_a_keyword_may_have_a_list_of_schemas(keyword: str) -> None:
 
 @pytest.mark.parametrize("keyword", TABLES)
 def test_a_keyword_may_have_a_table_of_schemas(keyword: str) -> None:
-    """A name in a table is no keyword, even if it looks like one."""
+    """A name in a table is not a keyword, even if it looks like one."""
     found = list(walk({keyword: {"enum": INNER, "b": False, "c": ["d"]}}))[1:]
     assert found == [((Step(keyword, "enum"),), INNER)]
 
