@@ -11,7 +11,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic_core import SchemaError, SchemaValidator
 
@@ -141,6 +141,27 @@ class _TooManyChecks(Exception):
     """A value takes too long to check."""
 
 
+class _Facts(NamedTuple):
+    """The keywords of one schema, by what they apply to."""
+
+    kinds: Sequence[tuple[str, Callable[[Any], bool]]]
+    limits: Sequence[str]
+    has_items: bool
+    has_members: bool
+    is_combined: bool
+
+
+def _facts_of(schema: Mapping[str, Any]) -> _Facts:
+    wanted = schema.get("type", ())
+    return _Facts(
+        [_KINDS[each] for each in ([wanted] if isinstance(wanted, str) else wanted)],
+        [each for each in _LIMITS if each in schema],
+        not _ITEMS.isdisjoint(schema),
+        not _MEMBERS.isdisjoint(schema),
+        not _COMBINING.isdisjoint(schema),
+    )
+
+
 class _SchemaCheck:
     """Checks one value, with a limit on the time that this takes.
 
@@ -151,6 +172,7 @@ class _SchemaCheck:
     def __init__(self, root: JsonSchema) -> None:
         self._references = References(root)
         self._left = _MAX_CHECKS
+        self._facts: dict[int, _Facts] = {}
 
     def check(
         self, schema: Schema, value: Any, path: str, found: list[tuple[str, str]], depth: int = 0
@@ -165,8 +187,10 @@ class _SchemaCheck:
         if schema is False or depth > _MAX_DEPTH:
             found.append((place, "nested too deeply" if schema else "unknown argument"))
             return
-        wanted = schema.get("type", ())
-        kinds = [_KINDS[each] for each in ([wanted] if isinstance(wanted, str) else wanted)]
+        facts = self._facts.get(id(schema))
+        if facts is None:
+            facts = self._facts[id(schema)] = _facts_of(schema)
+        kinds, limits, has_items, has_members, is_combined = facts
         choices: Sequence[str] = ()
         if kinds and not any(holds(value) for _, holds in kinds):
             choices = [words for words, _ in kinds]
@@ -177,16 +201,16 @@ class _SchemaCheck:
         if choices:
             found.append((place, f"expected {' or '.join(choices)}, got {summarize(value)}"))
             return
-        for keyword in _LIMITS.keys() & schema.keys():
+        for keyword in limits:
             takes, measure, holds, words = _LIMITS[keyword]
             if takes(value) and not holds(measure(value), schema[keyword]):
                 got = summarize(measure(value))
                 found.append((place, f"expected {words.format(schema[keyword])}, got {got}"))
-        if is_array(value):
+        if has_items and is_array(value):
             self._check_items(schema, value, path, found, depth + 1)
-        elif is_object(value):
+        elif has_members and is_object(value):
             self._check_members(schema, value, path, found, depth + 1)
-        if not _COMBINING.isdisjoint(schema):
+        if is_combined:
             self._check_combined(schema, value, path, found, depth + 1)
 
     def _fits(self, schema: Schema, value: Any, depth: int) -> bool:
@@ -307,6 +331,13 @@ def _matches(text: str, pattern: str) -> bool:
     return _pattern(pattern)(text)
 
 
+_ITEMS: Final = frozenset({"contains", "items", "prefixItems", "uniqueItems"})
+_MEMBERS: Final = frozenset(
+    {
+        *("additionalProperties", "dependentRequired", "dependentSchemas", "patternProperties"),
+        *("properties", "propertyNames", "required"),
+    }
+)
 _COMBINING: Final = frozenset({"$ref", "allOf", "anyOf", "if", "not", "oneOf"})
 
 _KINDS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
