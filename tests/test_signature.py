@@ -347,10 +347,7 @@ class TestRefusals:
         assert "a is not sent by the client, so no header can repeat it" in refusal(provided)
 
     def test_a_method_without_its_object(self) -> None:
-        assert "nothing fills self" in refusal(Counter.method)
-        assert "app.include(...)" in refusal(Counter.method)
-
-    def test_a_class_method_in_its_class_body(self) -> None:
+        assert re.search(r"nothing fills self.*app.include\(...\)", refusal(Counter.method))
         assert "app.include(...)" in refusal(Counter.__dict__["of_class"])
 
     def test_no_signature(self) -> None:
@@ -389,15 +386,10 @@ class TestContext:
         fn.__annotations__ = {"c": annotation}
         assert inspected(fn).parameters[0].source == "context"
 
-    def test_is_not_found_by_its_name(self) -> None:
-        def fn(ctx: int) -> None: ...
+    def test_is_neither_found_by_its_name_nor_an_argument(self) -> None:
+        def fn(ctx: int, c: Context) -> None: ...
 
-        assert inspected(fn).parameters[0].source == "argument"
-
-    def test_is_no_argument(self) -> None:
-        def fn(a: int, ctx: Context) -> None: ...
-
-        assert [each.name for each in inspected(fn).arguments] == ["a"]
+        assert [each.name for each in inspected(fn).arguments] == ["ctx"]
 
 
 def provide() -> int:
@@ -408,21 +400,11 @@ Provided = TypeAliasType("Provided", Annotated[int, Depends(provide)])
 
 
 class TestMarkers:
-    def test_a_dependency(self) -> None:
-        def fn(a: Annotated[int, Depends(provide)]) -> None: ...
+    def test_a_dependency_may_be_behind_an_alias_and_have_an_underscore(self) -> None:
+        def fn(a: Annotated[int, Depends(provide)], b: Provided, _c: Provided) -> None: ...
 
-        (a,) = inspected(fn).parameters
-        assert (a.source, a.depends) == ("depends", Depends(provide))
-
-    def test_a_dependency_behind_an_alias(self) -> None:
-        def fn(a: Provided) -> None: ...
-
-        assert inspected(fn).parameters[0].source == "depends"
-
-    def test_a_dependency_may_have_an_underscore(self) -> None:
-        def fn(_a: Annotated[int, Depends(provide)]) -> None: ...
-
-        assert inspected(fn).parameters[0].source == "depends"
+        found = inspected(fn).parameters
+        assert {(each.source, each.depends) for each in found} == {("depends", Depends(provide))}
 
     def test_a_completion(self) -> None:
         completion = Complete(["oslo"])
@@ -441,14 +423,10 @@ class TestNames:
 
         def fn(a: Local) -> None: ...
 
-        assert inspected(fn).parameters[0].annotation is Local
-
-    def test_a_local_class_around_a_method(self) -> None:
-        class Local: ...
-
         class Holder:
             def fn(self, a: Local) -> None: ...
 
+        assert inspected(fn).parameters[0].annotation is Local
         assert inspected(Holder().fn).parameters[0].annotation is Local
 
     def test_a_name_in_the_closure(self) -> None:

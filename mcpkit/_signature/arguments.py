@@ -361,4 +361,5 @@ HOST_QUIRKS: Final = (
 def host_arguments(unknown: Iterable[str]) -> frozenset[str]:
     """Return the unknown arguments that a host has added by itself."""
     names = frozenset(unknown)
-    return frozenset().union(*(names & each.names for each in HOST_QUIRKS if each.mark in names))
+    added = [each.names for each in HOST_QUIRKS if each.mark in names]
+    return names.intersection(frozenset[str]().union(*added))

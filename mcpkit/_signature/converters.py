@@ -515,6 +515,10 @@ def _figure(value: Any) -> Image:
     return Image(file.getvalue(), "image/png")
 
 
+def _figure_of_axes(value: Any) -> Image:
+    return _figure(value.figure)
+
+
 def _sqlite_row(value: Any) -> dict[str, Any]:
     return dict(zip(value.keys(), value, strict=True))
 
@@ -530,7 +534,7 @@ BUILT_IN_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = {
     ("builtins", "dict_keys"): Converter(list, list[Any]),
     ("builtins", "dict_values"): Converter(list, list[Any]),
     ("builtins", "range"): Converter(list, list[int]),
-    ("matplotlib", "Axes"): Converter(lambda axes: _figure(axes.figure), Image),
+    ("matplotlib", "Axes"): Converter(_figure_of_axes, Image),
     ("matplotlib", "Figure"): Converter(_figure, Image),
     ("numpy", "bool"): Converter(_array, bool),
     ("numpy", "bool_"): Converter(_array, bool),
@@ -554,9 +558,7 @@ BUILT_IN_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = {
     ("polars", "DataFrame"): Converter(operator.methodcaller("to_dicts"), _Rows),
     ("polars", "Series"): Converter(operator.methodcaller("to_list"), list[Any]),
     ("pyarrow", "Table"): Converter(operator.methodcaller("to_pylist"), _Rows),
-    ("sqlite3", "Row"): Converter(
-        lambda row: dict(zip(row.keys(), row, strict=True)), dict[str, Any]
-    ),
+    ("sqlite3", "Row"): Converter(_sqlite_row, dict[str, Any]),
 }
 """The built-in converters, by top-level module and class name."""
 

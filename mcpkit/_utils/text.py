@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from itertools import takewhile
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
@@ -55,9 +55,11 @@ class _Head:
             self._room -= len(kept)
             return kept
         if isinstance(value, list):
-            return [self.of(each) for each in takewhile(self._has_room, value)]
+            items = cast("list[Any]", value)
+            return [self.of(each) for each in takewhile(self._has_room, items)]
         if isinstance(value, dict):
-            members = takewhile(self._has_room, value.items())
+            found = cast("dict[str, Any]", value)
+            members = takewhile(self._has_room, found.items())
             return {self.of(name): self.of(each) for name, each in members}
         return value
 
