@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from itertools import takewhile
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from pydantic_core import to_json
 
@@ -55,10 +55,10 @@ class _Head:
             self._room -= len(kept)
             return kept
         if isinstance(value, list):
-            items = cast("list[Any]", value)
+            items: list[Any] = value
             return [self.of(each) for each in takewhile(self._has_room, items)]
         if isinstance(value, dict):
-            found = cast("dict[str, Any]", value)
+            found: dict[str, Any] = value
             members = takewhile(self._has_room, found.items())
             return {self.of(name): self.of(each) for name, each in members}
         return value
