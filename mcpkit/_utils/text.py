@@ -50,16 +50,15 @@ class _Head:
     def of(self, value: Any) -> Any:
         """Return the value without the parts beyond the end of the text."""
         self._room -= 2
-        if isinstance(value, str):
+        kind: type = value.__class__
+        if issubclass(kind, str):
             kept = value[: max(0, self._room) + 2]
             self._room -= len(kept)
             return kept
-        if isinstance(value, list):
-            items: list[Any] = value
-            return [self.of(each) for each in takewhile(self._has_room, items)]
-        if isinstance(value, dict):
-            found: dict[str, Any] = value
-            members = takewhile(self._has_room, found.items())
+        if issubclass(kind, list):
+            return [self.of(each) for each in takewhile(self._has_room, value)]
+        if issubclass(kind, dict):
+            members = takewhile(self._has_room, value.items())
             return {self.of(name): self.of(each) for name, each in members}
         return value
 
