@@ -1,6 +1,6 @@
-"""Checking a value takes time in proportion to its size, whatever the value is.
+"""Validating a value takes time in proportion to its size.
 
-Without their bounds, most of these would take seconds, or for ever, and are stopped then.
+Without limits, most of these tests would take seconds or never end, and would be timed out.
 """
 
 from __future__ import annotations
@@ -106,11 +106,11 @@ def test_values_that_were_chosen_to_collide_are_refused(annotation: Any, raw: An
     ],
     ids=lambda each: str(each)[:30],
 )  # fmt: skip
-def test_others_are_as_many_as_one_likes(annotation: Any, raw: Any) -> None:
+def test_other_keys_are_not_limited(annotation: Any, raw: Any) -> None:
     assert len(accepted(annotation, raw)) == len(raw)
 
 
-def test_the_same_value_may_come_often() -> None:
+def test_a_value_may_be_repeated() -> None:
     assert accepted(set[int], [COLLIDING, 0] * 10_000) == {0, COLLIDING}
     assert accepted(set[Frozen], [{"number": 1}] * 5000) == {Frozen(number=1)}
 

@@ -276,7 +276,7 @@ def _limit(metadata: object, core: Core, schema: JsonSchema, limits: Mapping[typ
     if keywords is None or name not in keywords:
         return False
     value: Any = getattr(metadata, name)
-    whole = type(value) is int and abs(value) < _LARGEST
+    whole = type(value) is int and abs(value) < _MAX_WHOLE
     if not whole and not (core["type"] == "float" and type(value) is float and _is_written(value)):
         return False  # invalid, or checked by a function
     if (value < 0 and name not in _SIGNED) or (value == 0 and name == "multiple_of"):
@@ -289,7 +289,7 @@ def _limit(metadata: object, core: Core, schema: JsonSchema, limits: Mapping[typ
     return True
 
 
-_LARGEST: Final = 2**53
+_MAX_WHOLE: Final = 2**53
 _SIGNED: Final = frozenset({"ge", "gt", "le", "lt"})
 _NUMBER: Final = {
     "ge": "minimum",

@@ -329,12 +329,12 @@ def form_of(annotation: Any) -> TypeForm:
 
 def _kept_form(annotation: Any, key: Any) -> TypeForm:
     made = _make_form(annotation)
-    if len(_forms) < _MOST_FORMS:
+    if len(_forms) < _MAX_FORMS:
         _forms[key] = made
     return made
 
 
-_MOST_FORMS: Final = 4096
+_MAX_FORMS: Final = 4096
 
 
 def _make_form(annotation: Any) -> TypeForm:

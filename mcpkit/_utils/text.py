@@ -50,17 +50,17 @@ class _Head:
     def of(self, value: Any) -> Any:
         """Return the value without the parts beyond the end of the text."""
         self._room -= 2
-        kind: type = value.__class__
-        if issubclass(kind, str):
+        inside: Any = value
+        if isinstance(value, str):
             kept = value[: max(0, self._room) + 2]
             self._room -= len(kept)
             return kept
-        if issubclass(kind, list):
-            return [self.of(each) for each in takewhile(self._has_room, value)]
-        if issubclass(kind, dict):
-            members = takewhile(self._has_room, value.items())
+        if isinstance(value, list):
+            return [self.of(each) for each in takewhile(self._has_room, inside)]
+        if isinstance(value, dict):
+            members = takewhile(self._has_room, inside.items())
             return {self.of(name): self.of(each) for name, each in members}
-        return value
+        return inside
 
     def _has_room(self, _: object) -> bool:
         return self._room >= 0
