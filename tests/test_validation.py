@@ -18,16 +18,12 @@ from pydantic import (
     ConfigDict,
     Json,
     RootModel,
-    TypeAdapter,
-    ValidationError,
     model_validator,
-    with_config,
 )
 from pydantic import Field as Described
 from pydantic.dataclasses import dataclass as pydantic_dataclass
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
-from mcpkit._signature.schema import form_of
 from mcpkit._signature.validation import MAX_JSON_VALUES
 from mcpkit.errors import InvalidArguments
 from tests.authoring import accepted, arguments_of, handler
@@ -162,89 +158,23 @@ def test_a_string_with_a_long_number_is_not_read() -> None:
 
 # --- members that are forbidden -------------------------------------------------------------------
 
-STRICT = ConfigDict(extra="forbid", strict=True)
-
 
 class Closed(BaseModel):
-    """Takes two members, one by another name."""
-
-    model_config = STRICT
+    model_config = ConfigDict(extra="forbid")
 
     day: date
-    count: int = Described(0, alias="number")
 
 
-class Checked(Closed):
-    """Looks at what it gets, before and after."""
-
-    model_config = ConfigDict(strict=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def look(cls, value: Any) -> Any:
-        return value
-
-    @model_validator(mode="after")
-    def look_again(self) -> Checked:
-        return self
-
-
-@pydantic_dataclass(config=STRICT)
+@pydantic_dataclass(config=ConfigDict(extra="forbid"))
 class Sealed:
-    """As a dataclass."""
-
     day: date
 
 
-@with_config(STRICT)
-class Locked(TypedDict):
-    """As a dict, which may have another in it."""
-
-    day: date
-    inner: NotRequired[Locked]
-
-
-class Around(BaseModel):
-    """Has one inside."""
-
-    inner: Closed | Locked
-
-
-CLOSED: dict[Any, dict[str, Any]] = {
-    Closed: {"day": "2026-11-22", "number": 3},
-    Checked: {"day": "2026-11-22"},
-    Sealed: {"day": "2026-11-22"},
-    Locked: {"day": "2026-11-22", "inner": {"day": "2026-11-22"}},
-}
-
-
-@pytest.mark.parametrize("annotation", CLOSED, ids=lambda each: each.__name__)
-def test_of_many_members_that_are_forbidden_the_first_are_named(annotation: Any) -> None:
-    raw = CLOSED[annotation]
-    wrong = {**raw, **{f"{number:0150}": number for number in range(20_000)}}
-    with pytest.raises(ValidationError) as caught:
-        form_of(annotation).validate(wrong)
-    assert caught.value.error_count() == 20_000
+@pytest.mark.parametrize("annotation", [Closed, Sealed], ids=lambda each: each.__name__)
+def test_of_many_forbidden_members_the_first_are_named(annotation: Any) -> None:
+    raw = {"day": "2026-11-22", **{f"{number:0150}": number for number in range(20_000)}}
     with pytest.raises(InvalidArguments, match=r"000: unknown member\n(.*\n)*there may be more"):
-        arguments_of(handler(annotation)).validate({"x": wrong})
-
-
-@pytest.mark.parametrize("annotation", CLOSED, ids=lambda each: each.__name__)
-@pytest.mark.parametrize("number", [1, 2000])
-def test_what_forbids_members_takes_the_others(annotation: Any, number: int) -> None:
-    raw = [CLOSED[annotation]] * number
-    assert accepted(list[annotation], raw) == TypeAdapter(list[annotation]).validate_json(
-        json.dumps(raw)
-    )
-
-
-@pytest.mark.parametrize("name", ["day", "count", "other"])
-def test_a_forbidden_member_deep_inside_is_found(name: str) -> None:
-    fine = {"inner": CLOSED[Closed]}
-    wrong = {"inner": {**CLOSED[Closed], name: 1}}
-    assert accepted(list[Around], [fine] * 2000)[0].inner.count == 3
-    with pytest.raises(InvalidArguments):
-        arguments_of(handler(list[Around])).validate({"x": [fine] * 2000 + [wrong]})
+        arguments_of(handler(annotation)).validate({"x": raw})
 
 
 # --- unions whose choices look alike --------------------------------------------------------------

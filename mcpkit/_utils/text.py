@@ -50,7 +50,7 @@ class _Head:
     def of(self, value: Any) -> Any:
         """Return the value without the parts beyond the end of the text."""
         self._room -= 2
-        inside: Any = value
+        inside: Any = value  # which no check narrows
         if isinstance(value, str):
             kept = value[: max(0, self._room) + 2]
             self._room -= len(kept)
@@ -62,7 +62,7 @@ class _Head:
             return {self.of(name): self.of(each) for name, each in members}
         return inside
 
-    def _has_room(self, _: object) -> bool:
+    def _has_room(self, _: Any) -> bool:
         return self._room >= 0
 
 
