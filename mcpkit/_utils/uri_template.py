@@ -35,7 +35,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from keyword import iskeyword
-from typing import Final, NamedTuple, NoReturn, cast
+from typing import Final, NamedTuple, NoReturn, TypeAlias, cast
+
+Values: TypeAlias = "dict[str, str | list[str]]"
+"""Values by the names of their variables."""
 
 
 class Variable(NamedTuple):
@@ -67,21 +70,6 @@ class UriTemplate:
             column, counted from 1, and the fix.
     """
 
-    __slots__ = (
-        "_fragment",
-        "_parts",
-        "_prefix",
-        "_query",
-        "_runs",
-        "template",
-        "variables",
-        "whole",
-    )
-
-    template: str
-    variables: tuple[Variable, ...]
-    """In order of appearance."""
-
     def __init__(self, template: str, *, whole: Collection[str] = ()) -> None:
         self.template = template
         self.whole = frozenset(whole)
@@ -91,6 +79,7 @@ class UriTemplate:
         self._parts = parts
         expressions = [part for part in parts if isinstance(part, _Expression)]
         self.variables = tuple(variable for part in expressions for variable in part.variables)
+        """In order of appearance."""
 
         head = list(parts)
         self._fragment = _pop_optional(head, "#")
@@ -108,7 +97,7 @@ class UriTemplate:
         """True if the template has no expressions, so that it is the URI of one resource."""
         return not self.variables
 
-    def match(self, uri: str) -> dict[str, str | list[str]] | None:
+    def match(self, uri: str) -> Values | None:
         """Return the decoded values by variable name, or None if the URI does not match.
 
         Values are ``list[str]`` for variables with ``multiple``, else ``str``. A URI with an
@@ -147,7 +136,7 @@ class UriTemplate:
         if not uri.startswith(prefix):
             return None
         if not runs:
-            return [] if self._tail_fits(uri, len(prefix)) else None
+            return [] if self._split_tail(uri, len(prefix))[2] == len(uri) else None
 
         starts = [len(prefix)] * len(runs)
         ends = [0] * len(runs)
@@ -179,12 +168,9 @@ class UriTemplate:
                 index += 1
                 starts[index] = following
                 entering = True
-            elif self._tail_fits(uri, following):
+            elif self._split_tail(uri, following)[2] == len(uri):
                 return ends
         return None
-
-    def _tail_fits(self, uri: str, start: int) -> bool:
-        return self._split_tail(uri, start)[2] == len(uri)
 
     def _split_tail(self, uri: str, start: int) -> tuple[str | None, str | None, int]:
         """Return the raw query and fragment that begin at ``start``, and their end."""
@@ -200,8 +186,8 @@ class UriTemplate:
             start = len(uri)
         return query, fragment, start
 
-    def _read(self, uri: str, ends: list[int]) -> dict[str, str | list[str]]:
-        values: dict[str, str | list[str]] = {}
+    def _read(self, uri: str, ends: list[int]) -> Values:
+        values: Values = {}
         start = len(self._prefix)
         for run, end in zip(self._runs, ends, strict=True):
             raw = uri[start:end]
@@ -518,10 +504,7 @@ def _decode(raw: str, variable: Variable) -> str:
 
 
 def _read_positional(
-    variables: tuple[Variable, ...],
-    raw: str,
-    separator: str,
-    into: dict[str, str | list[str]],
+    variables: tuple[Variable, ...], raw: str, separator: str, into: Values
 ) -> None:
     if len(variables) == 1 and not variables[0].multiple:
         into[variables[0].name] = _decode(raw, variables[0])
@@ -544,12 +527,7 @@ def _read_positional(
         raise _NoMatch
 
 
-def _read_named(
-    variables: tuple[Variable, ...],
-    raw: str,
-    separator: str,
-    into: dict[str, str | list[str]],
-) -> None:
+def _read_named(variables: tuple[Variable, ...], raw: str, separator: str, into: Values) -> None:
     by_name = {variable.name: variable for variable in variables}
     for pair in raw.split(separator):
         name, _, text = pair.partition("=")
