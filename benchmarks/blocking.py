@@ -150,6 +150,21 @@ async def decimals(value: Decimal | list[Decimal]) -> int:
 
 
 @app.tool
+async def by_id(value: list[dict[UUID, int]]) -> int:
+    return len(value)
+
+
+@app.tool(
+    input_schema={
+        "type": "object",
+        "properties": {"value": {"uniqueItems": True, "items": {"type": ["object", "integer"]}}},
+    }
+)
+async def by_schema(**arguments: Any) -> int:
+    return len(arguments)
+
+
+@app.tool
 def in_thread(value: list[Point]) -> int:
     return len(value)
 
@@ -198,6 +213,8 @@ TOOLS: Final = (
     "pattern",
     "inner_json",
     "decimals",
+    "by_id",
+    "by_schema",
     "in_thread",
 )
 
@@ -226,6 +243,12 @@ VALUES_BY_NAME: Final[Mapping[str, Callable[[], str]]] = {
             [str(UUID(int=(1500 * number + each) * COLLIDING)) for each in range(1500)]
         ),
         VALUES // 1501,
+    ),
+    "objects of colliding ids": lambda: listed(
+        lambda number: json.dumps(
+            {str(UUID(int=(900 * number + each) * COLLIDING)): 1 for each in range(900)}
+        ),
+        VALUES // 901,
     ),
     "long numbers": lambda: listed(lambda number: "7" * 4200, BODY // 4201),
     "one text of digits": lambda: '"' + "7" * BODY + '"',

@@ -622,7 +622,7 @@ def make_tool(
         arguments = Arguments(signature)
         input_schema = arguments.schema()
     else:
-        from mcpkit._signature.arguments import OpenArguments, check_input_schema  # few have one
+        from mcpkit._signature.input_schema import OpenArguments, check_input_schema  # few have one
 
         arguments = OpenArguments(signature, given) if is_open else Arguments(signature)
         check_input_schema(signature, arguments, given, is_open)

@@ -17,7 +17,7 @@ from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.converters import block_of
 from mcpkit._signature.schema import form_of, settle_references
-from mcpkit._signature.validation import MOST_VALUES, explain
+from mcpkit._signature.validation import MAX_JSON_VALUES, explain
 from mcpkit._utils.json import copy_schema, excess_of, is_array, is_object
 from mcpkit._utils.text import quote
 from mcpkit.errors import ElicitationError, InvalidInputResponse
@@ -295,7 +295,7 @@ def read_json(text: str, wanted: Any) -> Any:
         InvalidInputResponse: It does not fit the type; says where, for the model to mend.
     """
     form = form_of(wanted)
-    if excess := excess_of(text.encode(), MOST_VALUES):
+    if excess := excess_of(text.encode(), MAX_JSON_VALUES):
         raise InvalidInputResponse(f"the answer has {excess}")
     fenced = _FENCE.search(text)
     candidate = fenced[1] if fenced else text

@@ -1,4 +1,4 @@
-"""What becomes of values that are no JSON: nothing is lost, and nothing is made up."""
+"""Conversion of values that are not JSON: nothing is lost, and nothing is made up."""
 
 from __future__ import annotations
 
@@ -204,9 +204,8 @@ class TestPlainObjects:
 
     def test_a_picture_in_a_dict_is_refused(self) -> None:
         said = refusal_of({"a": Image(b"\x89PNG\r\n\x1a\n")})
-        assert (
-            said
-            == "result.a is an Image, which is no part of JSON: return it by itself or in a list"
+        assert said == (
+            "result.a is an Image, which cannot be a part of JSON: return it by itself or in a list"
         )
 
 
@@ -264,19 +263,12 @@ SAID: Final = ", which JSON does not have; None would be null"
 
 
 @pytest.mark.parametrize(("value", "said"), SHAPES, ids=named)
-class TestInfinities:
-    def test_are_refused_by_their_place(self, value: Any, said: str) -> None:
-        assert refusal_of(value) == said + SAID
-
-    def test_are_refused_where_there_is_a_schema(self, value: Any, said: str) -> None:
-        annotation = ANNOTATIONS.get(type(value), type(value))
-        assert refusal_of(value, annotation) == said + SAID
-
-    def test_are_refused_in_structured_content(self, value: Any, said: str) -> None:
-        assert refusal_of(ToolResult("x", structured_content=value)) == said + SAID
-
-    def test_are_refused_in_content(self, value: Any, said: str) -> None:
-        assert refusal_of(ToolResult([TextContent("x"), value])) == said + SAID
+def test_infinities_are_refused_by_their_place(value: Any, said: str) -> None:
+    annotation = ANNOTATIONS.get(type(value), type(value))
+    assert refusal_of(value) == said + SAID
+    assert refusal_of(value, annotation) == said + SAID
+    assert refusal_of(ToolResult("x", structured_content=value)) == said + SAID
+    assert refusal_of(ToolResult([TextContent("x"), value])) == said + SAID
 
 
 class TestInfinitiesInText:
@@ -292,7 +284,7 @@ class TestInfinitiesInText:
         assert refusal_of([TextContent("x"), text]) == said + SAID
 
     @pytest.mark.parametrize(
-        "text", ["NaN", "[NaN] is no list", '{"a": "NaN"}', "{NaN}", "Infinity", '{"NaN": 1}']
+        "text", ["NaN", "[NaN] is not a list", '{"a": "NaN"}', "{NaN}", "Infinity", '{"NaN": 1}']
     )
     def test_are_words_elsewhere(self, text: str) -> None:
         assert output_of(str).render(text).blocks() == [TextContent(text)]

@@ -117,36 +117,22 @@ STRUCTURED: list[tuple[Any, Any, str]] = [
 @pytest.mark.parametrize(
     ("annotation", "value", "text"), STRUCTURED, ids=lambda each: str(each)[:40]
 )
-class TestStructured:
-    def test_it_is_the_json_of_the_value(self, annotation: Any, value: Any, text: str) -> None:
-        assert output_of(annotation).render(value).structured == text.encode()
-
-    def test_its_text_is_the_content(self, annotation: Any, value: Any, text: str) -> None:
-        shown = json.loads(text) if text.startswith('"') else text
-        assert output_of(annotation).render(value).blocks() == [TextContent(shown)]
-
-    def test_the_schema_fits_it(self, annotation: Any, value: Any, text: str) -> None:
-        schema = output_of(annotation).schema
-        assert schema is not None
-        Draft202012Validator(schema).validate(json.loads(text))
-
-    def test_only_objects_need_no_wrapper(self, annotation: Any, value: Any, text: str) -> None:
-        """TOOL-11"""
-        output = output_of(annotation)
-        assert output.render(value).is_object is output.is_object
-        if output.is_object:
-            assert text.startswith("{")
-
-    def test_the_wrapped_schema_fits_it(self, annotation: Any, value: Any, text: str) -> None:
-        schema = output_of(annotation).schema
-        assert schema is not None
-        wrapped = wrapped_schema(schema)
-        Draft202012Validator.check_schema(wrapped)
-        assert wrapped["type"] == "object"
-        Draft202012Validator(wrapped).validate({"result": json.loads(text)})
-
-    def test_the_root_is_no_reference(self, annotation: Any, value: Any, text: str) -> None:
-        assert "$ref" not in (output_of(annotation).schema or {})
+def test_structured_content_fits_its_schema(annotation: Any, value: Any, text: str) -> None:
+    output = output_of(annotation)
+    rendered = output.render(value)
+    assert rendered.structured == text.encode()
+    shown = json.loads(text) if text.startswith('"') else text
+    assert rendered.blocks() == [TextContent(shown)]
+    # TOOL-11: only objects need no wrapper.
+    assert rendered.is_object is output.is_object
+    assert text.startswith("{") or not output.is_object
+    assert output.schema is not None
+    assert "$ref" not in output.schema
+    Draft202012Validator(output.schema).validate(json.loads(text))
+    wrapped = wrapped_schema(output.schema)
+    Draft202012Validator.check_schema(wrapped)
+    assert wrapped["type"] == "object"
+    Draft202012Validator(wrapped).validate({"result": json.loads(text)})
 
 
 @st.composite
@@ -239,12 +225,9 @@ class TestMismatch:
         )
 
 
-class TestConversions:
-    def test_a_dict_may_stand_for_a_model(self) -> None:
-        assert output_of(Point).render({"x": 1}).structured == b'{"x":1,"y":0}'
-
-    def test_an_object_with_the_attributes_may_stand_for_a_model(self) -> None:
-        assert output_of(Point).render(Spot(1)).structured == b'{"x":1,"y":0}'
+@pytest.mark.parametrize("value", [{"x": 1}, Spot(1)], ids=["dict", "attributes"])
+def test_a_dict_or_an_object_may_stand_for_a_model(value: Any) -> None:
+    assert output_of(Point).render(value).structured == b'{"x":1,"y":0}'
 
 
 Text = TypeAliasType("Text", str)
@@ -342,24 +325,41 @@ def test_content(value: Any, blocks: list[ContentBlock]) -> None:
 
 
 class TestToolResult:
-    def test_its_content_becomes_blocks(self) -> None:
-        rendered = output_of(ToolResult).render(ToolResult(["see", Image(PNG)]))
-        assert rendered == Rendered([TextContent("see"), PICTURE])
-
-    def test_it_may_be_empty(self) -> None:
-        assert output_of(ToolResult).render(ToolResult()) == Rendered([])
-
-    def test_its_structure_is_sent(self) -> None:
-        rendered = output_of(ToolResult).render(ToolResult("hi", structured_content={"a": 1}))
-        assert (rendered.content, rendered.structured) == ([TextContent("hi")], b'{"a":1}')
-
-    def test_its_structure_may_be_null(self) -> None:
-        rendered = output_of(ToolResult).render(ToolResult("hi", structured_content=None))
-        assert rendered.structured == b"null"
-
-    def test_its_structure_is_its_content_if_there_is_no_other(self) -> None:
-        rendered = output_of(ToolResult).render(ToolResult(structured_content={"a": 1}))
-        assert rendered.content == [TextContent('{"a":1}')]
+    @pytest.mark.parametrize(
+        ("annotation", "result", "rendered"),
+        [
+            (
+                ToolResult,
+                ToolResult(["see", Image(PNG)]),
+                Rendered([TextContent("see"), PICTURE]),
+            ),
+            (ToolResult, ToolResult(), Rendered([])),
+            (
+                ToolResult,
+                ToolResult("hi", structured_content={"a": 1}),
+                Rendered([TextContent("hi")], b'{"a":1}'),
+            ),
+            (
+                ToolResult,
+                ToolResult("hi", structured_content=None),
+                Rendered([TextContent("hi")], b"null", is_object=False),
+            ),
+            (
+                ToolResult,
+                ToolResult(structured_content={"a": 1}),
+                Rendered([TextContent('{"a":1}')], b'{"a":1}'),
+            ),
+            (Point, ToolResult("no", is_error=True), Rendered([TextContent("no")], is_error=True)),
+            (
+                ToolResult,
+                ToolResult("hi", meta={"a": 1}),
+                Rendered([TextContent("hi")], meta={"a": 1}),
+            ),
+        ],
+        ids=["blocks", "empty", "structure", "null", "structure alone", "failure", "meta"],
+    )
+    def test_is_sent_as_it_is(self, annotation: Any, result: Any, rendered: Rendered) -> None:
+        assert output_of(annotation).render(result) == rendered
 
     def test_its_structure_has_to_fit_the_schema(self) -> None:
         with pytest.raises(OutputMismatch):
@@ -368,10 +368,3 @@ class TestToolResult:
     def test_its_structure_is_owed_where_there_is_a_schema(self) -> None:
         with pytest.raises(OutputMismatch, match="which the schema promises"):
             output_of(Point).render(ToolResult("hi"))
-
-    def test_a_failure_owes_no_structure(self) -> None:
-        rendered = output_of(Point).render(ToolResult("no", is_error=True))
-        assert (rendered.is_error, rendered.structured) == (True, None)
-
-    def test_its_meta_is_sent(self) -> None:
-        assert output_of(ToolResult).render(ToolResult("hi", meta={"a": 1})).meta == {"a": 1}

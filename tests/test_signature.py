@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 import types
 import typing
@@ -50,35 +51,19 @@ def book(city: str, nights: int = 2) -> bool:
 
 
 class TestFunction:
-    def test_name(self) -> None:
-        assert inspected(book).name == "book"
-
-    def test_parameters_in_order(self) -> None:
-        assert [each.name for each in inspected(book).parameters] == ["city", "nights"]
-
-    def test_types_are_resolved(self) -> None:
-        assert [each.annotation for each in inspected(book).parameters] == [str, int]
-
-    def test_a_default_makes_it_optional(self) -> None:
-        city, nights = inspected(book).parameters
-        assert (city.required, nights.required, nights.default) == (True, False, 2)
-
-    def test_descriptions_come_from_the_docstring(self) -> None:
-        city, nights = inspected(book).parameters
+    def test_has_a_name_parameters_and_a_result(self) -> None:
+        found = inspected(book)
+        city, nights = found.parameters
+        line = inspect.getsourcelines(book)[1]
+        assert (found.name, found.returns, found.where) == ("book", bool, f"{HERE}:{line}")
+        assert (city.name, city.annotation, city.required) == ("city", str, True)
+        assert (nights.name, nights.annotation, nights.required) == ("nights", int, False)
+        assert nights.default == 2
         assert (city.description, nights.description) == ("Where to stay.", None)
 
-    def test_return_type(self) -> None:
-        assert inspected(book).returns is bool
-
-    def test_no_return_type(self) -> None:
-        assert inspected(lambda: 1).returns is UNSET
-
-    def test_no_annotation_is_anything(self) -> None:
-        assert inspected(lambda x: x).parameters[0].annotation is Any
-
-    def test_where_it_is(self) -> None:
-        line = inspect.getsourcelines(book)[1]
-        assert inspected(book).where == f"{HERE}:{line}"
+    def test_without_annotations_takes_anything(self) -> None:
+        found = inspected(lambda x: x)
+        assert (found.parameters[0].annotation, found.returns) == (Any, UNSET)
 
     def test_keyword_only_parameters_are_parameters(self) -> None:
         def fn(*, a: int) -> None: ...
@@ -140,41 +125,30 @@ CALLABLES: dict[str, tuple[Callable[..., Any], str, bool]] = {
 }
 
 
-@pytest.mark.parametrize("kind", CALLABLES)
-class TestCallables:
-    def test_its_name(self, kind: str) -> None:
-        fn, name, _ = CALLABLES[kind]
-        assert inspected(fn).name == name
-
-    def test_its_parameters(self, kind: str) -> None:
-        fn, _, _ = CALLABLES[kind]
-        assert [(each.name, each.annotation) for each in inspected(fn).parameters] == [("by", int)]
-
-    def test_whether_it_is_async(self, kind: str) -> None:
-        fn, _, is_async = CALLABLES[kind]
-        assert inspected(fn).is_async is is_async
-
-    def test_its_return_type(self, kind: str) -> None:
-        fn, _, _ = CALLABLES[kind]
-        assert inspected(fn).returns is int
+@pytest.mark.parametrize(("fn", "name", "is_async"), CALLABLES.values(), ids=CALLABLES)
+def test_every_callable_has_a_signature(fn: Any, name: str, is_async: bool) -> None:
+    found = inspected(fn)
+    assert (found.name, found.is_async, found.returns) == (name, is_async, int)
+    assert [(each.name, each.annotation) for each in found.parameters] == [("by", int)]
 
 
-class TestDocsOfCallables:
-    def test_an_object_is_described_by_its_class(self) -> None:
-        assert inspected(Counter(1)).docs.description == "Counts."
+class Plain:
+    def __init__(self, by: int) -> None:
+        self.by = by
 
-    def test_an_object_is_described_by_its_call(self) -> None:
-        assert inspected(AsyncCall()).docs.description == "Call it."
 
-    def test_a_class_is_not_described_by_what_all_classes_are(self) -> None:
-        class Plain:
-            def __init__(self, by: int) -> None:
-                self.by = by
-
-        assert inspected(Plain).docs.description is None
-
-    def test_a_partial_is_described_by_its_function(self) -> None:
-        assert inspected(functools.partial(book, "oslo")).docs.description == "Book a hotel."
+@pytest.mark.parametrize(
+    ("fn", "description"),
+    [
+        (Counter(1), "Counts."),
+        (AsyncCall(), "Call it."),
+        (Plain, None),
+        (functools.partial(book, "oslo"), "Book a hotel."),
+    ],
+    ids=["object", "its call", "class without a docstring", "partial"],
+)
+def test_every_callable_has_a_description(fn: Any, description: str | None) -> None:
+    assert inspected(fn).docs.description == description
 
 
 def injecting(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -217,17 +191,14 @@ def fetch(client: object, url: Annotated[str, "Where."], retries: int = 3) -> li
 
 
 class TestWrappers:
-    def test_a_signature_of_its_own_has_the_parameters_and_their_types(self) -> None:
-        found = [(each.name, each.annotation) for each in inspected(fetch).parameters]
-        assert found == [("url", Annotated[str, "Where."]), ("retries", int), ("dry", bool)]
-
-    def test_a_signature_of_its_own_keeps_the_descriptions(self) -> None:
-        described = {each.name: each.description for each in inspected(fetch).parameters}
-        assert described == {"url": "Where.", "retries": "How often.", "dry": None}
-        assert inspected(fetch).docs.description == "Fetch a page."
-
-    def test_a_signature_of_its_own_keeps_the_return_type(self) -> None:
-        assert inspected(fetch).returns == list[str]
+    def test_a_signature_of_its_own_has_types_descriptions_and_a_result(self) -> None:
+        found = inspected(fetch)
+        assert [each[:4] for each in found.parameters] == [
+            ("url", Annotated[str, "Where."], UNSET, "Where."),
+            ("retries", int, 3, "How often."),
+            ("dry", bool, False, None),
+        ]
+        assert (found.docs.description, found.returns) == ("Fetch a page.", list[str])
 
     def test_a_function_may_have_a_signature_of_its_own(self) -> None:
         def made(**kwargs: Any) -> Any: ...
@@ -332,25 +303,15 @@ class TestDescriptionsInAnnotations:
         assert inspected(fn).docs.description == "Do.\n\nReturns: A name."
 
 
-class TestPartial:
-    def test_positional_arguments_are_gone(self) -> None:
-        fn = functools.partial(book, "oslo")
-        assert [each.name for each in inspected(fn).parameters] == ["nights"]
-
-    def test_keyword_arguments_become_defaults(self) -> None:
-        fn = functools.partial(book, nights=5)
-        assert inspected(fn).parameters[1].default == 5
+def test_a_partial_has_no_positional_arguments_and_other_defaults() -> None:
+    fn = functools.partial(book, "oslo", nights=5)
+    assert [(each.name, each.default) for each in inspected(fn).parameters] == [("nights", 5)]
 
 
-class TestClass:
-    """A class makes its instances, most often as a dependency."""
-
-    def test_its_parameters_are_those_of_init(self) -> None:
-        (start,) = inspected(Counter).parameters
-        assert (start.name, start.annotation) == ("start", int)
-
-    def test_it_returns_itself(self) -> None:
-        assert inspected(Counter).returns is Counter
+def test_a_class_has_the_parameters_of_init_and_returns_itself() -> None:
+    found = inspected(Counter)
+    assert [(each.name, each.annotation) for each in found.parameters] == [("start", int)]
+    assert found.returns is Counter
 
 
 class TestRefusals:
@@ -363,23 +324,16 @@ class TestRefusals:
             f"write a parameter of type list instead"
         )
 
-    def test_kwargs(self) -> None:
-        def fn(**more: str) -> None: ...
+    def test_kwargs_positional_only_and_underscore(self) -> None:
+        def kwargs(**more: str) -> None: ...
 
-        assert "**more" in refusal(fn)
-        assert "write a parameter of type dict instead" in refusal(fn)
+        def positional(a: int, /) -> None: ...
 
-    def test_positional_only(self) -> None:
-        def fn(a: int, /) -> None: ...
+        def underscore(_a: int) -> None: ...
 
-        assert "fn(): a is positional-only" in refusal(fn)
-        assert "remove the /" in refusal(fn)
-
-    def test_underscore(self) -> None:
-        def fn(_a: int) -> None: ...
-
-        assert "the name _a begins with an underscore" in refusal(fn)
-        assert "rename it" in refusal(fn)
+        assert re.search(r"[*]{2}more .*write a parameter of type dict instead", refusal(kwargs))
+        assert re.search("a is positional-only.*remove the /", refusal(positional))
+        assert re.search("name _a begins with an underscore.*rename it", refusal(underscore))
 
     @pytest.mark.parametrize("marker", [Depends(go), Complete(["a"]), Header("A")])
     def test_a_marker_as_a_default(self, marker: Any) -> None:
@@ -393,10 +347,7 @@ class TestRefusals:
         assert "a is not sent by the client, so no header can repeat it" in refusal(provided)
 
     def test_a_method_without_its_object(self) -> None:
-        assert "nothing fills self" in refusal(Counter.method)
-        assert "app.include(...)" in refusal(Counter.method)
-
-    def test_a_class_method_in_its_class_body(self) -> None:
+        assert re.search(r"nothing fills self.*app.include\(...\)", refusal(Counter.method))
         assert "app.include(...)" in refusal(Counter.__dict__["of_class"])
 
     def test_no_signature(self) -> None:
@@ -435,15 +386,10 @@ class TestContext:
         fn.__annotations__ = {"c": annotation}
         assert inspected(fn).parameters[0].source == "context"
 
-    def test_is_not_found_by_its_name(self) -> None:
-        def fn(ctx: int) -> None: ...
+    def test_is_neither_found_by_its_name_nor_an_argument(self) -> None:
+        def fn(ctx: int, c: Context) -> None: ...
 
-        assert inspected(fn).parameters[0].source == "argument"
-
-    def test_is_no_argument(self) -> None:
-        def fn(a: int, ctx: Context) -> None: ...
-
-        assert [each.name for each in inspected(fn).arguments] == ["a"]
+        assert [each.name for each in inspected(fn).arguments] == ["ctx"]
 
 
 def provide() -> int:
@@ -454,21 +400,11 @@ Provided = TypeAliasType("Provided", Annotated[int, Depends(provide)])
 
 
 class TestMarkers:
-    def test_a_dependency(self) -> None:
-        def fn(a: Annotated[int, Depends(provide)]) -> None: ...
+    def test_a_dependency_may_be_behind_an_alias_and_have_an_underscore(self) -> None:
+        def fn(a: Annotated[int, Depends(provide)], b: Provided, _c: Provided) -> None: ...
 
-        (a,) = inspected(fn).parameters
-        assert (a.source, a.depends) == ("depends", Depends(provide))
-
-    def test_a_dependency_behind_an_alias(self) -> None:
-        def fn(a: Provided) -> None: ...
-
-        assert inspected(fn).parameters[0].source == "depends"
-
-    def test_a_dependency_may_have_an_underscore(self) -> None:
-        def fn(_a: Annotated[int, Depends(provide)]) -> None: ...
-
-        assert inspected(fn).parameters[0].source == "depends"
+        found = inspected(fn).parameters
+        assert {(each.source, each.depends) for each in found} == {("depends", Depends(provide))}
 
     def test_a_completion(self) -> None:
         completion = Complete(["oslo"])
@@ -487,14 +423,10 @@ class TestNames:
 
         def fn(a: Local) -> None: ...
 
-        assert inspected(fn).parameters[0].annotation is Local
-
-    def test_a_local_class_around_a_method(self) -> None:
-        class Local: ...
-
         class Holder:
             def fn(self, a: Local) -> None: ...
 
+        assert inspected(fn).parameters[0].annotation is Local
         assert inspected(Holder().fn).parameters[0].annotation is Local
 
     def test_a_name_in_the_closure(self) -> None:

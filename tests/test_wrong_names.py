@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 import mcpkit.auth
 from mcpkit import Accepted, Audio, Declined, Dismissed, File, Image, MCPKit, ToolAnnotations
-from mcpkit._signature.arguments import schema_errors
+from mcpkit._signature.input_schema import schema_errors
 from mcpkit._utils.names import GUIDES, PeerName, peer_names
 from mcpkit.context import Context, SyncContext
 from mcpkit.errors import InvalidArguments, RegistrationError, ToolError
@@ -264,7 +264,7 @@ def test_a_context_of_another_library(module: str, library: str, wrap: Any) -> N
 
     fn.__annotations__ = {"ctx": wrap(context_of(module))}
     assert told(lambda: app().tool(fn), RegistrationError) == (
-        f"fn(): ctx is a Context of {library}, which nobody fills here; "
+        f"fn(): ctx is a Context of {library}, which mcpkit does not fill; "
         f"write from mcpkit import Context, and ctx: mcpkit.Context"
     )
 
@@ -451,7 +451,7 @@ def test_what_the_signature_names_is_validated_by_it_too() -> None:
     [
         (
             {"type": "object", "unevaluatedProperties": False},
-            "nothing checks unevaluatedProperties of input_schema",
+            "input_schema has unevaluatedProperties, which mcpkit cannot check",
         ),
         ({"type": "object", "properties": {"a": {"$ref": "#/x"}}}, "has nothing at '#/x'"),
     ],
@@ -522,13 +522,39 @@ SCHEMAS: Final[Any] = st.recursive(st.booleans() | st.just({}), schemas, max_lea
 
 @given(SCHEMAS, JSON)
 def test_a_schema_means_what_it_means_to_others(schema: Any, value: Any) -> None:
-    found = list(schema_errors({}, value, schema))
+    found = schema_errors(schema, value)
     assert (not found) == Draft202012Validator(schema).is_valid(value)
 
 
 def test_a_schema_that_goes_in_circles_ends() -> None:
     circle: dict[str, Any] = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
-    assert list(schema_errors(circle, 1)) == [("arguments", "is nested too deeply")]
+    assert schema_errors(circle, 1) == [("arguments", "nested too deeply")]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"uniqueItems": True}, [each * (2**61 - 1) for each in range(20_000)]),
+        ({"uniqueItems": True}, [{"k": each} for each in range(20_000)]),
+        ({"items": {"type": "integer"}}, ["x"] * 50_000),
+        ({"pattern": "^(a|a)*$"}, "a" * 10_000 + "b"),
+    ],
+    ids=["colliding", "objects", "wrong", "pattern"],
+)
+def test_a_check_takes_time_in_proportion_to_the_value(schema: Any, value: Any) -> None:
+    assert len(schema_errors(schema, value)) < 25
+
+
+def test_a_schema_that_multiplies_the_work_is_given_up() -> None:
+    choices = {
+        "anyOf": [{"properties": {"i": {"$ref": "#"}}}, {"properties": {"i": {"$ref": "#"}}}]
+    }
+    value: Any = {"i": 1}
+    for _ in range(40):
+        value = {"i": value}
+    assert schema_errors({**choices, "type": "object"}, value) == [
+        ("arguments", "too much to check against the schema; send less at once")
+    ]
 
 
 # --- the table ------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""Types made of Python's own: their JSON Schema and their validator without pydantic's generators.
+"""Python's own types: JSON Schema and core schema without pydantic's generators.
 
-A generator takes a hundred times as long as reading such a type, and most parameters of tools have
-one: a scalar, ``None``, `Any`, a list, a dict with text as keys, a ``Literal``, a union of these,
-and each of them in ``Annotated`` with a description, limits or a default. All other types are
-pydantic's. What is made here equals what pydantic makes, down to the order of the keywords.
+The generators take a hundred times as long, and most parameters of tools have such a type: a
+scalar, ``None``, `Any`, a list, a dict with text keys, a ``Literal``, a union of these, and each of
+them in ``Annotated`` with a description, limits or a default. Pydantic reads all other types. The
+schemas equal those of pydantic, down to the order of the keywords.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Core: TypeAlias = dict[str, Any]
 BuiltIn: TypeAlias = tuple[dict[str, Any], JsonSchema]
 """A type of this module's grammar: its core schema, and its JSON Schema.
 
-Pydantic-core makes a validator and a serializer of the core schema; defaults are no part of it. The
-JSON Schema is the same for validation and for serialization. Both belong to the caller.
+Pydantic-core makes a validator and a serializer from the core schema, which has no defaults. The
+JSON Schema is the same for validation and for serialization. The caller may change both.
 """
 
 
 def read_built_in(annotation: Any) -> BuiltIn | None:
-    """Return what a type of this grammar is to pydantic; None for any other type."""
-    # A generic type is no class, though in Python 3.10 `isinstance` takes some of them for one.
+    """Return the schemas of a type of this grammar; None for any other type."""
+    # Not `isinstance`, which in Python 3.10 is true for some generic types.
     scalar = _SCALARS.get(annotation) if type(annotation) is type else None
     if scalar is not None:
         return {"type": scalar[0]}, {"type": scalar[1]}
@@ -74,7 +74,7 @@ def _dict(keys: BuiltIn, values: BuiltIn) -> BuiltIn:
 
 
 def _inner(annotation: Any) -> BuiltIn | None:
-    """Read a type inside another, where a default means nothing that a caller could see."""
+    """Read a type inside another, where a default has no meaning for a caller."""
     found = read_built_in(annotation)
     return None if found is None or "default" in found[1] else found
 
@@ -87,7 +87,7 @@ def _generic(annotation: Any) -> BuiltIn | None:
         items = _inner(arguments[0])
         return None if items is None else _list(items)
     if origin is dict and len(arguments) == 2 and arguments[0] is str:
-        # Keys that are no text have patterns, and pydantic leaves out the titles of values.
+        # Other keys have patterns, and pydantic omits the titles of values.
         keys, values = read_built_in(str), _inner(arguments[1])
         if keys is None or values is None or "title" in values[1]:
             return None
@@ -106,7 +106,7 @@ def _literal(values: tuple[Any, ...]) -> BuiltIn | None:
 
 
 _LITERAL: Final = frozenset({bool, int, str, type(None)})
-"""The classes of values in a ``Literal``; members of an Enum and bytes are pydantic's."""
+"""The classes of values in a ``Literal``; pydantic reads members of an Enum and bytes."""
 
 
 def _union(annotation: Any) -> BuiltIn | None:
@@ -129,13 +129,13 @@ def _union(annotation: Any) -> BuiltIn | None:
 
 
 def _any_of(schemas: Iterable[JsonSchema]) -> JsonSchema:
-    """Return a schema that allows what one of several allows, each of them once."""
+    """Return a schema of alternatives, without duplicates."""
     members: list[JsonSchema] = []
     for each in schemas:
         inner: list[JsonSchema] = each["anyOf"] if each.keys() == {"anyOf"} else [each]
         for one in inner:
             if one in members:
-                members[members.index(one)] = one  # to Python 1 equals True; the last one stays
+                members[members.index(one)] = one  # in Python 1 equals True; the last one is kept
             else:
                 members.append(one)
     members = with_one_enum(members)
@@ -143,9 +143,9 @@ def _any_of(schemas: Iterable[JsonSchema]) -> JsonSchema:
 
 
 def with_one_enum(schemas: Sequence[JsonSchema]) -> list[JsonSchema]:
-    """Return schemas of which any may fit, with those of single values of a type made one.
+    """Merge the alternatives that are single values of one type into one ``enum``.
 
-    Models read an ``enum`` with more certainty than a choice of constants.
+    Models understand an ``enum`` more reliably than alternatives of constants.
     """
     made: list[JsonSchema] = []
     places: dict[str, int] = {}
@@ -165,9 +165,9 @@ def with_one_enum(schemas: Sequence[JsonSchema]) -> list[JsonSchema]:
 
 
 def is_plain(value: object, core: Mapping[str, Any]) -> bool:
-    """True if a value fits a core schema of this grammar, and JSON writes it as it is.
+    """Return True if a value matches a core schema of this grammar, and is a JSON value.
 
-    Of a list or a dict this is not found out.
+    Returns False for lists and dicts.
     """
     kind = core["type"]
     if kind == "nullable":
@@ -188,7 +188,7 @@ def _annotated(annotation: Any) -> BuiltIn | None:
     core, schema = found
     for each in annotation.__metadata__:
         if type(each) is str or type(each) is Complete:
-            continue  # pydantic passes over them
+            continue  # pydantic ignores them
         if "default" in schema:
             return None
         known = _known()
@@ -206,7 +206,7 @@ def _sorted(schema: JsonSchema) -> JsonSchema:
 
 
 def _field(field: Any, core: Core, schema: JsonSchema, limits: Mapping[type, str]) -> bool:
-    """Add what a field says to a type; False if it says something that is pydantic's."""
+    """Add the facts of a field to a type; False if pydantic has to read one of them."""
     for each in field.metadata:
         if not _limit(each, core, schema, limits):
             return False
@@ -226,18 +226,18 @@ def _field(field: Any, core: Core, schema: JsonSchema, limits: Mapping[type, str
 
 
 def _is_written(value: object) -> bool:
-    """True if JSON writes a value as it is."""
+    """Return True if a value is the same in JSON."""
     return type(value) in _LITERAL or (type(value) is float and math.isfinite(value))
 
 
 class _Known(NamedTuple):
-    """The metadata that this grammar has.
+    """The metadata of this grammar.
 
     Args:
-        field: The class of what ``Field(...)`` makes.
-        others: What a field says beyond its description, its limits and its default.
-        blank: The same of a field that says nothing.
-        limits: The name of a limit, in its own class and in a core schema.
+        field: The class of the result of ``Field(...)``.
+        others: Returns the facts of a field beyond its description, limits and default.
+        blank: The same of an empty field.
+        limits: The name of a limit, by its class.
     """
 
     field: type
@@ -248,7 +248,7 @@ class _Known(NamedTuple):
 
 @functools.cache
 def _known() -> _Known:
-    import annotated_types as limits  # pydantic needs both, but later
+    import annotated_types as limits  # pydantic loads both, but later
     from pydantic.fields import FieldInfo
 
     read = {"annotation", "default", "description", "examples", "metadata", "title"}
@@ -267,7 +267,7 @@ def _known() -> _Known:
 
 
 def _limit(metadata: object, core: Core, schema: JsonSchema, limits: Mapping[type, str]) -> bool:
-    """Add a limit to a type, or to the type beside None; False if it is pydantic's."""
+    """Add a limit to a type, or to the type beside None; False if pydantic has to read it."""
     beside_null = core["type"] == "nullable"
     if beside_null:
         core, schema = core["schema"], schema.get("anyOf", ({},))[0]
@@ -276,20 +276,20 @@ def _limit(metadata: object, core: Core, schema: JsonSchema, limits: Mapping[typ
     if keywords is None or name not in keywords:
         return False
     value: Any = getattr(metadata, name)
-    whole = type(value) is int and abs(value) < _LARGEST
+    whole = type(value) is int and abs(value) < _MAX_WHOLE
     if not whole and not (core["type"] == "float" and type(value) is float and _is_written(value)):
-        return False  # to be refused, or to be checked by a function
+        return False  # invalid, or checked by a function
     if (value < 0 and name not in _SIGNED) or (value == 0 and name == "multiple_of"):
         return False
     core[name] = schema[keywords[name]] = value
-    if beside_null:  # the schema around it is put in order in the end
+    if beside_null:  # the outer schema is sorted in the end
         in_order = _sorted(schema)
         schema.clear()
         schema.update(in_order)
     return True
 
 
-_LARGEST: Final = 2**53
+_MAX_WHOLE: Final = 2**53
 _SIGNED: Final = frozenset({"ge", "gt", "le", "lt"})
 _NUMBER: Final = {
     "ge": "minimum",

@@ -1,7 +1,6 @@
-"""Values that are no JSON → values that a model can read, by a table that authors add to.
+"""Converts values that are not JSON to content for a model, by a table that authors extend.
 
-Classes of large libraries are known by the name of their module and their own, so that none of them
-is ever imported here.
+Classes of large libraries are identified by module and name, so that none of them is imported here.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import get_type_hints
 
 from mcpkit._signature.hints import UNIONS, unalias
-from mcpkit._signature.schema import form_of
-from mcpkit._utils.json import is_array, is_binary, is_object
+from mcpkit._signature.schema import form_of, infinities
+from mcpkit._utils.json import is_binary
 from mcpkit.types import (
     AudioContent,
     BlobResourceContents,
@@ -39,15 +38,15 @@ from mcpkit.types import (
 
 
 class NoConverter(TypeError):
-    """Values of a type become nothing that a client could be sent; the message names the type."""
+    """Values of a type cannot be sent to a client; the message names the type."""
 
 
 class NotSerializable(Exception):
-    """A value, or something in it, cannot be sent; the message is about its shape alone."""
+    """A value, or a part of it, cannot be sent; the message describes its shape only."""
 
 
 class _NoData(TypeError):
-    """The end of a sentence about a value that nothing is sent for."""
+    """A value cannot become JSON; the message ends a sentence that begins with its place."""
 
 
 _written: Final = functools.partial(
@@ -56,11 +55,11 @@ _written: Final = functools.partial(
 
 
 class Converter(NamedTuple):
-    """A row of the table.
+    """An entry of the table.
 
     Args:
-        convert: From a value of the class to one that is sent instead.
-        returns: The type of that.
+        convert: Converts a value of the class to the value to send.
+        returns: The type of the result.
     """
 
     convert: Callable[[Any], Any]
@@ -68,7 +67,7 @@ class Converter(NamedTuple):
 
 
 class Converters:
-    """The converters of an app: its own, and those that everybody has."""
+    """The converters of an app: its own, and the built-in ones."""
 
     def __init__(self) -> None:
         self._own: dict[type, Converter] = {}
@@ -76,27 +75,27 @@ class Converters:
 
     @property
     def has_own(self) -> bool:
-        """True if the author has added any."""
+        """True if the author has added a converter."""
         return bool(self._own)
 
     def add(self, kind: type, convert: Callable[[Any], Any]) -> None:
-        """Add a converter; the last one of a class counts.
+        """Add a converter; it replaces an earlier one of the same class.
 
         Args:
             kind: The class whose values, and those of its subclasses, are converted.
-            convert: From such a value to one that is sent instead.
+            convert: Converts such a value to the value to send.
         """
         try:
             returns = get_type_hints(convert, include_extras=True).get("return", Any)
         except Exception:
-            returns = Any  # a class, a builtin, or names that are not there: it says nothing
+            returns = Any  # a class, a builtin, or unresolvable names
         if isinstance(convert, type):
             returns = convert
         self._own[kind] = Converter(convert, returns)
         self._rows.clear()
 
     def row(self, kind: type) -> Converter | None:
-        """Return the converter of a class: of the nearest of its bases that has one."""
+        """Return the converter of a class or of its nearest base that has one; None if none has."""
         try:
             return self._rows[kind]
         except KeyError:
@@ -113,7 +112,7 @@ class Converters:
     # --- values -----------------------------------------------------------------------------------
 
     def each_converted(self, values: Iterable[Any]) -> list[Any]:
-        """Return what is sent for each of several values."""
+        """Return the value to send for each of several values."""
         values = list(values)
         kinds = set(map(type, values))
         if not any(map(self.row, kinds)):
@@ -121,7 +120,7 @@ class Converters:
         return [self.converted(each) for each in values]
 
     def converted(self, value: Any) -> Any:
-        """Return what is sent for a value; a value that has no converter as it is."""
+        """Return the value to send; a value without a converter is returned unchanged."""
         try:
             row = self._rows[value.__class__]
         except KeyError:
@@ -145,21 +144,21 @@ class Converters:
             try:
                 text = _written(value)
             except PydanticSerializationError:
-                pass  # the long way knows what to do, or has the words for it
+                pass  # the slow path handles it, or has a better message
             else:
-                # NaN, Infinity and null have a letter in common, and much that is sent has none.
+                # NaN, Infinity and null share a letter that most results do not contain.
                 if b"n" in text or b"N" in text:
                     self._refuse_infinite(value, text)
                 return text
         return self.json_if_converted(value)[0]
 
     def json_if_converted(self, value: Any) -> tuple[bytes, bool]:
-        """Return the JSON text of a value of any type, and whether anything was converted for it.
+        """Return the JSON text of a value of any type, and True if a converter was used.
 
         Raises:
             NotSerializable: Something in it cannot be sent.
         """
-        met: list[Any] = []  # kept alive, so that no two of them have the same id
+        met: list[Any] = []  # keeps values alive, so that ids stay unique
         failed: list[tuple[Any, Exception]] = []
 
         def fallback(each: Any) -> Any:
@@ -177,7 +176,7 @@ class Converters:
             except PydanticSerializationError:
                 if failed:
                     raise
-                # What pydantic takes for another thing, such as pandas.NaT for a date.
+                # Pydantic mistakes some values for others, such as pandas.NaT for a date.
                 text = _written(self._converted_inside(value, met), fallback=fallback)
         except PydanticSerializationError as error:
             if not failed:
@@ -192,12 +191,14 @@ class Converters:
     def _refuse_infinite(self, value: Any, text: bytes) -> None:
         if b"NaN" in text or b"Infinity" in text:
             refuse_infinities(text)
-        # Models have NaN written as null, whatever they are told.
+        # Models always write NaN as null.
         if b"null" in text and _has_objects(value):
-            self._refuse_infinite_models(value)
+            for place, each in self._walk(value, "", 0):
+                if isinstance(each, float):
+                    _refuse_infinite(each, place)
 
     def _converted_inside(self, value: Any, met: list[Any]) -> Any:
-        """Convert a value and those in its containers, also where pydantic knows the type."""
+        """Convert a value and those in its containers, even if pydantic knows their types."""
         if value.__class__ is dict:
             return {key: self._converted_inside(each, met) for key, each in value.items()}
         if type(value) in _SEQUENCES:
@@ -210,15 +211,15 @@ class Converters:
         return self._converted_inside(made, met) if inside else made
 
     def _as_json(self, value: Any) -> Any:
-        """Return what stands in JSON for a value that it has no type for.
+        """Return the replacement of a value of a type that JSON does not have.
 
         Raises:
-            _NoData: There is nothing.
+            _NoData: There is none.
         """
         made = self.converted(value)
         if isinstance(made, Media):
             raise _NoData(
-                f"{_named(value)}, which is no part of JSON: return it by itself or in a list"
+                f"{_named(value)}, which cannot be a part of JSON: return it by itself or in a list"
             )
         if made is not value:
             return made
@@ -229,24 +230,14 @@ class Converters:
         return _attributes_of(value)
 
     def _place_of(self, value: Any, wanted: Any) -> str:
-        """Return where in a value another one is, in words."""
+        """Return the place of a value inside another, in words."""
         for place, each in self._walk(value, "", 0):
             if each is wanted:
                 return f"result{place}" if place else "the result"
         return "something in the result"
 
-    def _refuse_infinite_models(self, value: Any) -> None:
-        """Refuse NaN and infinities where models have them written as null.
-
-        Raises:
-            NotSerializable: There is one; the message names the place.
-        """
-        for place, each in self._walk(value, "", 0):
-            if isinstance(each, float):
-                _refuse_infinite(each, place)
-
     def _walk(self, value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
-        """Yield a value and all inside of it with its place, but for what is converted."""
+        """Yield a value and all values inside of it with their places, except converted ones."""
         yield place, value
         if depth > _DEEPEST or isinstance(value, _ATOMS):
             return
@@ -270,14 +261,14 @@ class Converters:
     # --- types ------------------------------------------------------------------------------------
 
     def returned(self, annotation: Any, *, own: bool = False) -> Any:
-        """Return the type of what is sent for values of a type.
+        """Return the type of the values that are sent for values of a type.
 
         Args:
-            annotation: As it is written.
-            own: Look at converters of the author only, and leave the others alone.
+            annotation: The type.
+            own: Apply the converters of the author only.
 
         Returns:
-            The annotation itself if nothing in it is converted.
+            The annotation itself if no converter applies.
 
         Raises:
             NoConverter: A class in it has no converter, pydantic does not know it, and it has no
@@ -288,7 +279,7 @@ class Converters:
         kind = plain if isinstance(plain, type) and origin is None else origin
         if isinstance(kind, type) and origin is not Annotated:
             row = self.row(kind)
-            if row is not None and (not own or self._is_own(kind)):
+            if row is not None and (not own or any(base in self._own for base in kind.__mro__)):
                 return row.returns
         if origin is Annotated:
             inner = self.returned(parts[0], own=own)
@@ -304,17 +295,14 @@ class Converters:
         if own or not isinstance(plain, type) or origin is not None:
             return annotation
         if plain.__module__ == Media.__module__ or _is_expressible(plain):
-            return annotation  # content, or what pydantic knows
+            return annotation  # content, or a type that pydantic knows
         if not _has_attributes(plain):
             raise NoConverter(plain.__name__)
         return dict[str, Any]
 
-    def _is_own(self, kind: type) -> bool:
-        return any(base in self._own for base in kind.__mro__)
-
 
 _DEEPEST: Final = 50
-"""Levels below the result that are searched for the place of a fault."""
+"""Levels of a result that are searched for the place of an error."""
 
 _ATOMS: Final = (str, bytes, bytearray, memoryview, int, float, type(None))
 _PLAIN: Final = frozenset({str, bytes, int, float, bool, type(None)})
@@ -323,7 +311,7 @@ _GENERICS: Final[Mapping[Any, Any]] = {
     list: list,
     dict: dict,
     tuple: tuple,
-    set: list,  # what is converted may be a dict, which no set can hold
+    set: list,  # a converted value may be a dict, which cannot be in a set
     frozenset: list,
     Sequence: list,
     Mapping: dict,
@@ -331,7 +319,7 @@ _GENERICS: Final[Mapping[Any, Any]] = {
 
 
 def _has_objects(value: Any) -> bool:
-    """True if a value has anything in it but Python's own, found out container by container."""
+    """Return True if a value contains anything but values of Python's own types."""
     kind = value.__class__
     if kind is dict:
         value = value.values()
@@ -354,7 +342,7 @@ def _annotated(inner: Any, metadata: tuple[Any, ...]) -> Any:
 
 
 def _is_expressible(kind: type) -> bool:
-    """True if pydantic makes JSON of the values of a class by itself."""
+    """Return True if pydantic can serialize the values of a class."""
     try:
         form_of(kind).schema("serialization")
     except Exception:
@@ -366,14 +354,14 @@ _ANNOTATIONS: Final = ("__annotations__", "__annotate_func__", "__annotate__")
 
 
 def _has_attributes(kind: type) -> bool:
-    """True if values of a class can have public attributes, as far as the class tells."""
+    """Return True if the class suggests that its values have public attributes."""
     for base in kind.__mro__[:-1]:
         own = vars(base)
         if base.__module__ in ("collections.abc", "typing", "abc", "builtins"):
             return False
         if isinstance(own.get("__init__"), types.FunctionType) or own.get("__slots__"):
             return True
-        # Whoever has looked for annotations before has left an empty dict in the class.
+        # An earlier look at the annotations leaves an empty dict in the class.
         if any(own.get(each) for each in _ANNOTATIONS):
             return True
     return False
@@ -400,7 +388,7 @@ def _attributes_of(value: Any) -> dict[str, Any]:
 
 
 def _members_of(model: Any) -> dict[str, Any]:
-    """Return what a model has written, unless it has a way of its own to write infinities."""
+    """Return the members that a model writes, or none if it writes infinities as text."""
     if model.model_config.get("ser_json_inf_nan") == "strings":
         return {}
     known: Mapping[str, Any] = model.__class__.model_fields
@@ -419,31 +407,31 @@ def _named(value: object) -> str:
 
 
 def refuse_infinities(text: bytes) -> None:
-    """Refuse a JSON text with NaN or Infinity outside of its strings.
+    """Reject a JSON text with NaN or Infinity outside of its strings.
 
     Raises:
-        NotSerializable: It has one; the message names the place.
+        NotSerializable: The message names the place.
     """
-    for place, each in _numbers(from_json(text), ""):
-        _refuse_infinite(each, place)
+    for loc, each in infinities(from_json(text)):
+        _refuse_infinite(each, "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in loc))
 
 
 def refuse_infinities_in(text: str) -> None:
-    """Refuse a text that is JSON but for NaN or Infinity, as `json.dumps` writes it.
+    """Reject JSON with NaN or Infinity, as `json.dumps` writes it.
 
     Raises:
-        NotSerializable: It is; the message names the place.
+        NotSerializable: The text is such JSON; the message names the place.
     """
     if text[:1] in BRACKETS and ("NaN" in text or "Infinity" in text):
         try:
             from_json(text)
         except ValueError:
-            return  # a text like any other
+            return  # ordinary text
         refuse_infinities(text.encode())
 
 
 BRACKETS: Final = frozenset("[{")
-"""The characters that an array or an object begins with."""
+"""The first characters of arrays and objects."""
 
 
 def _refuse_infinite(number: float, place: str) -> None:
@@ -453,22 +441,11 @@ def _refuse_infinite(number: float, place: str) -> None:
         raise NotSerializable(f"{where} is {name}, which JSON does not have; None would be null")
 
 
-def _numbers(value: Any, place: str) -> Iterator[tuple[str, float]]:
-    if isinstance(value, float):
-        yield place, value
-    elif is_object(value):
-        for key, each in value.items():
-            yield from _numbers(each, f"{place}.{key}")
-    elif is_array(value):
-        for number, each in enumerate(value):
-            yield from _numbers(each, f"{place}[{number}]")
-
-
-# --- classes that are known by name ---------------------------------------------------------------
+# --- classes of libraries -------------------------------------------------------------------------
 
 
 def _array(value: Any) -> Any:
-    """NumPy's arrays and scalars: lists of lists, and Python's own numbers, texts and dates."""
+    """Convert arrays and scalars of NumPy to lists of lists and to Python's own values."""
     kind = value.dtype.kind
     if kind in "mM":
         value = value.astype(f"{'timedelta64' if kind == 'm' else 'datetime64'}[us]")
@@ -482,9 +459,9 @@ def _array(value: Any) -> Any:
 
 
 def _frame(value: Any) -> list[dict[str, Any]]:
-    """DataFrames of pandas: a dict for each row; what is missing is None.
+    """Convert a DataFrame of pandas to a dict for each row, with None for missing values.
 
-    An index that says something, because it has a name or is no numbers, becomes columns.
+    An index that has a name, or is not a plain numbering, becomes columns.
     """
     if not _is_numbering(value.index):
         value = value.reset_index()
@@ -519,8 +496,8 @@ def _text(label: Any) -> str:
 
 
 def _picture(value: Any) -> Image:
-    """Pictures of Pillow, as PNG."""
-    from io import BytesIO  # only those who send pictures pay for it
+    """Convert a picture of Pillow to PNG."""
+    from io import BytesIO  # only pictures need it
 
     if value.mode not in ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"):
         value = value.convert("RGB")
@@ -530,7 +507,7 @@ def _picture(value: Any) -> Image:
 
 
 def _figure(value: Any) -> Image:
-    """Figures of matplotlib, as PNG."""
+    """Convert a figure of matplotlib to PNG."""
     from io import BytesIO  # as above
 
     file = BytesIO()
@@ -538,16 +515,16 @@ def _figure(value: Any) -> Image:
     return Image(file.getvalue(), "image/png")
 
 
-def _of_axes(value: Any) -> Image:
+def _figure_of_axes(value: Any) -> Image:
     return _figure(value.figure)
 
 
 def _sqlite_row(value: Any) -> dict[str, Any]:
-    return {name: value[name] for name in value.keys()}  # noqa: SIM118 - no mapping
+    return dict(zip(value.keys(), value, strict=True))
 
 
-def _nothing(value: Any) -> None:
-    del value
+def _to_none(value: object) -> None:
+    """Convert a missing value of pandas."""
 
 
 _Rows = list[dict[str, Any]]
@@ -557,7 +534,7 @@ BUILT_IN_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = {
     ("builtins", "dict_keys"): Converter(list, list[Any]),
     ("builtins", "dict_values"): Converter(list, list[Any]),
     ("builtins", "range"): Converter(list, list[int]),
-    ("matplotlib", "Axes"): Converter(_of_axes, Image),
+    ("matplotlib", "Axes"): Converter(_figure_of_axes, Image),
     ("matplotlib", "Figure"): Converter(_figure, Image),
     ("numpy", "bool"): Converter(_array, bool),
     ("numpy", "bool_"): Converter(_array, bool),
@@ -573,8 +550,8 @@ BUILT_IN_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = {
     ("pandas", "DataFrame"): Converter(_frame, _Rows),
     ("pandas", "Index"): Converter(operator.methodcaller("tolist"), list[Any]),
     ("pandas", "Interval"): Converter(str, str),
-    ("pandas", "NAType"): Converter(_nothing, None),
-    ("pandas", "NaTType"): Converter(_nothing, None),
+    ("pandas", "NAType"): Converter(_to_none, None),
+    ("pandas", "NaTType"): Converter(_to_none, None),
     ("pandas", "Period"): Converter(str, str),
     ("pandas", "Series"): Converter(_series, list[Any] | dict[str, Any]),
     ("PIL", "Image"): Converter(_picture, Image),
@@ -583,7 +560,7 @@ BUILT_IN_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = {
     ("pyarrow", "Table"): Converter(operator.methodcaller("to_pylist"), _Rows),
     ("sqlite3", "Row"): Converter(_sqlite_row, dict[str, Any]),
 }
-"""Converters that everybody has, by the top of the module and the name of the class."""
+"""The built-in converters, by top-level module and class name."""
 
 
 # --- content --------------------------------------------------------------------------------------
@@ -594,7 +571,7 @@ DEFAULT: Final = Converters()
 
 
 def readable(json_text: bytes) -> str:
-    """Return JSON text for a model to read: a lone string without its quotes."""
+    """Return JSON text for a model to read: a string as such without its quotes."""
     if json_text[:1] == b'"':
         return str(from_json(json_text))
     return json_text.decode()
@@ -603,15 +580,15 @@ def readable(json_text: bytes) -> str:
 def blocks_of(value: Any, converters: Converters = DEFAULT) -> list[ContentBlock]:
     """Return the content blocks for a value of any type.
 
-    Text stays text; `Image`, `Audio`, `File` and bytes become blocks; a list that contains any of
-    these becomes a block each; everything else becomes its JSON text; None is no block at all.
+    Text stays text; `Image`, `Audio`, `File` and bytes become blocks; a list that contains one of
+    these becomes a block for each item; None becomes no block; all else becomes its JSON text.
 
     Args:
-        value: Anything.
-        converters: For values that are none of these.
+        value: Any value.
+        converters: For values of other types.
 
     Raises:
-        NotSerializable: Something in it has no JSON.
+        NotSerializable: A part of the value cannot become JSON.
     """
     if isinstance(value, (list, tuple)):
         items = converters.each_converted(cast("Iterable[Any]", value))
@@ -624,11 +601,11 @@ def block_of(value: Any, converters: Converters = DEFAULT) -> ContentBlock:
     """Return one content block for one value.
 
     Args:
-        value: Anything.
+        value: Any value.
         converters: For values that are neither text, nor bytes, nor content.
 
     Raises:
-        NotSerializable: Something in it has no JSON.
+        NotSerializable: A part of the value cannot become JSON.
     """
     if value.__class__ is not str:
         value = converters.converted(value)

@@ -1,14 +1,15 @@
 """The docstring of a function: its description, and those of its parameters.
 
-Written here and not taken from a parser of documentation, because those keep the sections that they
-know. A model is to read all of it: nothing leaves the description but what became something else.
+The library docstring-parser reads the parameters. It drops sections that it does not know, such as
+``Note:``, so the sections are found here, and all other text stays in the description.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from importlib import import_module
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 PartKind: TypeAlias = Literal["text", "section", "returns"]
 
@@ -17,8 +18,8 @@ class Part(NamedTuple):
     """A part of a docstring, as it is shown.
 
     Args:
-        kind: ``"text"`` stands as it was written. ``"section"`` is a section of a known name, such
-            as ``Raises: …``; ``"returns"`` is the one about the result.
+        kind: ``"text"`` for text as it was written, ``"section"`` for a section of a known name,
+            such as ``Raises: …``, and ``"returns"`` for the section about the result.
         text: With its heading, without the indentation of the source.
     """
 
@@ -30,7 +31,7 @@ class Docs(NamedTuple):
     """The texts of a docstring.
 
     Args:
-        parts: All of it in order, but for the descriptions of parameters.
+        parts: Everything in order, except the descriptions of parameters.
         parameters: A description by parameter name.
     """
 
@@ -48,7 +49,7 @@ class Docs(NamedTuple):
         return "\n".join(each.text for each in self.parts if each.kind == "returns")
 
     def told(self, *left_out: PartKind) -> str | None:
-        """Return the text of all parts but those of some kinds; None if that is nothing."""
+        """Return the text of all parts except those of some kinds; None if it is empty."""
         made = ""
         before = ""
         for kind, text in self.parts:
@@ -66,9 +67,9 @@ def parse_docstring(text: str, names: Collection[str] | None = None) -> Docs:
     """Read a docstring in the style of Google, NumPy or reST.
 
     Args:
-        text: Without the indentation of the source, as `inspect.getdoc` gives it.
-        names: The parameters of the function. What a section says of anything else stays in the
-            description. None: whatever looks like a parameter is one.
+        text: Without the indentation of the source, as returned by `inspect.getdoc`.
+        names: The parameters of the function. Entries for other names stay in the description.
+            None: everything that looks like a parameter is one.
     """
     text = text.strip()
     if not text:
@@ -85,27 +86,42 @@ _DESCRIBING: Final = frozenset(
     }
 )
 _RETURNING: Final = frozenset({"return", "returns"})
+_RAISING: Final = frozenset({"except", "exception", "raise", "raises"})
+_YIELDING: Final = frozenset({"yield", "yields"})
 _KNOWN: Final = (
-    *_DESCRIBING,
-    *_RETURNING,
-    *("example", "examples", "except", "exceptions", "note", "notes", "raise", "raises"),
-    *("reference", "references", "see also", "warning", "warnings", "warns", "yield", "yields"),
+    *(_DESCRIBING | _RETURNING | _RAISING | _YIELDING),
+    *("example", "examples", "exceptions", "note", "notes", "reference", "references", "see also"),
+    *("warning", "warnings", "warns"),
 )
 _TITLES: Final = "|".join(sorted(_KNOWN, key=len, reverse=True))
 _MARK: Final = re.compile(rf"\n(?:(?:{_TITLES})[ ]*(?::[ ]*)?\n|:\w[^:\n]*:(?:\s|\Z))", re.I)
-"""The start of a section, behind the end of the line before it: so the search is fast."""
+"""The start of a section, behind the end of the line before it, which makes the search fast."""
 
 _TITLE: Final = re.compile(rf"({_TITLES})[ ]*:[ ]*", re.IGNORECASE)
 _UNDERLINE: Final = re.compile(r"[-=~]{3,}[ ]*")
 _FIELD: Final = re.compile(r":(\w+)(?:[ ]+([^:\n]+|[^\n]+?(?=:(?:\s|\Z))))?:(?:[ ]+(.*)|[ ]*)")
 _FENCE: Final = re.compile(r"[ ]*(?:```|~~~)")
+_PARAMETERS: Final = frozenset(
+    {"arg", "argument", "key", "keyword", "kwarg", "kwparam", "param", "parameter"}
+)
+_ITEM: Final = re.compile(
+    r"(?:[-+*•][ ]+)?([`*]{0,2}[^\W\d]\w*[`*]{0,2}(?:[ ]*,[ ]*[`*]{0,2}[^\W\d]\w*[`*]{0,2})*)[ ]*"
+    r"(?=[:(]|[-–—][ ]|\Z)"
+)
+"""``name``, ``*names``, ``name, another``, also as items of a list, before a colon or a type."""
+
+_NAMING: Final = _RETURNING | _RAISING | _YIELDING | {"exceptions", "warns"}
+"""Sections whose items have a name or a type, and below it a description."""
+
+_DASH: Final = re.compile(r"\A((?:\(.*?\))?)[ ]*[-–—][ ]+")
+_COLON: Final = r"\1: "
 
 
 class _Reader:
     """Reads a docstring line by line; sections begin where nothing is indented.
 
     Args:
-        text: Of the docstring.
+        text: The docstring.
         names: As for `parse_docstring`.
     """
 
@@ -130,65 +146,48 @@ class _Reader:
                 self._plain.append(line)
                 end += 1
             place = end
-        self._end_of_text()
+        self._end_text()
         return Docs(tuple(self._parts), self._found)
 
     def _section(self, place: int) -> int:
-        """Read the section that begins in a line; return the place behind it, or the same."""
+        """Read the section that begins in a line; return the line behind it, or the same."""
         lines = self._lines
         line = lines[place]
+        end = place + 1
+        while end < len(lines) and lines[end][:1] in ("", " "):
+            end += 1
         if line[0] == ":":
-            field = _FIELD.fullmatch(line)
-            if field is None:
-                return place
-            end = self._end_of_block(place + 1)
-            return end if self._field(field, lines[place + 1 : end]) else place
+            return end if self._field(place, end) else place
         title = _TITLE.fullmatch(line if ":" in line else f"{line}:")
         if title is None:
             return place
-        name = title[1]
         if ":" in line:
-            end = self._end_of_block(place + 1)
             body = _without_blanks(lines[place + 1 : end])
-            if not body:
-                return place
-            self._titled(name, body)
-            return end
-        if place + 1 == len(lines) or _UNDERLINE.fullmatch(lines[place + 1]) is None:
+            if body:
+                self._titled(title[1], body)
+            return end if body else place
+        if not self._is_underlined(place):
             return place
-        end = self._end_of_underlined(place + 2)
-        self._titled(name, _without_blanks(lines[place + 2 : end]), underlined=True)
+        end = place + 2
+        while end < len(lines) and not self._is_underlined(end):
+            end += 1
+        self._titled(title[1], _without_blanks(lines[place + 2 : end]), underlined=True)
         return end
 
-    def _end_of_block(self, place: int) -> int:
-        """Return the place of the first line that is not indented."""
-        lines = self._lines
-        while place < len(lines) and lines[place][:1] in ("", " "):
-            place += 1
-        return place
+    def _is_underlined(self, place: int) -> bool:
+        heading, below = self._lines[place][:1], self._lines[place + 1 : place + 2]
+        return heading not in ("", " ") and any(map(_UNDERLINE.fullmatch, below))
 
-    def _end_of_underlined(self, place: int) -> int:
-        """Return the place of the next heading that is underlined."""
-        lines = self._lines
-        while place < len(lines):
-            heading = lines[place][:1] not in ("", " ") and place + 1 < len(lines)
-            if heading and _UNDERLINE.fullmatch(lines[place + 1]) is not None:
-                return place
-            place += 1
-        return place
-
-    def _end_of_text(self) -> None:
+    def _end_text(self) -> None:
         text = "\n".join(_without_blanks(self._plain)).rstrip()
         self._plain = []
         if text:
             self._parts.append(Part("text", text))
 
     def _add(self, kind: PartKind, title: str, text: str, *, block: bool = False) -> None:
-        self._end_of_text()
+        self._end_text()
         gap = "\n" if block or "\n" in text else " "
         self._parts.append(Part(kind, f"{title}:{gap}{text}" if text else f"{title}:"))
-
-    # --- sections with a title --------------------------------------------------------------------
 
     def _titled(self, title: str, body: list[str], *, underlined: bool = False) -> None:
         kind = title.lower()
@@ -199,13 +198,16 @@ class _Reader:
                 text = text or _folded(_dedented(body))
             self._add("returns" if kind in _RETURNING else "section", title, text)
             return
-        self._end_of_text()
+        self._end_text()
         others: list[str] = []
         prose: list[str] = []
-        for item in _items(body):
-            if self._is_taken(item, underlined=underlined):
+        items = [*_items(body)]
+        heads = [self._head(item, underlined=underlined) for item in items]
+        parsed = iter(_parsed(_NUMPY if underlined else _GOOGLE, [*filter(None, heads)]))
+        for item, head in zip(items, heads, strict=True):
+            if head and self._describe(next(parsed), item[1:]):
                 continue
-            # What follows the parameters in the style of NumPy is not indented, whatever it is.
+            # Text that follows parameters in the style of NumPy is not indented.
             if underlined and _ITEM.match(item[0]) is None:
                 prose += item
             else:
@@ -215,115 +217,105 @@ class _Reader:
             self._add("text", title, text, block=True)
         self._plain += [*prose, ""] if prose else prose
 
-    def _is_taken(self, item: Sequence[str], *, underlined: bool) -> bool:
-        """Take the description of parameters out of an item; False if it describes none."""
-        head = item[0].strip()
-        match = _ITEM.match(head)
+    def _head(self, item: Sequence[str], *, underlined: bool) -> str:
+        """Return the first line of an item as docstring-parser knows it, or an empty string."""
+        line = item[0].strip()
+        match = _ITEM.match(line)
         if match is None:
-            return False
-        names = [each.strip("*` ") for each in match[1].split(",")]
-        if self._names is not None and not self._names_are_known(names):
-            return False
-        rest = head[match.end() :]
+            return ""
+        rest = line[match.end() :]
         if underlined:
-            if rest[:1] not in ("", ":") or (not rest and len(item) == 1):
-                return False
-            kind, text = rest[1:].strip(), ""
-        else:
-            kind, rest = _bracketed(rest)
-            dashed = _DASH.match(rest) if self._names is not None else None
-            if dashed is None and rest[:1] != ":":
-                return False
-            text = rest[1 if dashed is None else dashed.end() :].strip()
-        told = self._with_choices(kind, _folded([text, *item[1:]]))
+            is_named = rest[:1] == ":" or (not rest and len(item) > 1)
+            return f"{match[1]} {rest}" if is_named else ""
+        return f"{match[1]} {_DASH.sub(_COLON, rest, count=1) if self._names else rest}"
+
+    def _describe(self, parsed: Any, more: Sequence[str]) -> bool:
+        """Add what is said of parameters; False if one is unknown."""
+        if parsed is None:
+            return False
+        names = [each.strip("*` ") for each in parsed.arg_name.split(",")]
+        if self._names is not None and not all(each in self._names for each in names):
+            return False
+        # The library joins paragraphs, so only the first line is taken from it.
+        first = (parsed.description or "").split("\n")[0]
+        told = _with_choices(parsed.type_name or "", _folded([first, *more]))
         for name in names:
-            self._describe(name, told)
+            before = self._found.get(name)
+            if before:  # a parameter that is described twice
+                self._found[name] = before if told in before else f"{before}\n{told}"
+            elif told:
+                self._found[name] = told
         return True
 
-    def _describe(self, name: str, told: str) -> None:
-        before = self._found.get(name)
-        if before:  # of a parameter that is described twice
-            told = before if told in before else f"{before}\n{told}"
-        if told:
-            self._found[name] = told
-
-    def _names_are_known(self, names: Sequence[str]) -> bool:
-        return self._names is not None and all(each in self._names for each in names)
-
-    @staticmethod
-    def _with_choices(kind: str, text: str) -> str:
-        """Keep what a type in a docstring says and no annotation does: ``{'asc', 'desc'}``."""
-        if "{" not in kind and '"' not in kind and "'" not in kind:
-            return text
-        return f"{text} ({kind})" if text else kind
-
-    # --- fields -----------------------------------------------------------------------------------
-
-    def _field(self, field: re.Match[str], more: list[str]) -> bool:
-        """Read a field of reST; False if it is none that is known."""
+    def _field(self, place: int, end: int) -> bool:
+        """Read a field of reST; False if it is unknown."""
+        lines = self._lines[place:end]
+        field = _FIELD.fullmatch(lines[0])
+        if field is None:
+            return False
         kind, about = field[1].lower(), (field[2] or "").strip()
-        text = _folded([field[3] or "", *more])
+        text = _folded([field[3] or "", *lines[1:]])
         if kind in _PARAMETERS and about:
-            name = about.split()[-1].lstrip("*")
-            if self._names is not None and name not in self._names:
+            head = f":param {about}: {field[3] or ''}"
+            if not self._describe(_parsed(_REST, [head])[0], lines[1:]):
                 return False
-            told = self._with_choices(about[: -len(name)].strip(" *"), text)
-            self._describe(name, told)
-            self._end_of_text()
+            self._end_text()
         elif kind == "type" and about:
             if self._names is not None and about not in self._names:
                 return False
-            if self._with_choices(text, ""):
-                self._found[about] = self._with_choices(text, self._found.get(about, ""))
-            self._end_of_text()
+            if _with_choices(text, ""):
+                self._found[about] = _with_choices(text, self._found.get(about, ""))
+            self._end_text()
         elif kind in _RETURNING:
             self._add("returns", "Returns", text)
         elif kind == "rtype":
             self._add("returns", "Return type", text)
         elif kind in _RAISING:
             self._add("section", f"Raises {about}".strip(), text)
-        elif kind in ("yield", "yields"):
+        elif kind in _YIELDING:
             self._add("section", "Yields", text)
         else:
             return False
         return True
 
 
-_PARAMETERS: Final = frozenset(
-    {"arg", "argument", "key", "keyword", "kwarg", "kwparam", "param", "parameter"}
-)
-_RAISING: Final = frozenset({"except", "exception", "raise", "raises"})
-_ITEM: Final = re.compile(
-    r"(?:[-+*•][ ]+)?([`*]{0,2}[^\W\d]\w*[`*]{0,2}(?:[ ]*,[ ]*[`*]{0,2}[^\W\d]\w*[`*]{0,2})*)[ ]*"
-    r"(?=[:(]|[-–—][ ]|\Z)"
-)
-"""``name``, ``*names``, ``name, another``, also as items of a list, before a colon or a type."""
+_GOOGLE: Final = ("google", "\nArgs:\n", " ")
+_NUMPY: Final = ("numpydoc", "\nParameters\n----------\n", "")
+_REST: Final = ("rest", "\n", "")
+"""A parser of docstring-parser, with the text before the parameters and that before each."""
 
-_NAMING: Final = frozenset({*_RETURNING, *_RAISING, "exceptions", "warns", "yield", "yields"})
-"""Sections whose items have a name or a type, and below it what it means."""
 
-_DASH: Final = re.compile(r"[-–—][ ]+")
+def _parsed(style: tuple[str, str, str], heads: Sequence[str]) -> list[Any]:
+    """Return parameters as docstring-parser reads their first lines, None for those it rejects."""
+    if not heads:
+        return []
+    from docstring_parser import DocstringParam, ParseError
+
+    parser, before, indent = style
+    try:
+        text = before + "\n".join(f"{indent}{each}" for each in heads)
+        found: list[Any] = import_module(f"docstring_parser.{parser}").parse(text).meta
+    except ParseError:
+        found = []
+    if len(found) == len(heads) and all(isinstance(each, DocstringParam) for each in found):
+        return found
+    return [None] if len(heads) == 1 else [_parsed(style, [each])[0] for each in heads]
+
+
+def _with_choices(kind: str, text: str) -> str:
+    """Keep the values in a type that no annotation has: ``{'asc', 'desc'}``."""
+    if "{" not in kind and '"' not in kind and "'" not in kind:
+        return text
+    return f"{text} ({kind})" if text else kind
 
 
 def _named_items(body: Sequence[str]) -> str:
-    """Return items in the style of NumPy as ``name: text``; empty if they are none."""
+    """Return items in the style of NumPy as ``name: text``."""
     made: list[str] = []
     for item in _items(body):
         text = _folded(["", *_without_blanks(item[1:])])
         made.append(f"{item[0].strip()}: {text}" if text else item[0].strip())
     return "\n".join(made)
-
-
-def _bracketed(text: str) -> tuple[str, str]:
-    """Split a type in brackets from what follows it."""
-    if text[:1] != "(":
-        return "", text
-    depth = 0
-    for place, character in enumerate(text):
-        depth += (character in "([{") - (character in ")]}")
-        if depth == 0:
-            return text[1:place].strip(), text[place + 1 :].lstrip()
-    return "", text
 
 
 # --- lines ----------------------------------------------------------------------------------------

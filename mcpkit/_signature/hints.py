@@ -1,4 +1,4 @@
-"""The annotations of a function as types."""
+"""Type hints of functions, resolved; names and locations of functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def unalias(annotation: Any) -> Any:
     return annotation
 
 
-# From Python 3.12 on there is one of its own.
+# Python 3.12 has its own class.
 _ALIASES: Final[Any] = {TypeAliasType, getattr(typing, "TypeAliasType", TypeAliasType)}
 
 
@@ -68,14 +68,14 @@ def resolve_hints(fn: Callable[..., Any], name: str, where: str) -> dict[str, An
             ) from error
 
 
-# --- hints that need no search --------------------------------------------------------------------
+# --- hints without a search --------------------------------------------------------------------
 
 
 def _settled_hints(fn: Callable[..., Any], scope: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what `get_type_hints` would return, in a tenth of its time.
+    """Return the result of `get_type_hints` in a tenth of its time.
 
     Returns:
-        None unless all annotations, once they are evaluated, consist of classes only.
+        None unless all annotations, once evaluated, consist of classes only.
     """
     if type(fn) is not types.FunctionType or (fn.__dict__ and fn.__dict__.keys() & _ELSEWHERE):
         return None
@@ -90,12 +90,12 @@ def _settled_hints(fn: Callable[..., Any], scope: dict[str, Any]) -> dict[str, A
                 return None
             hints[name] = annotation
     except Exception:
-        return None  # the long way has the words for it
+        return None  # the slow path has the message
     return hints
 
 
 _ELSEWHERE: Final = frozenset({"__no_type_check__", "__wrapped__"})
-"""Attributes of a function whose annotations do not count, or are not its own."""
+"""Attributes of functions whose annotations do not count, or belong to another function."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -104,14 +104,14 @@ def _compiled(annotation: str) -> types.CodeType:
 
 
 def _is_settled(annotation: object) -> bool:
-    """True if nothing in an annotation is left to be evaluated, or to be refused."""
+    """Return True if an annotation needs no evaluation and cannot be invalid."""
     kind = type(annotation)
     if kind is type:
         return annotation is not Generic
     origin: object = getattr(annotation, "__origin__", None)
     if kind is ANNOTATED:
         return _is_settled(origin)
-    # Not so ClassVar[...] and its like.
+    # This excludes ClassVar[...] and the like.
     if kind in UNIONS or (kind in _GENERICS and isinstance(origin, type)):
         parts: tuple[object, ...] = getattr(annotation, "__args__", ())
         return all(map(_is_settled, parts))
@@ -201,7 +201,7 @@ def _typing_only_statements(tree: ast.Module) -> Iterator[ast.stmt]:
                 yield from node.body
 
 
-# --- what a callable really is ---
+# --- the function behind a callable ---------------------------------------------------------------
 
 
 def without_arguments(fn: Callable[..., Any]) -> Callable[..., Any]:

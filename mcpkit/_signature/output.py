@@ -1,6 +1,6 @@
-"""The result of a function: its JSON Schema, its JSON text, and content for a model.
+"""The result of a function: JSON Schema, structured content, and content for a model.
 
-Made once for a function, at registration.
+Prepared once for a function, at registration.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class Rendered:
     """A tool's result, ready for any revision.
 
     Args:
-        content: The blocks for the model; a string stands for one block of text, None for the text
-            of the structured content.
+        content: The blocks for the model; a string means one block of text, None the text of the
+            structured content.
         structured: The JSON text of the structured content; None if there is none.
         is_error: Whether it reports a failure.
         meta: The result's ``_meta``.
-        is_object: True if the structured content is promised to be an object; anything else is
-            wrapped in one (TOOL-11), because so many clients know objects only.
-        is_raw: True to send it as it is to those that know more (TOOL-12).
+        is_object: True if the schema promises an object; other structured content is wrapped in one
+            (TOOL-11), because many clients accept objects only.
+        is_raw: True to send it unwrapped to clients of newer revisions (TOOL-12).
     """
 
     content: Sequence[ContentBlock] | str | None
@@ -89,7 +89,7 @@ class Rendered:
 
 
 def wrapped_schema(schema: JsonSchema) -> JsonSchema:
-    """Return the schema of an object whose only member ``result`` is what a schema describes."""
+    """Return the schema of an object with the single member ``result``, which has a schema."""
     inner = dict(schema)
     definitions = inner.pop("$defs", None)
     wrapped = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
@@ -97,21 +97,21 @@ def wrapped_schema(schema: JsonSchema) -> JsonSchema:
 
 
 class OutputMismatch(Exception):
-    """A handler returned something that its own return annotation does not allow."""
+    """A handler returned a value that its return annotation does not allow."""
 
 
 class Output:
-    """The way from a tool's value to content, and to structured content if the type has it.
+    """Renders the values of a tool as content, and as structured content if the type has it.
 
     Args:
         signature: For its return annotation.
         structured: True or False force or forbid structured content; None decides by the type:
-            everything but text, nothing, and content blocks is structured. ``"raw"`` forces it, and
-            wraps what is no object for those revisions only that know nothing else.
-        converters: For values that are no JSON.
+            everything except text, None and content blocks is structured. ``"raw"`` forces it, and
+            wraps other values than objects only for revisions that require objects.
+        converters: For values that are not JSON.
 
     Raises:
-        RegistrationError: The return type cannot be serialised or described.
+        RegistrationError: The return type cannot be serialized or described.
     """
 
     __slots__ = ("_converters", "_dump", "_form", "_is_converted", "is_object", "is_raw", "schema")
@@ -150,7 +150,7 @@ class Output:
         self._is_converted = annotation is not signature.returns
 
     def _describe(self, annotation: Any) -> bool:
-        """Take over the form and the schema of a type; False if it has none."""
+        """Set the form and the schema of a type; False if it has none."""
         try:
             form = form_of(annotation)
             schema = settle_references(copy_schema(form.schema("serialization")))
@@ -162,7 +162,7 @@ class Output:
         return True
 
     def _sent_instead(self, annotation: Any, signature: Signature) -> Any:
-        """Return the type of what is sent for values of a type that pydantic does not know."""
+        """Return the type that is sent for values of a type that pydantic does not know."""
         try:
             return self._converters.returned(annotation)
         except NoConverter as error:
@@ -172,8 +172,8 @@ class Output:
         """Return the result to send for a value that the function returned.
 
         Raises:
-            OutputMismatch: It does not fit the return annotation.
-            NotSerializable: Something in it has no JSON.
+            OutputMismatch: The value does not match the return annotation.
+            NotSerializable: A part of the value cannot become JSON.
         """
         if type(value) is ToolResult:
             return self._whole(value)
@@ -238,11 +238,11 @@ class Output:
         return text
 
     def _converted(self, value: Any, error: Exception) -> bytes:
-        """Try once more with what is sent for the values inside that are no JSON.
+        """Try again after converting the values inside that are not JSON.
 
         Raises:
-            OutputMismatch: There are none, or what is sent for them does not fit either.
-            NotSerializable: Something in it has no JSON.
+            OutputMismatch: No value was converted, or the result does not match either.
+            NotSerializable: A part of the value cannot become JSON.
         """
         assert self._form is not None
         text, was_converted = self._converters.json_if_converted(value)
@@ -255,13 +255,13 @@ class Output:
 
 
 def _writes_constants(adapter: Any) -> bool:
-    """True if a model's own configuration has NaN written as it is, which is no JSON."""
+    """Return True if the configuration of a model writes NaN as a constant, which is not JSON."""
     everything = within(getattr(adapter, "core_schema", None), skipped=frozenset())
     return any(each.get("ser_json_inf_nan") == "constants" for each in everything)
 
 
 _WITHOUT_JSON: Final = (
-    "{0}: the return type cannot become JSON (nothing is known of {1}); return a model, a "
+    "{0}: the return type cannot become JSON ({1} is unknown to pydantic); return a model, a "
     "dataclass or built-in types, give the app a converter, or pass structured_output=False"
 )
 
@@ -269,7 +269,7 @@ _WITHOUT_JSON: Final = (
 def _refuse_media_in_dict(annotation: Any, signature: Signature) -> None:
     if _has_media_in_dict(annotation):
         raise RegistrationError(
-            f"{signature.place}: a picture, a sound or a file cannot stand in a dict or a model, "
+            f"{signature.place}: a picture, a sound or a file cannot be in a dict or a model, "
             f"which becomes JSON; return it by itself, or in a list with text"
         )
 
@@ -280,7 +280,7 @@ def _has_media_in_dict(
     plain: Any = _plainly(annotation)
     if isinstance(plain, type) and issubclass(cast("type[Any]", plain), Media):
         return inside
-    if plain in around:  # a model inside of itself
+    if plain in around:  # a recursive model
         return False
     fields = _fields_of(plain if get_origin(plain) is None else get_origin(plain))
     inside = inside or bool(fields) or get_origin(plain) is dict
@@ -295,12 +295,12 @@ def _fields_of(cls: Any) -> list[Any]:
         return []
     try:
         return list(typing.get_type_hints(cls, include_extras=True).values())
-    except Exception:  # a name that is not there yet
+    except Exception:  # an unresolved name
         return []
 
 
 def is_structured(annotation: Any) -> bool:
-    """Return whether a return annotation promises data rather than text or content."""
+    """Return True if a return annotation promises data rather than text or content."""
     try:
         return _is_structured(annotation)
     except TypeError:  # metadata that cannot be hashed

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, cast
 
@@ -26,11 +25,12 @@ from pydantic_core import (
 
 from mcpkit._signature.builtin_types import BuiltIn, is_plain, read_built_in, with_one_enum
 from mcpkit._signature.validation import (
-    Ambiguity,
     find_ambiguity,
-    is_checked_in_haste,
+    is_large,
     make_validator,
+    too_deep,
     types_of,
+    validate_limited,
 )
 from mcpkit._utils.json import (
     UNSET,
@@ -57,45 +57,50 @@ _CORE_CONFIG: Final = CoreConfig(
 _FINITE_CONFIG: Final = CoreConfig(allow_inf_nan=False)
 
 
-class TypeForm(ABC):
-    """A type, ready to describe itself, and to validate and to dump once that is wanted.
+class TypeForm:
+    """A type with its JSON Schema, and with a validator and a serializer made on first use.
 
-    A validator takes longer to make than all the rest of a registration, and few tools of a large
-    server are ever called: so it is made when it is first used.
+    Making a validator takes longer than the rest of a registration, and most tools of a large
+    server are never called.
 
     Args:
-        core: The core schema.
+        read: The core schema of pydantic, and the JSON Schema.
     """
 
-    is_built_in: ClassVar[bool]
-    """True if nothing in the type is pydantic's; then no schema inside its schema has a default."""
+    is_built_in: ClassVar[bool] = True
+    """True if `read_built_in` made the type; then no schema inside its schema has a default."""
 
-    # A registration makes thousands of forms: attributes that are set later are not set before.
+    # Class attributes, because a registration makes thousands of forms.
     _checker: Callable[[Any], Any] | None = None
     _dumper: Callable[[Any], bytes] | None = None
-    _hasty_validator: SchemaValidator | None = None
-    _told_apart: SchemaValidator | None = None
+    _validator: SchemaValidator | None = None
+    _serializer: SchemaSerializer | None = None
+    _limited_validator: SchemaValidator | None = None
     _config: CoreConfig | None = _CORE_CONFIG
 
-    def __init__(self, core: CoreSchema) -> None:
-        self._core = core
+    def __init__(self, read: BuiltIn) -> None:
+        self._core, self._schema = cast("tuple[CoreSchema, JsonSchema]", read)
 
     @property
-    @abstractmethod
     def validator(self) -> SchemaValidator:
         """The validator of pydantic-core."""
+        if self._validator is None:
+            self._validator = SchemaValidator(self._core, _CORE_CONFIG)
+        return self._validator
 
     @property
-    @abstractmethod
     def serializer(self) -> SchemaSerializer:
         """The serializer of pydantic-core."""
+        if self._serializer is None:
+            self._serializer = SchemaSerializer(self._core, _CORE_CONFIG)
+        return self._serializer
 
-    @abstractmethod
     def schema(self, mode: Mode) -> JsonSchema:
         """Return the JSON Schema of the type alone, with ``$defs`` where it has any.
 
-        It is shared, and not to be changed.
+        The schema is shared and must not be changed.
         """
+        return self._schema
 
     def validate(self, value: Any) -> Any:
         """Return the value that a JSON value becomes.
@@ -106,57 +111,41 @@ class TypeForm(ABC):
         return self.checker()(value)
 
     def checker(self) -> Callable[[Any], Any]:
-        """Return what `validate` calls, for those who validate often."""
+        """Return the function behind `validate`, to be called often."""
         if self._checker is None:
             if self._core["type"] == "any":
                 self._checker = _check_any
             elif self._core["type"] in _PLAIN:
                 self._checker = self.validator.validate_python
             else:
-                # What arrived is JSON, and JSON mode reads dates, bytes, sets and tuples from it.
+                # Only JSON mode accepts dates, bytes, sets and tuples as JSON has them.
                 self._checker = self._text_checker()
         return self._checker
 
     def _text_checker(self) -> Callable[[Any], Any]:
         validator = self.validator
-        if self._has_models_with_floats():
+        # The configuration of a model may accept text such as "inf" as a number.
+        if not self.is_built_in and "float" in types_of(self._core):
             validator = make_validator(self._core, self._config) or validator
         validate_json = validator.validate_json
         ambiguity = None if self.is_built_in else find_ambiguity(self._core)
 
         def check(value: Any) -> Any:
             if ambiguity is not None and ambiguity.is_too_deep(value):
-                return self._check_told_apart(value, ambiguity)
+                raise too_deep(value, _AMBIGUOUS)
             text = to_json(value)
             if _INFINITY in text:
                 _check_finite(value, text)
-            return self._check_in_haste(text) if is_checked_in_haste(text) else validate_json(text)
+            return self._validate_large(text) if is_large(text) else validate_json(text)
 
         return check
 
-    def _check_in_haste(self, text: bytes) -> Any:
-        # Otherwise a hundred thousand models would set off the collector again and again.
-        with CollectorPause():
-            return self._hasty().validate_json(text)
-
-    def _hasty(self) -> SchemaValidator:
-        if self._hasty_validator is None:
-            made = make_validator(self._core, self._config, hasty=True)
-            self._hasty_validator = made or self.validator
-        return self._hasty_validator
-
-    def _check_told_apart(self, value: Any, ambiguity: Ambiguity) -> Any:
-        if self._told_apart is None:
-            told_apart = ambiguity.resolved
-            made = told_apart and make_validator(told_apart, self._config, hasty=True)
-            if not made:
-                raise ambiguity.refusal(value)
-            self._told_apart = made
-        return self._told_apart.validate_json(to_json(value))
-
-    def _has_models_with_floats(self) -> bool:
-        """Return True if the configuration of a model may let text such as "inf" be a number."""
-        return not self.is_built_in and "float" in types_of(self._core)
+    def _validate_large(self, text: bytes) -> Any:
+        if self._limited_validator is None:
+            made = make_validator(self._core, self._config, limited=True)
+            self._limited_validator = made or self.validator
+        with CollectorPause():  # a hundred thousand models would start it again and again
+            return validate_limited(self._limited_validator, text)
 
     def dumper(self) -> Callable[[Any], bytes]:
         """Return a function from a value to its JSON text, checked against the type.
@@ -188,11 +177,13 @@ class TypeForm(ABC):
         return dump
 
     def shown(self, value: Any) -> Any:
-        """Return a value of the type as JSON has it.
+        """Return the JSON value of a value of the type.
 
         Raises:
-            ValueError: It is no value of the type, or JSON has none for it.
+            ValueError: The value is not of the type, or JSON cannot represent it.
         """
+        if self.is_built_in and is_plain(value, self._core):
+            return value
         shown = self.serializer.to_python(value, mode="json", by_alias=True, warnings="error")
         if not is_finite(shown):
             raise ValueError("NaN and infinities have no JSON")
@@ -220,18 +211,10 @@ class PydanticForm(TypeForm):
                 raise
             self.adapter = pydantic.TypeAdapter(annotation)  # a model has its own configuration
             self._config = _FINITE_CONFIG
+        self._validator = cast("SchemaValidator", self.adapter.validator)
+        self._serializer = self.adapter.serializer
         self._schemas: dict[Mode, JsonSchema] = {}
-        super().__init__(self.adapter.core_schema)
-
-    @property
-    def validator(self) -> SchemaValidator:
-        """The validator of pydantic-core."""
-        return cast("SchemaValidator", self.adapter.validator)
-
-    @property
-    def serializer(self) -> SchemaSerializer:
-        """The serializer of pydantic-core."""
-        return self.adapter.serializer
+        self._core = self.adapter.core_schema
 
     def schema(self, mode: Mode) -> JsonSchema:
         """Return the JSON Schema of the type alone."""
@@ -242,43 +225,10 @@ class PydanticForm(TypeForm):
         return found
 
 
-class BuiltInForm(TypeForm):
-    """The form of a type that `read_built_in` reads."""
-
-    is_built_in = True
-
-    _validator: SchemaValidator | None = None
-    _serializer: SchemaSerializer | None = None
-
-    def __init__(self, read: BuiltIn) -> None:
-        self._core, self._schema = cast("tuple[CoreSchema, JsonSchema]", read)
-
-    @property
-    def validator(self) -> SchemaValidator:
-        """The validator of pydantic-core."""
-        if self._validator is None:
-            self._validator = SchemaValidator(self._core, _CORE_CONFIG)
-        return self._validator
-
-    @property
-    def serializer(self) -> SchemaSerializer:
-        """The serializer of pydantic-core."""
-        if self._serializer is None:
-            self._serializer = SchemaSerializer(self._core, _CORE_CONFIG)
-        return self._serializer
-
-    def schema(self, mode: Mode) -> JsonSchema:
-        """Return the JSON Schema of the type alone."""
-        return self._schema
-
-    def shown(self, value: Any) -> Any:
-        """Return a value of the type as JSON has it."""
-        return value if is_plain(value, self._core) else super().shown(value)
-
-
-# --- numbers without end --------------------------------------------------------------------------
+# --- NaN and infinities --------------------------------------------------------------------------
 
 _INFINITY: Final = b"Infinity"
+_AMBIGUOUS: Final = "nested too deeply to find out which of the types fits at each level"
 
 
 def _check_any(value: Any) -> Any:
@@ -298,11 +248,11 @@ _FINITE: Final = frozenset({bool, int, str, type(None)})
 
 
 def _check_finite(value: Any, text: bytes) -> None:
-    """Refuse a JSON value with a number that is too large for a float, and became infinite.
+    """Reject a JSON value with a number that was too large for a float.
 
     Args:
         value: The value.
-        text: What has been written of it; in a string the word means nothing.
+        text: The value as JSON text, in which "Infinity" may also be a part of a string.
     """
     try:
         from_json(text, allow_inf_nan=False)
@@ -310,26 +260,28 @@ def _check_finite(value: Any, text: bytes) -> None:
         pass
     else:
         return
-    for loc, each in _infinities(value, ()):
+    for loc, each in infinities(value):
         problem: Any = {"type": "finite_number", "loc": loc, "input": each}
         raise ValidationError.from_exception_data("number", [problem])
 
 
-def _infinities(value: Any, loc: tuple[int | str, ...]) -> Iterator[tuple[Any, float]]:
-    """Yield the paths of the numbers that are not finite."""
+def infinities(
+    value: Any, loc: tuple[int | str, ...] = ()
+) -> Iterator[tuple[tuple[int | str, ...], float]]:
+    """Yield the numbers in a JSON value that are not finite, with their paths."""
     if isinstance(value, float):
         if not math.isfinite(value):
             yield loc, value
     elif is_object(value):
         for name, each in value.items():
-            yield from _infinities(each, (*loc, name))
+            yield from infinities(each, (*loc, name))
     elif is_array(value):
         for place, each in enumerate(value):
-            yield from _infinities(each, (*loc, place))
+            yield from infinities(each, (*loc, place))
 
 
 def _allows_floats(schema: JsonSchema) -> bool:
-    """Return True if a schema itself, without those inside it, lets a float through."""
+    """Return True if a schema allows floats; schemas inside it do not count."""
     if schema.get("type") == "number" or schema.get("additionalProperties") is True:
         return True
     return _SHAPES.isdisjoint(schema)
@@ -354,7 +306,7 @@ _forms: dict[Any, TypeForm] = {}
 
 
 def form_of(annotation: Any) -> TypeForm:
-    """Return the form of a type, made once, as far as the type can be hashed.
+    """Return the form of a type, cached if the type is hashable.
 
     Raises:
         pydantic.errors.PydanticUserError: Pydantic cannot express the type.
@@ -363,10 +315,10 @@ def form_of(annotation: Any) -> TypeForm:
         found = _forms.get(annotation)
         return _kept_form(annotation, annotation) if found is None else found
     if type(annotation) is _ANNOTATED:
-        # Hashing one takes as long as reading it, and most have a field that no other has.
+        # Hashing one takes as long as reading it, and most are unique.
         read = read_built_in(annotation)
         if read is not None:
-            return BuiltInForm(read)
+            return TypeForm(read)
     key = _key(annotation)
     try:
         found = _forms.get(key)
@@ -377,28 +329,28 @@ def form_of(annotation: Any) -> TypeForm:
 
 def _kept_form(annotation: Any, key: Any) -> TypeForm:
     made = _make_form(annotation)
-    if len(_forms) < _MOST_FORMS:
+    if len(_forms) < _MAX_FORMS:
         _forms[key] = made
     return made
 
 
-_MOST_FORMS: Final = 4096
+_MAX_FORMS: Final = 4096
 
 
 def _make_form(annotation: Any) -> TypeForm:
     read = read_built_in(annotation)
-    return PydanticForm(annotation) if read is None else BuiltInForm(read)
+    return PydanticForm(annotation) if read is None else TypeForm(read)
 
 
 def _key(annotation: Any) -> Any:
-    # ``int | str`` equals ``str | int``, but the first that fits wins, so the order matters.
+    # ``int | str`` equals ``str | int``, but the order matters: the first match wins.
     parts: tuple[Any, ...] = getattr(annotation, "__args__", ())
     return (annotation, *map(_key, parts)) if parts else annotation
 
 
 @functools.cache
 def schema_generator() -> Any:
-    """The schema generator without the titles that only repeat a name. Made on first use."""
+    """Return the schema generator, which omits titles that repeat a name."""
     from pydantic.json_schema import GenerateJsonSchema
 
     def without_name(schema: Mapping[str, Any], made: JsonSchema) -> JsonSchema:
@@ -412,10 +364,10 @@ def schema_generator() -> Any:
             return False
 
         depth = 0
-        """The number of models around the type that is being described."""
+        """The number of models around the current type."""
 
         enum_names: frozenset[str] = frozenset()
-        """The names of the Enum classes that have been described."""
+        """The names of the Enum classes in the schema."""
 
         def model_schema(self, schema: Any) -> JsonSchema:
             return self._inside(schema, super().model_schema)
@@ -442,11 +394,11 @@ def schema_generator() -> Any:
 
         def bytes_schema(self, schema: Any) -> JsonSchema:
             made = super().bytes_schema(schema)
-            # Models decide on their own encoding; elsewhere it is always base64, though older
-            # versions of pydantic do not say so.
+            # Models choose their encoding; elsewhere it is always base64, although older versions
+            # of pydantic omit it.
             if made.get("format") == "base64url" or self.depth == 0:
                 del made["format"]
-                # Both alphabets are understood; what is sent has the one for URLs.
+                # Both alphabets are accepted; pydantic writes the one for URLs.
                 made["contentEncoding"] = "base64" if self.mode == "validation" else "base64url"
             return made
 
@@ -459,13 +411,13 @@ def schema_generator() -> Any:
 
         def tagged_union_schema(self, schema: Any) -> JsonSchema:
             made = super().tagged_union_schema(schema)
-            # No word of JSON Schema, and its references would outlive what they refer to.
+            # Not a keyword of JSON Schema, and its references would become invalid.
             made.pop("discriminator", None)
             return made
 
         def enum_schema(self, schema: Any) -> JsonSchema:
             made = super().enum_schema(schema)
-            # The name of an Enum is added after this, so it is only noted here.
+            # Pydantic adds the name as a title later.
             self.enum_names |= {schema["cls"].__name__}
             # An Enum without a docstring of its own inherits one that describes nothing.
             if made.get("description") == "An enumeration.":
@@ -496,7 +448,7 @@ _REF: Final = "#/$defs/"
 
 
 def optional_instead_of_null(schema: JsonSchema) -> None:
-    """``T | None = None`` becomes an optional ``T``: null is accepted, but not advertised."""
+    """Turn ``T | None = None`` into an optional ``T``: null is accepted, but not advertised."""
     if schema.get("default", UNSET) is not None:
         return
     del schema["default"]
@@ -513,11 +465,10 @@ def optional_instead_of_null(schema: JsonSchema) -> None:
 
 
 def settle_references(schema: JsonSchema) -> JsonSchema:
-    """Inline what is referred to once; keep in ``$defs`` what is repeated or recursive.
+    """Inline definitions that are used once; keep repeated and recursive ones in ``$defs``.
 
-    A root that is only a reference is replaced by a copy of what it refers to, because ``type``
-    must stand at the root of a tool's schema; so is one beside the name of a header, because that
-    must stand beside a ``type`` (HDR-2).
+    A reference at the root is replaced by a copy of its target, because the root of a tool's schema
+    must have a ``type``; so is a reference beside the name of a header (HDR-2).
     """
     definitions: dict[str, JsonSchema] = schema.pop("$defs", {})
     if not definitions:

@@ -1,4 +1,4 @@
-"""A function → its parameters, types, defaults, documentation, and what is injected where.
+"""A function → its parameters, types, defaults, documentation, and injected values.
 
 All introspection happens here, once, when a function is registered.
 """
@@ -40,11 +40,11 @@ class Parameter(NamedTuple):
         default: `UNSET` if it must be given.
         description: From ``Annotated[..., "text"]``, else from the docstring; a ``Field(...)`` wins
             over it when a schema is made.
-        source: Who fills it: the client, the context, or a dependency.
+        source: The source of the value: the client, the context, or a dependency.
         depends: The dependency, if that is the source.
-        complete: Where suggestions come from, if the author says so.
-        ask: What the client is asked to fill it, if that is the source.
-        given: The claim or the variable of the environment, if that is the source.
+        complete: The source of suggestions, if the author names one.
+        ask: The request to the client, if that is the source.
+        given: The claim or the environment variable, if that is the source.
     """
 
     name: str
@@ -64,11 +64,11 @@ class Parameter(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """The facts about a function that a registration needs.
+    """The facts about a function that registration needs.
 
     Args:
         name: The function's own name.
-        is_async: Whether calling it gives an awaitable.
+        is_async: True if calling it returns an awaitable.
         parameters: In order, injected ones included.
         returns: The resolved return annotation; `UNSET` if there is none.
         docs: From the docstring.
@@ -96,15 +96,15 @@ class Signature(NamedTuple):
 def inspect_function(
     fn: Callable[..., Any], *, contexts: tuple[type, ...] = (), is_open: bool = False
 ) -> Signature:
-    """Read a function, once, for all that registration asks of it.
+    """Return the signature of a function.
 
     Args:
         fn: A function, method, partial, instance with ``__call__``, or builtin with a signature.
-        contexts: The types by which a parameter for the context is recognised.
-        is_open: Whether ``**arguments`` may take what has no parameter, and is passed over.
+        contexts: The types of parameters that receive the context.
+        is_open: True to accept ``**arguments``, which is left out.
 
     Raises:
-        RegistrationError: A parameter or annotation cannot be served; the message has the fix.
+        RegistrationError: A parameter or annotation is unsupported; the message has the fix.
     """
     target = underlying(fn)
     where = location(target)
@@ -123,7 +123,7 @@ def inspect_function(
         hints.update(_changed_hints(fn, target, names, name, where))
     if isinstance(fn, type):
         hints["return"] = fn
-    # What a partial or a wrapper fills is no more the model's business than a dependency is.
+    # Hide arguments bound by `functools.partial` from the description, as we hide dependencies.
     code = getattr(target, "__code__", None)
     filled = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code else ()
     docs = parse_docstring(_docstring(fn, target), {*names, *filled})
@@ -145,8 +145,8 @@ def _changed_hints(
 ) -> dict[str, Any]:
     """Return the annotations in which a wrapper differs from the function that it wraps.
 
-    They stand in its own ``__signature__`` or ``__annotations__``. Those of a wrapper that takes
-    ``*args`` and ``**kwargs`` say nothing, and ``Any`` for its result says no more.
+    They are in its own ``__signature__`` or ``__annotations__``. Those of a wrapper that takes
+    ``*args`` and ``**kwargs`` are ignored, and so is ``Any`` for its result.
     """
     before: dict[str, Any] = getattr(target, "__annotations__", {})
     kept = {*names, "return"}
@@ -168,7 +168,7 @@ def _changed_hints(
         del changed["return"]
     if not changed:
         return {}
-    # A text may be of the module with the decorator, or of the one with the function.
+    # A string may refer to the module of the decorator or to that of the function.
     refused: RegistrationError | None = None
     for scope in (target, *wrappers):
         code, known = getattr(scope, "__code__", None), getattr(scope, "__globals__", {})
@@ -189,7 +189,7 @@ _EMPTY: Final = inspect.Parameter.empty
 
 
 def _wrapped_by(fn: Callable[..., Any]) -> list[Callable[..., Any]]:
-    """Return what a function wraps, from the outermost to the innermost."""
+    """Return the functions that a function wraps, from the outermost to the innermost."""
     found: list[Callable[..., Any]] = []
     each: Any = without_arguments(fn)
     if each is not fn:
@@ -200,7 +200,7 @@ def _wrapped_by(fn: Callable[..., Any]) -> list[Callable[..., Any]]:
 
 
 def _told_in(annotation: Any) -> str | None:
-    """Return what ``Annotated[..., "text"]`` says of a value, also as a choice of a union."""
+    """Return the text in ``Annotated[..., "text"]``, also of a choice of a union."""
     if type(annotation) is ANNOTATED:
         texts = [getattr(each, "documentation", each) for each in annotation.__metadata__]
         told = "\n".join(each.strip() for each in texts if isinstance(each, str))
@@ -211,11 +211,11 @@ def _told_in(annotation: Any) -> str | None:
 
 
 _Raw: TypeAlias = tuple[str, Any, Any]
-"""A parameter as it is written: its name, its default or `UNSET`, and its kind for `inspect`."""
+"""A parameter: its name, its default or `UNSET`, and its kind as in `inspect`."""
 
 
 def _parameters(fn: Callable[..., Any], name: str) -> Iterable[_Raw]:
-    """Read the parameters that a caller has to fill."""
+    """Return the parameters of a callable, except bound ones."""
     plain = _plain_parameters(fn)
     if plain is not None:
         return plain
@@ -230,10 +230,10 @@ def _parameters(fn: Callable[..., Any], name: str) -> Iterable[_Raw]:
 
 
 def _plain_parameters(fn: Callable[..., Any]) -> list[_Raw] | None:
-    """Return what `inspect.signature` finds out about most functions and methods, but at once.
+    """Return the parameters of most functions and methods, much faster than `inspect.signature`.
 
     Returns:
-        None if the code of the function is not all that there is to know.
+        None if the code of the function alone does not tell.
     """
     bound = type(fn) is types.MethodType
     function = cast("types.MethodType", fn).__func__ if bound else fn
@@ -259,7 +259,7 @@ def _plain_parameters(fn: Callable[..., Any]) -> list[_Raw] | None:
 _ELSEWHERE: Final = frozenset(
     {"__signature__", "__text_signature__", "__wrapped__", "__partialmethod__", "_partialmethod"}
 )
-"""Attributes that say of a function that it has the parameters of another."""
+"""Attributes of functions that have the parameters of another."""
 
 _NAMED: Final = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _STARS: Final = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
@@ -280,7 +280,7 @@ def _parameter(
         named = annotation if type(annotation) is ANNOTATED else unalias(annotation)
         is_context = _is_context(named, contexts)
         if is_context or type(named) is ANNOTATED:
-            annotation = named  # a recursive alias has to keep its name
+            annotation = named  # a recursive alias keeps its name
         marks = _marks(annotation)
         if marks:
             depends, ask = _first(marks, Depends), _first(marks, InputMarker)
@@ -354,7 +354,7 @@ def _refuse_raw(raw: _Raw, hints: Mapping[str, Any], at: str, contexts: tuple[ty
 
 
 def _refuse_foreign(annotation: Any, name: str, at: str) -> None:
-    """Refuse the context of another library, alone, with parameters, or in a union."""
+    """Reject the context of another library, alone, with parameters, or in a union."""
     parts = getattr(annotation, "__args__", ()) if type(annotation) in UNIONS else (annotation,)
     for part in parts:
         found = getattr(part, "__origin__", part)
@@ -362,7 +362,7 @@ def _refuse_foreign(annotation: Any, name: str, at: str) -> None:
             library = library_of(found)
             if library is not None:
                 raise RegistrationError(
-                    f"{at}: {name} is a Context of {library}, which nobody fills here; write "
+                    f"{at}: {name} is a Context of {library}, which mcpkit does not fill; write "
                     f"from mcpkit import Context, and {name}: mcpkit.Context"
                 )
 
@@ -373,7 +373,7 @@ _MARKS: Final = (Depends, Complete, InputMarker, Header, Claim, Env)
 
 
 def _is_context(annotation: object, contexts: tuple[type, ...]) -> bool:
-    """True for a context type, also as ``Context[State]`` or ``Context | None``."""
+    """Return True for a context type, also as ``Context[State]`` or ``Context | None``."""
     if type(annotation) is type:
         return issubclass(annotation, contexts)
     if type(annotation) in UNIONS:
@@ -385,24 +385,24 @@ def _is_context(annotation: object, contexts: tuple[type, ...]) -> bool:
     return isinstance(base, type) and issubclass(base, contexts)
 
 
-# --- what a callable really is --------------------------------------------------------------------
+# --- facts about a callable -----------------------------------------------------------------------
 
 
 def _docstring(fn: Callable[..., Any], target: Callable[..., Any]) -> str:
     fn = without_arguments(fn)
     for each in (fn, *_wrapped_by(fn)) if fn is not target else ():
         if inspect.isroutine(each) and each.__doc__ is not None:
-            return inspect.cleandoc(each.__doc__)  # a wrapper may have one of its own
+            return inspect.cleandoc(each.__doc__)  # a wrapper may have its own
     if fn is target and type(fn) is types.FunctionType and fn.__doc__ is not None:
         return inspect.cleandoc(fn.__doc__)
     if target.__doc__ is None and not inspect.isroutine(fn):
-        # An object with ``__call__``, or a class: they are described where they are defined.
+        # An object with ``__call__``, or a class: the class has the docstring.
         return inspect.cleandoc((fn if isinstance(fn, type) else type(fn)).__doc__ or "")
     return inspect.getdoc(target) or ""
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
-    """Return True if a call of a function gives a coroutine."""
+    """Return True if calling a function returns a coroutine."""
     fn = without_arguments(fn)
     if type(fn) is types.FunctionType and fn.__code__.co_flags & inspect.CO_COROUTINE:
         return True
@@ -418,5 +418,5 @@ def takes_any(fn: Callable[..., Any]) -> bool:
     try:
         found = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
-        return False  # `inspect_function` says why
+        return False  # `inspect_function` reports it
     return any(each.kind is each.VAR_KEYWORD for each in found)

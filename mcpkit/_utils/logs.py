@@ -1,7 +1,7 @@
-"""Logs that repeat texts of others: these forge no line, steer no terminal and stay short.
+"""Loggers that are safe with foreign text: no forged lines, no control characters, limited length.
 
-Tracebacks are about the code of authors: the frames of this package are one line, unless the logger
-is on the level of debugging.
+Tracebacks show the code of authors: frames of this package are folded into one line, unless the
+level of the logger is DEBUG.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from typing import Final
 
 from mcpkit._utils.text import escape_control, single_line
 
-_LONGEST_ARGUMENT: Final = 200
+_MAX_ARGUMENT: Final = 200
 """Characters of one argument of a message."""
 
-_LONGEST_TRACEBACK: Final = 20_000
-"""Characters of a traceback, of which the text of the exception is a part."""
+_MAX_TRACEBACK: Final = 20_000
+"""Characters of a traceback, including the text of the exception."""
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return a logger whose arguments and tracebacks are harmless for every handler there is."""
+    """Return a logger whose arguments and tracebacks are safe in every handler."""
     logger = logging.getLogger(name)
     logger.addFilter(_make_harmless)
     return logger
 
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
-"""The levels of Python's logging, by their names on a command line."""
+"""The log levels by their names on the command line."""
 
 
 def log_to_stderr(level: str | None = None, *, debug: bool = False) -> None:
     """Show log records on stderr, unless logging has been configured already.
 
-    What has been configured stays as it is, but for what mcpkit itself has to say.
+    An existing configuration is kept; only the level of mcpkit's own loggers changes.
 
     Args:
-        level: The least that is shown, one of `LEVELS`. None: ``"warning"``, and with `debug`
-            ``"info"`` of others and all of mcpkit's own.
-        debug: True to show what mcpkit does.
+        level: The minimum level, one of `LEVELS`. None means ``"warning"``, or with `debug`
+            ``"info"`` for others and everything for mcpkit's own loggers.
+        debug: True to show the records of mcpkit at the level DEBUG.
     """
     if level is not None or debug:
         own = level or "debug"
@@ -53,7 +53,7 @@ def log_to_stderr(level: str | None = None, *, debug: bool = False) -> None:
 
 
 class _Formatter(logging.Formatter):
-    """Begins a line for a record only: all further lines of it are indented."""
+    """Indents all lines of a record except the first."""
 
     def format(self, record: logging.LogRecord) -> str:
         return escape_control(super().format(record)).replace("\n", "\n    ")
@@ -67,14 +67,14 @@ def _make_harmless(record: logging.LogRecord) -> bool:
         debugging = logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
         harmless = escape_control(_shortened(written if debugging else _folded(written)))
         if harmless != written:
-            # Formatters take this one, rather than to write their own.
+            # Formatters use this text instead of formatting the exception again.
             record.exc_text = harmless
     return True
 
 
 def _harmless(argument: object) -> object:
     if isinstance(argument, (str, BaseException)):
-        return single_line(argument, _LONGEST_ARGUMENT)
+        return single_line(argument, _MAX_ARGUMENT)
     return argument
 
 
@@ -83,9 +83,9 @@ _OURS: Final = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__fi
 
 
 def _folded(traceback: str) -> str:
-    """Return a traceback with one line for frames of this package that follow one another.
+    """Return a traceback with consecutive frames of this package folded into one line.
 
-    If such a frame raised the exception, it stays: there is nothing else to go by.
+    The frame that raised the exception is kept.
     """
     made: list[str] = []
     ours: list[list[str]] = []
@@ -111,7 +111,7 @@ _NOWHERE: Final = ("", "")
 
 
 def _frames(traceback: str) -> Iterator[tuple[list[str], bool]]:
-    """Yield the lines of each frame of a traceback, and whether it is one of this package.
+    """Yield the lines of each frame of a traceback, and True if it belongs to this package.
 
     Lines between frames are yielded one by one.
     """
@@ -120,7 +120,7 @@ def _frames(traceback: str) -> Iterator[tuple[list[str], bool]]:
     belongs = ("", "")
     for line in traceback.split("\n"):
         found = _FRAME.match(line)
-        # The line of code, what marks a part of it, and how often it has been repeated.
+        # The line of code, the marks below it, and the number of repetitions.
         if found is None and frame and line.startswith(belongs):
             frame.append(line)
             continue
@@ -138,7 +138,7 @@ def _frames(traceback: str) -> Iterator[tuple[list[str], bool]]:
 
 
 def _shortened(text: str) -> str:
-    if len(text) <= _LONGEST_TRACEBACK:
+    if len(text) <= _MAX_TRACEBACK:
         return text
-    half = _LONGEST_TRACEBACK // 2
+    half = _MAX_TRACEBACK // 2
     return f"{text[:half]}… ({len(text)} characters) …{text[-half:]}"

@@ -50,18 +50,19 @@ class _Head:
     def of(self, value: Any) -> Any:
         """Return the value without the parts beyond the end of the text."""
         self._room -= 2
+        inside: Any = value  # which no check narrows
         if isinstance(value, str):
             kept = value[: max(0, self._room) + 2]
             self._room -= len(kept)
             return kept
         if isinstance(value, list):
-            return [self.of(each) for each in takewhile(self._has_room, value)]
+            return [self.of(each) for each in takewhile(self._has_room, inside)]
         if isinstance(value, dict):
-            members = takewhile(self._has_room, value.items())
+            members = takewhile(self._has_room, inside.items())
             return {self.of(name): self.of(each) for name, each in members}
-        return value
+        return inside
 
-    def _has_room(self, _: object) -> bool:
+    def _has_room(self, _: Any) -> bool:
         return self._room >= 0
 
 

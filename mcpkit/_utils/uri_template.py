@@ -1,49 +1,54 @@
-"""URI templates (RFC 6570), read in both directions: values to a URI, and a URI back to values.
+"""URI templates (RFC 6570) in both directions: values to a URI, and a URI to values.
 
-RFC 6570 defines expansion only; how a URI is matched is decided here.
+RFC 6570 defines expansion only. Matching is defined here:
 
-- A match covers the whole URI. Literal text must be the same, except that ``%c3`` equals ``%C3``
-  and a raw non-ASCII character equals its percent-encoded UTF-8.
-- A URI is first cut into values at its raw characters, and only then is each value decoded. So an
-  encoded slash never separates anything, but a decoded value *may contain* ``/``, ``..`` or NUL,
-  and a ``{+path}`` value may also hold raw ones. Whoever turns a value into a file name must check
-  it. ``+`` is a plus sign and never a space.
+- A match covers the whole URI. Literal text must be equal, where ``%c3`` equals ``%C3`` and a raw
+  non-ASCII character equals its percent-encoded UTF-8.
+- A URI is first split into values at its raw characters, then each value is decoded. So an encoded
+  slash separates nothing, but a decoded value *may contain* ``/``, ``..`` or NUL, and the value of
+  ``{+path}`` may contain raw ones. Check a value before using it as a file name. ``+`` is a plus
+  sign and never a space.
 - ``{var}``, ``{.var}`` and ``{/var}`` stop at ``/``, ``?`` and ``#`` (and at ``&`` after a ``?`` in
-  the template). Other characters that expansion would have encoded are accepted raw. ``{+var}``
-  and ``{#var}`` run over all of these. But nothing runs over the first character of a later
-  ``{;…}``, of a closing ``{?…}``, ``{&…}`` or ``{#…}``, nor over ``#`` before a closing query.
-- Several variables in one expression are cut at its separator, as are the items of ``{var*}``.
-- Where text can be divided in several ways, the variable further left takes as much as it can:
-  ``{name}.{ext}`` reads ``a.tar.gz`` as ``a.tar`` and ``gz``.
-- A required value has at least one character; the items of a list, and named values, may be empty.
+  the template). Other characters that expansion would encode are accepted raw. ``{+var}`` and
+  ``{#var}`` stop at none of these. No variable contains the first character of a later ``{;…}``, or
+  of a closing ``{?…}``, ``{&…}`` or ``{#…}``, nor ``#`` before a closing query.
+- Several variables in one expression are split at its separator, and so are items of ``{var*}``.
+- If a text can be split in several ways, the variable further left takes as much as possible:
+  ``{name}.{ext}`` matches ``a.tar.gz`` as ``a.tar`` and ``gz``.
+- A required value has at least one character; items of a list and named values may be empty.
 - ``{?a,b}`` and ``{&a,b}`` match parameters in any order. A missing one is absent from the result,
-  an unknown one is ignored, and one given twice is no match unless it is a list (``{?a*}``).
-  ``{;a,b}`` is read in the same way, but each of its variables has to be there.
-- A closing ``{#var}`` may be missing; with several variables, all of them or none.
+  an unknown one is ignored, and a repeated one matches only as a list (``{?a*}``). ``{;a,b}`` works
+  alike, but all its variables are required.
+- A closing ``{#var}`` may be missing; of several variables, all or none.
 - ``{var:3}`` matches values of at most three characters.
 
-The time a match takes is proportional to the length of the URI, whatever the URI is.
+Matching takes time in proportion to the length of the URI.
 
-Some templates that RFC 6570 allows are refused, because they could not be matched reliably or
-called as a function: names that are no Python parameter names, a variable used twice, expressions
-with no delimiter between them (``{a}{b}``, ``{;a}{;b}``), a second ``?``, and anything but a
-closing ``{#…}`` after a query expression.
+Templates of RFC 6570 that cannot be matched reliably or called as a function are rejected: names
+that are not Python parameter names, repeated variables, expressions without a delimiter between
+them (``{a}{b}``, ``{;a}{;b}``), a second ``?``, and anything but a closing ``{#…}`` after a query.
 """
 
 from __future__ import annotations
 
-# urllib.parse is imported where it is used: a server without such URIs starts without it.
+# urllib.parse is imported where it is used, because few servers need it.
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from keyword import iskeyword
-from typing import Final, NamedTuple, NoReturn, cast
+from typing import Final, NamedTuple, NoReturn, TypeAlias, cast
+
+Values: TypeAlias = "dict[str, str | list[str]]"
+"""Values by the names of their variables."""
 
 
 class Variable(NamedTuple):
     """One variable of a template.
 
-    ``required`` is false when a URI can match without it, ``multiple`` is true when its value is a
-    list (``{name*}``), and ``max_length`` is the number of characters kept by ``{name:3}``.
+    Args:
+        name: The name.
+        required: False if a URI can match without it.
+        multiple: True if the value is a list, as in ``{name*}``.
+        max_length: The number of characters in ``{name:3}``.
     """
 
     name: str
@@ -53,31 +58,17 @@ class Variable(NamedTuple):
 
 
 class UriTemplate:
-    """A parsed template. Immutable, and safe to share between threads.
+    """A parsed template; immutable, and safe to share between threads.
 
     Args:
         template: The text.
-        whole: Names of variables that are wanted as one text, slashes included, also where the
-            template has a list: ``{path*}`` is then read as ``{+path}`` is.
+        whole: Names of variables that are one text including slashes, even if the template has a
+            list: ``{path*}`` then means ``{+path}``.
 
-    Raises ValueError, with one line that names the column (from 1) and what to write instead,
-    when the template is malformed or refused (see the module).
+    Raises:
+        ValueError: The template is malformed or unsupported (see the module). The message names the
+            column, counted from 1, and the fix.
     """
-
-    __slots__ = (
-        "_fragment",
-        "_parts",
-        "_prefix",
-        "_query",
-        "_runs",
-        "template",
-        "variables",
-        "whole",
-    )
-
-    template: str
-    variables: tuple[Variable, ...]
-    """In order of appearance."""
 
     def __init__(self, template: str, *, whole: Collection[str] = ()) -> None:
         self.template = template
@@ -88,6 +79,7 @@ class UriTemplate:
         self._parts = parts
         expressions = [part for part in parts if isinstance(part, _Expression)]
         self.variables = tuple(variable for part in expressions for variable in part.variables)
+        """In order of appearance."""
 
         head = list(parts)
         self._fragment = _pop_optional(head, "#")
@@ -102,14 +94,14 @@ class UriTemplate:
 
     @property
     def is_literal(self) -> bool:
-        """True if the template has no expressions, because then it names one URI."""
+        """True if the template has no expressions, so that it is the URI of one resource."""
         return not self.variables
 
-    def match(self, uri: str) -> dict[str, str | list[str]] | None:
-        """Return the decoded values by variable name, or None if the URI does not fit.
+    def match(self, uri: str) -> Values | None:
+        """Return the decoded values by variable name, or None if the URI does not match.
 
-        Values are ``list[str]`` for variables with ``multiple``, else ``str``. A URI with a broken
-        percent sign, or with a value that is not UTF-8, fits no template.
+        Values are ``list[str]`` for variables with ``multiple``, else ``str``. A URI with an
+        invalid percent sign, or with a value that is not UTF-8, matches no template.
         """
         try:
             normal = _normalise(uri)
@@ -119,31 +111,32 @@ class UriTemplate:
             return None
 
     def expand(self, values: Mapping[str, str | Sequence[str]]) -> str:
-        """Return the URI for these values, as RFC 6570 section 3 defines it.
+        """Return the URI for these values (RFC 6570, section 3).
 
-        A variable without a value, or with an empty list, expands to nothing; names that the
-        template lacks are ignored. A list for a variable without ``*`` is joined with commas.
+        A variable without a value, or with an empty list, expands to nothing; unknown names are
+        ignored. A list for a variable without ``*`` is joined with commas.
 
-        Raises TypeError for a value that is neither a string nor a sequence of strings, and
-        ValueError for a list where the template asks for a prefix (``{name:3}``).
+        Raises:
+            TypeError: A value is neither a string nor a sequence of strings.
+            ValueError: A variable with a prefix (``{name:3}``) has a list.
         """
         return "".join(
             part if isinstance(part, str) else _expand(part, values) for part in self._parts
         )
 
     def _find_ends(self, uri: str) -> list[int] | None:
-        """Return where each run ends, or None.
+        """Return the end of each run, or None.
 
-        Greedy search with backtracking. It is linear because no end is tried twice for a run: the
-        starts of a run only move left while the search goes on, so an end that has failed, or that
-        was out of reach, stays so. ``ceiling`` is the last end of each run still worth a try.
+        A greedy search with backtracking. It takes linear time because no end is tried twice for a
+        run: the start of a run only moves left, so an end that has failed, or was out of reach,
+        stays so. ``ceiling`` is the last end of each run that has not failed.
         """
         runs = self._runs
         prefix = self._prefix
         if not uri.startswith(prefix):
             return None
         if not runs:
-            return [] if self._tail_fits(uri, len(prefix)) else None
+            return [] if self._split_tail(uri, len(prefix))[2] == len(uri) else None
 
         starts = [len(prefix)] * len(runs)
         ends = [0] * len(runs)
@@ -175,15 +168,12 @@ class UriTemplate:
                 index += 1
                 starts[index] = following
                 entering = True
-            elif self._tail_fits(uri, following):
+            elif self._split_tail(uri, following)[2] == len(uri):
                 return ends
         return None
 
-    def _tail_fits(self, uri: str, start: int) -> bool:
-        return self._split_tail(uri, start)[2] == len(uri)
-
     def _split_tail(self, uri: str, start: int) -> tuple[str | None, str | None, int]:
-        """Return the raw query and fragment that begin at ``start``, and where they end."""
+        """Return the raw query and fragment that begin at ``start``, and their end."""
         query: str | None = None
         fragment: str | None = None
         if self._query is not None and uri.startswith(self._query.operator.first, start):
@@ -196,8 +186,8 @@ class UriTemplate:
             start = len(uri)
         return query, fragment, start
 
-    def _read(self, uri: str, ends: list[int]) -> dict[str, str | list[str]]:
-        values: dict[str, str | list[str]] = {}
+    def _read(self, uri: str, ends: list[int]) -> Values:
+        values: Values = {}
         start = len(self._prefix)
         for run, end in zip(self._runs, ends, strict=True):
             raw = uri[start:end]
@@ -245,7 +235,7 @@ class _Expression(NamedTuple):
 def _with_whole(
     parts: Iterable[str | _Expression], whole: Collection[str]
 ) -> Iterator[str | _Expression]:
-    """Yield parts in which a list alone in its expression is one text, if it is to be."""
+    """Yield the parts, with lists named in `whole` as one text if alone in their expression."""
     for part in parts:
         if (
             isinstance(part, str)
@@ -385,7 +375,7 @@ class _Parser:
             self.refuse(start, f"the query has begun before; write '{{&{body[1:]}}}'")
 
     def previous(self) -> _Expression | None:
-        """The expression that ends right here, if one does."""
+        """Return the expression directly before this position, if there is one."""
         last = self.parts[-1] if self.parts else None
         return last if isinstance(last, _Expression) else None
 
@@ -426,7 +416,7 @@ def _suggest(name: str) -> str:
 
 
 def _pop_optional(parts: list[str | _Expression], symbols: str) -> _Expression | None:
-    """Remove and return the closing expression, if it may be missing and has such an operator."""
+    """Remove and return the closing expression, if it has one of some operators."""
     last = parts[-1] if parts else None
     if isinstance(last, _Expression) and last.symbol and last.symbol in symbols:
         parts.pop()
@@ -437,8 +427,8 @@ def _pop_optional(parts: list[str | _Expression], symbols: str) -> _Expression |
 def _plan(parts: list[str | _Expression], leads: str) -> tuple[str, tuple[_Run, ...]]:
     """Return the literal text up to the first run, and the runs.
 
-    ``leads`` begin what may be missing at the end. No run contains them, so that a look at one
-    character tells whether it is there.
+    ``leads`` are the first characters of the optional expressions at the end. No run contains them,
+    so that one character tells if these are present.
     """
     literals = [""]
     runs: list[tuple[_Operator, tuple[Variable, ...], re.Pattern[str], int]] = []
@@ -467,7 +457,7 @@ def _plan(parts: list[str | _Expression], leads: str) -> tuple[str, tuple[_Run, 
                 stop.discard(operator.separator)
             elif len(groups) > 1:
                 stop.add(operator.separator)
-            # An empty item is visible only behind a first character: '/' is [''], '' is no list.
+            # An empty item needs a first character before it: '/' is [''], '' is not a list.
             minimum = 0 if exploded and operator.first else 1
             runs.append((operator, group, _run_of_others(stop), minimum))
             literals.append("")
@@ -490,7 +480,7 @@ _LOWER_TRIPLET: Final = re.compile(r"%(?:[a-f][0-9A-Fa-f]|[0-9][a-f]|[A-F][a-f])
 
 
 def _normalise(uri: str) -> str:
-    """Encode what is not ASCII, and write percent-encoded bytes in upper case."""
+    """Encode non-ASCII characters, and write percent-encoded bytes in upper case."""
     if not uri.isascii():
         from urllib.parse import quote
 
@@ -514,10 +504,7 @@ def _decode(raw: str, variable: Variable) -> str:
 
 
 def _read_positional(
-    variables: tuple[Variable, ...],
-    raw: str,
-    separator: str,
-    into: dict[str, str | list[str]],
+    variables: tuple[Variable, ...], raw: str, separator: str, into: Values
 ) -> None:
     if len(variables) == 1 and not variables[0].multiple:
         into[variables[0].name] = _decode(raw, variables[0])
@@ -540,12 +527,7 @@ def _read_positional(
         raise _NoMatch
 
 
-def _read_named(
-    variables: tuple[Variable, ...],
-    raw: str,
-    separator: str,
-    into: dict[str, str | list[str]],
-) -> None:
+def _read_named(variables: tuple[Variable, ...], raw: str, separator: str, into: Values) -> None:
     by_name = {variable.name: variable for variable in variables}
     for pair in raw.split(separator):
         name, _, text = pair.partition("=")
@@ -617,7 +599,7 @@ def _encode(value: str, operator: _Operator) -> str:
 
     if not operator.reserved:
         return quote(value, safe="")
-    # Section 3.2.3: reserved expansion keeps what is percent-encoded already.
+    # RFC 6570, section 3.2.3: reserved expansion keeps percent-encoded triplets.
     kept = _TRIPLET.findall(value)
     others = [quote(text, safe=_RESERVED) for text in _TRIPLET.split(value)]
     return "".join(text for pair in zip(others, [*kept, ""], strict=True) for text in pair)
@@ -628,10 +610,10 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def misleads(value: str | Sequence[str]) -> str | None:
-    """Return why a value had better not be made a path of; None if it may be.
+    """Return why a value is dangerous as a path; None if it is not.
 
     Args:
-        value: The value, or all of a variable with ``multiple``.
+        value: The value, or all values of a variable with ``multiple``.
     """
     parts = [value] if isinstance(value, str) else list(value)
     if any(_CONTROL.search(each) for each in parts):

@@ -1,6 +1,6 @@
-"""Checking a value takes time in proportion to its size, whatever the value is.
+"""Validating a value takes time in proportion to its size.
 
-Without their bounds, most of these would take seconds, or for ever, and are stopped then.
+Without limits, most of these tests would take seconds or never end, and would be timed out.
 """
 
 from __future__ import annotations
@@ -18,17 +18,13 @@ from pydantic import (
     ConfigDict,
     Json,
     RootModel,
-    TypeAdapter,
-    ValidationError,
     model_validator,
-    with_config,
 )
 from pydantic import Field as Described
 from pydantic.dataclasses import dataclass as pydantic_dataclass
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
-from mcpkit._signature.schema import form_of
-from mcpkit._signature.validation import MOST_VALUES
+from mcpkit._signature.validation import MAX_JSON_VALUES
 from mcpkit.errors import InvalidArguments
 from tests.authoring import accepted, arguments_of, handler
 
@@ -72,13 +68,17 @@ class Frozen(BaseModel):
         (set[uuid.UUID], [str(uuid.UUID(int=each * COLLIDING)) for each in range(20_000)]),
         (set[uuid.UUID], [str(uuid.UUID(int=each * COLLIDING)) for each in range(1000)]),
         (dict[uuid.UUID, int], {str(uuid.UUID(int=each * COLLIDING)): 1 for each in range(1001)}),
+        (
+            list[dict[uuid.UUID, int]],
+            [{str(uuid.UUID(int=each * COLLIDING)): 1} for each in range(900)],
+        ),
         (set[Any], [each * COLLIDING for each in range(1500)]),
         (cast("Any", set), [each * COLLIDING for each in range(1500)]),
         (set[Frozen], [{"number": each * COLLIDING} for each in range(1500)]),
         (set[tuple[int, int]], [[each * COLLIDING, 0] for each in range(1500)]),
     ],
     ids=lambda each: str(each)[:30],
-)
+)  # fmt: skip
 def test_values_that_were_chosen_to_collide_are_refused(annotation: Any, raw: Any) -> None:
     assert problem(annotation, raw).startswith("x")
 
@@ -102,11 +102,11 @@ def test_values_that_were_chosen_to_collide_are_refused(annotation: Any, raw: An
     ],
     ids=lambda each: str(each)[:30],
 )  # fmt: skip
-def test_others_are_as_many_as_one_likes(annotation: Any, raw: Any) -> None:
+def test_other_keys_are_not_limited(annotation: Any, raw: Any) -> None:
     assert len(accepted(annotation, raw)) == len(raw)
 
 
-def test_the_same_value_may_come_often() -> None:
+def test_a_value_may_be_repeated() -> None:
     assert accepted(set[int], [COLLIDING, 0] * 10_000) == {0, COLLIDING}
     assert accepted(set[Frozen], [{"number": 1}] * 5000) == {Frozen(number=1)}
 
@@ -135,7 +135,7 @@ def test_a_regular_expression_that_is_nested_too_deeply_is_refused() -> None:
 
 def test_json_in_a_string_is_as_short_as_any() -> None:
     assert len(accepted(Json[list[int]], json.dumps([1] * 40_000))) == 40_000
-    too_much = json.dumps([1] * (MOST_VALUES + 1))
+    too_much = json.dumps([1] * (MAX_JSON_VALUES + 1))
     assert "expected JSON without more than 50,000 values" in problem(Json[list[int]], too_much)
     assert "expected JSON without more than 50,000 values" in problem(Json, too_much)
 
@@ -158,106 +158,23 @@ def test_a_string_with_a_long_number_is_not_read() -> None:
 
 # --- members that are forbidden -------------------------------------------------------------------
 
-STRICT = ConfigDict(extra="forbid", strict=True)
-
 
 class Closed(BaseModel):
-    """Takes two members, one by another name."""
-
-    model_config = STRICT
+    model_config = ConfigDict(extra="forbid")
 
     day: date
-    count: int = Described(0, alias="number")
 
 
-class Checked(Closed):
-    """Looks at what it gets, before and after."""
-
-    model_config = ConfigDict(strict=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def look(cls, value: Any) -> Any:
-        return value
-
-    @model_validator(mode="after")
-    def look_again(self) -> Checked:
-        return self
-
-
-@pydantic_dataclass(config=STRICT)
+@pydantic_dataclass(config=ConfigDict(extra="forbid"))
 class Sealed:
-    """As a dataclass."""
-
     day: date
 
 
-@with_config(STRICT)
-class Locked(TypedDict):
-    """As a dict, which may have another in it."""
-
-    day: date
-    inner: NotRequired[Locked]
-
-
-@with_config(STRICT)
-class Hidden(TypedDict):
-    """What is no member looks like a member here."""
-
-    day: Annotated[date, Described(alias="date")]
-
-
-class Around(BaseModel):
-    """Has one inside."""
-
-    inner: Closed | Locked
-
-
-CLOSED: dict[Any, dict[str, Any]] = {
-    Closed: {"day": "2026-11-22", "number": 3},
-    Checked: {"day": "2026-11-22"},
-    Sealed: {"day": "2026-11-22"},
-    Locked: {"day": "2026-11-22", "inner": {"day": "2026-11-22"}},
-    Hidden: {"date": "2026-11-22"},
-}
-
-
-@pytest.mark.parametrize(
-    "annotation", [each for each in CLOSED if each is not Hidden], ids=lambda each: each.__name__
-)
-def test_of_many_members_that_are_forbidden_the_first_are_named(annotation: Any) -> None:
-    raw = CLOSED[annotation]
-    wrong = {**raw, **{f"{number:0150}": number for number in range(20_000)}}
-    with pytest.raises(ValidationError) as caught:
-        form_of(annotation).validate(wrong)
-    first, *others = caught.value.errors()
-    assert (first["type"], first["loc"]) == ("extra_forbidden", (f"{0:0150}",))
-    assert len(others) < 20
+@pytest.mark.parametrize("annotation", [Closed, Sealed], ids=lambda each: each.__name__)
+def test_of_many_forbidden_members_the_first_are_named(annotation: Any) -> None:
+    raw = {"day": "2026-11-22", **{f"{number:0150}": number for number in range(20_000)}}
     with pytest.raises(InvalidArguments, match=r"000: unknown member\n(.*\n)*there may be more"):
-        arguments_of(handler(annotation)).validate({"x": wrong})
-
-
-@pytest.mark.parametrize("annotation", CLOSED, ids=lambda each: each.__name__)
-@pytest.mark.parametrize("number", [1, 2000])
-def test_what_forbids_members_takes_the_others(annotation: Any, number: int) -> None:
-    raw = [CLOSED[annotation]] * number
-    assert accepted(list[annotation], raw) == TypeAdapter(list[annotation]).validate_json(
-        json.dumps(raw)
-    )
-
-
-def test_a_forbidden_member_does_not_take_the_place_of_one_of_another_name() -> None:
-    raw = {"date": "2026-11-22", "day": "2026-13-99"}
-    assert problem(list[Hidden], [raw] * 2000) == "x[0].day: unknown member"
-
-
-@pytest.mark.parametrize("name", ["day", "count", "other"])
-def test_a_forbidden_member_deep_inside_is_found(name: str) -> None:
-    fine = {"inner": CLOSED[Closed]}
-    wrong = {"inner": {**CLOSED[Closed], name: 1}}
-    assert accepted(list[Around], [fine] * 2000)[0].inner.count == 3
-    with pytest.raises(InvalidArguments):
-        arguments_of(handler(list[Around])).validate({"x": [fine] * 2000 + [wrong]})
+        arguments_of(handler(annotation)).validate({"x": raw})
 
 
 # --- unions whose choices look alike --------------------------------------------------------------
@@ -371,42 +288,6 @@ def test_a_value_of_many_levels_is_refused(annotation: Any, raw: Any) -> None:
 )
 def test_a_value_of_a_few_levels_is_accepted(annotation: Any, raw: Any) -> None:
     assert accepted(annotation, raw)
-
-
-class And(BaseModel):
-    """One of several that say what they are, if they are asked to or not."""
-
-    kind: Literal["and"]
-    inner: And | Or | Not | str
-
-
-class Or(BaseModel):
-    """Another."""
-
-    kind: Literal["or"] = "or"
-    inner: And | Or | Not | str
-
-
-class Not(BaseModel):
-    """A third, with two spellings."""
-
-    kind: Literal["not", "!"] = "not"
-    inner: And | Or | Not | str
-
-
-@pytest.mark.parametrize("kind", ["and", "or", "not", "!"])
-def test_choices_that_say_what_they_are_may_have_all_levels(kind: str) -> None:
-    value = accepted(And | Or | Not, nested(100, "end", kind=kind))
-    for _ in range(100):
-        assert type(value) is {"and": And, "or": Or}.get(kind, Not)
-        value = value.inner
-    assert value == "end"
-
-
-def test_of_many_levels_each_has_to_say_what_it_is() -> None:
-    raw = nested(50, nested(50, "end", kind="or"))
-    assert problem(And | Or | Not, raw) == "x.kind: required, but missing"
-    assert accepted(And | Or | Not, nested(3, "end")).inner.inner.inner == "end"
 
 
 class Tagged(BaseModel):
