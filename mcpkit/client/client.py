@@ -43,7 +43,7 @@ from mcpkit._protocol.messages import Id, is_id
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, Revision
 from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.logs import get_logger
-from mcpkit._utils.quota import ANONYMOUS, Budget
+from mcpkit._utils.quota import ANONYMOUS, Quota
 from mcpkit._utils.targets import names_file, run_command
 from mcpkit.client.results import (
     CallResult,
@@ -319,7 +319,7 @@ class Client:
         self._closed = False
         self._closed_because: ConnectionClosed | None = None
         self._questions = 0
-        self._question_bytes = Budget(_MOST_QUESTION_BYTES, share=1)
+        self._question_bytes = Quota(_MOST_QUESTION_BYTES, _MOST_QUESTION_BYTES)
         self._complained: Counter[str] = Counter()
         self._awaited_tasks: dict[str, TaskHandle] = {}
         """Those whose outcome has been asked for, and that may ask something meanwhile."""
@@ -548,7 +548,7 @@ class Client:
             return
         assert self._loop is not None
         self._questions += 1
-        self._question_bytes.take(ANONYMOUS, size)
+        self._question_bytes.add(ANONYMOUS, size)
         self._loop.start(self._answer(event, size))
 
     def _log_fault(
@@ -629,7 +629,7 @@ class Client:
             await self._answer_now(event)
         finally:
             self._questions -= 1
-            self._question_bytes.give_back(ANONYMOUS, size)
+            self._question_bytes.add(ANONYMOUS, -size)
 
     async def _answer_now(self, event: Asked) -> None:
         try:

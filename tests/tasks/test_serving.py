@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 import anyio
 import pytest
 
-from mcpkit import Context, MCPKit, RegistrationError, TaskOptions
+from mcpkit import Context, Limits, MCPKit, RegistrationError, TaskOptions
 from mcpkit._protocol.connection import CAPABILITIES_KEY, VERSION_KEY
 from mcpkit._stores import make_store, plain_name
 from mcpkit._stores.memory import MemoryStore
@@ -212,7 +212,7 @@ async def test_what_nobody_could_go_on_with_may_end_when_the_server_stops(tmp_pa
 
         return app
 
-    inner = make_app().asgi(grace=0.5)
+    inner = make_app().asgi(limits=Limits(grace=0.5))
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         async def told() -> Any:
