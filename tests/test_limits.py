@@ -114,8 +114,10 @@ def test_options_of_the_app_count_more_than_its_limits() -> None:
     ids=["http=", "asgi", "route"],
 )
 def test_a_limit_as_an_option_still_works_with_advice(make: Callable[[Any], Any]) -> None:
-    with pytest.warns(DeprecationWarning, match=r"limits=Limits\(max_body=5, grace=1\)"):
+    with pytest.warns(DeprecationWarning, match=r"limits=Limits\(max_body=5, grace=1\)") as warned:
         made = make({"max_body": 5, "grace": 1})
+    [warning] = warned
+    assert warning.filename == __file__, "it names the line of the author's code"
     assert (made.settings.limits.max_body, made.settings.limits.grace) == (5, 1)
     assert made.settings.limits.max_batch == Limits().max_batch
 

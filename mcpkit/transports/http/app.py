@@ -146,7 +146,7 @@ class Application:
         """Serve one connection, or the lifespan events of the process."""
         kind = scope["type"]
         if kind == "http":
-            # A copy: uvicorn adds trailers to its own list, which are no headers.
+            # A copy: uvicorn adds trailers to its own list, which are not headers.
             headers = scope["headers"] = [*scope["headers"]]
             strip_values(headers)
             path = route_path(scope)

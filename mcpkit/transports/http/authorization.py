@@ -83,7 +83,7 @@ class Authorization:
         for each in self.resource_server.verifiers:
             if each.needs_resource and self.resource is None:
                 raise ValueError(
-                    f"{each!r}: tokens are for one server only, and nothing says for which; pass "
+                    f"{each!r}: tokens are for one server only, and its URL is not known; pass "
                     f"audience=…, or public_url=… with the URL of the endpoint"
                 )
         self._path = path.rstrip("/")

@@ -67,7 +67,7 @@ class ExchangeChannel(Channel):
     def answer(
         self, request: Request, text: bytes | None, error: ProtocolError | None = None
     ) -> None:
-        """Take the response to a request, or that it has none."""
+        """Take the response to a request; None if it has no response."""
         exchange: Any = request.origin
         exchange.complete(text, error)
 

@@ -50,7 +50,7 @@ class ModernRequests:
         if isinstance(message, list):
             raise HttpError(400, "A single message is expected, not a batch")  # HTTPM-1
         if "method" not in message and ("result" in message or "error" in message):
-            raise HttpError(400, "There is no question that this could answer")
+            raise HttpError(400, "The response does not belong to any request")
         open_requests = self._open_requests
         session, self._idle_session = self._idle_session, None
         if session is None:

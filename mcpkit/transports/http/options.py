@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -150,10 +151,13 @@ def _warn(old: Mapping[str, Any]) -> None:
     advice = [f"limits=Limits({named})"] if named else []
     if "max_share" in old:
         advice.append("limits=Limits(max_each=…), a count, instead of max_share=")
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("mcpkit."):
+        level, frame = level + 1, frame.f_back
     warnings.warn(
         f"the limits of HTTP are in mcpkit.Limits now: pass {' and '.join(advice)}",
         DeprecationWarning,
-        stacklevel=5,
+        stacklevel=level,
     )
 
 

@@ -220,7 +220,7 @@ class OpenRequests:
                 self._place(request)
                 request.on_done = lambda: self.end(request)
             else:
-                request.time_out("Too many requests go on whose clients have left")
+                request.time_out("Too many requests wait for clients that have disconnected")
         if request.done or not request.outlasts:
             self.requests.discard(request)
             request.close()

@@ -165,7 +165,7 @@ class LocalStore:
 
 
 def _do_nothing() -> None:
-    """Stand for a function that ends something, where nothing has begun."""
+    """Do nothing: there is nothing to end."""
 
 
 # --- sessions that are held -----------------------------------------------------------------------
@@ -379,7 +379,7 @@ class SessionTable:
         self._tokens: dict[str, str] = {}
         """The tokens of the sessions, by their keys."""
         self._idle: OrderedDict[str, None] = OrderedDict()
-        """The tokens of sessions that hold nothing, or have begun to only now."""
+        """The tokens of sessions that hold nothing, or are about to be used."""
         self._stop_sweeping = loop.later(_SWEEP, self._sweep)
         self._ids = (f"{self.tag}.{number}" for number in count(1))
 
