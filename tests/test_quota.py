@@ -31,9 +31,15 @@ def test_one_owner_may_hold_its_share_and_half_of_the_total_by_default(
     assert take_all(Quota(total, each), "alice") == most
 
 
-def test_owners_together_may_hold_the_total() -> None:
-    quota = Quota(100, 40)
-    assert [take_all(quota, owner) for owner in ("alice", "bob", "carol")] == [40, 40, 20]
+def test_something_is_left_for_owners_that_hold_nothing() -> None:
+    quota = Quota(40, 16)
+    assert [take_all(quota, owner) for owner in ("alice", "bob", "carol")] == [16, 16, 3]
+    assert [take_all(quota, str(owner)) for owner in range(7)] == [1, 1, 1, 1, 1, 0, 0]
+
+
+def test_nothing_is_left_if_one_owner_may_hold_everything() -> None:
+    quota = Quota(40, 40)
+    assert [take_all(quota, owner) for owner in ("alice", "bob")] == [40, 0]
 
 
 @pytest.mark.parametrize(("others", "own"), [(0, True), (70, False)])

@@ -29,18 +29,21 @@ class QuotaExceeded(Exception):
 class Quota:
     """An amount that all owners share, with a bound for each.
 
-    An owner is named by a text: a principal, or the network of a client.
+    An owner is named by a text: a principal, or the network of a client. The last eighth of the
+    total is for owners that hold nothing yet, so that others together do not use up everything.
 
     Args:
         total: The amount that all owners may hold together.
-        each: The amount that one owner may hold; half of the total by default.
+        each: The amount that one owner may hold; half of the total by default. If it is the total
+            or more, nothing is left for others.
     """
 
-    __slots__ = ("_held", "each", "total", "used")
+    __slots__ = ("_held", "_reserve", "each", "total", "used")
 
     def __init__(self, total: int, each: int | None = None) -> None:
         self.total = total
         self.each = min(total, max(1, total // 2) if each is None else each)
+        self._reserve = total // 8 if self.each < total else 0
         self.used = 0
         """The amount that all owners hold together."""
         self._held: dict[str, int] = {}
@@ -58,15 +61,15 @@ class Quota:
         Raises:
             QuotaExceeded: It may not.
         """
-        if self.used + amount > self.total:
-            raise QuotaExceeded(own=False)
-        if self._held.get(owner, 0) + amount > self.each:
-            raise QuotaExceeded(own=True)
+        if not self.has_room(owner, amount):
+            is_free = self.used + amount <= self.total
+            raise QuotaExceeded(own=is_free and self.held(owner) + amount > self.each)
 
     def has_room(self, owner: str, amount: int = 1) -> bool:
         """Return True if an owner may take an amount."""
-        free = self.used + amount <= self.total
-        return free and self._held.get(owner, 0) + amount <= self.each
+        held = self._held.get(owner, 0)
+        limit = self.total - self._reserve if held else self.total
+        return self.used + amount <= limit and held + amount <= self.each
 
     def exceeds(self, owner: str) -> bool:
         """Return True if an owner, or all together, hold more than they may."""
