@@ -20,8 +20,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Json
 
 from benchmarks.soak import JSON_HEADERS, announced
-from mcpkit import MCPKit
-from mcpkit.http import HttpSettings
+from mcpkit import Limits, MCPKit
 
 LONGEST: Final = 0.1
 """Seconds for which a message may hold up the event loop."""
@@ -29,8 +28,8 @@ LONGEST: Final = 0.1
 COLLIDING: Final = 2**61 - 1
 """Integers whose difference is a multiple of it have the same hash."""
 
-BODY: Final = HttpSettings().max_body - 4096
-VALUES: Final = HttpSettings().max_values - 1000
+BODY: Final = Limits().max_body - 4096
+VALUES: Final = Limits().max_values - 1000
 
 
 class Point(BaseModel):

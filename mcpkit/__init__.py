@@ -44,10 +44,12 @@ if TYPE_CHECKING:
         ToolError,
         UrlElicitationRequired,
     )
-    from mcpkit.http import HttpOptions, HttpRequest
+    from mcpkit.http import HttpRequest
+    from mcpkit.limits import Limits
     from mcpkit.roots import Root, Roots
     from mcpkit.sampling import Sample, SampleMessage, SampleResult
     from mcpkit.tasks.options import TaskOptions
+    from mcpkit.transports.http.options import HttpOptions
     from mcpkit.types import (
         Annotations,
         AssistantMessage,
@@ -105,6 +107,7 @@ __all__ = [
     "InputRequestRefused",
     "InputRequestTimeout",
     "InvalidInputResponse",
+    "Limits",
     "MCPKit",
     "MCPKitError",
     "Message",
@@ -176,7 +179,9 @@ _HOMES = {
         "ToolError",
         "UrlElicitationRequired",
     ],
-    "mcpkit.http": ["HttpOptions", "HttpRequest"],
+    "mcpkit.http": ["HttpRequest"],
+    "mcpkit.limits": ["Limits"],
+    "mcpkit.transports.http.options": ["HttpOptions"],
     "mcpkit.dependencies": ["Claim", "Complete", "Depends", "Env", "Header"],
     "mcpkit.types": [
         "Annotations",

@@ -35,6 +35,7 @@ from mcpkit._utils.names import (
 from mcpkit._utils.sealing import SECRET, secret_weakness, secrets_from_environment
 from mcpkit.context import ListKind
 from mcpkit.errors import MissingEnvironment, RegistrationError
+from mcpkit.limits import Limits
 from mcpkit.permissions import Hierarchy, needed_scopes
 from mcpkit.tasks.options import Store, TaskOptions, settings_of
 from mcpkit.transports import load
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from mcpkit._protocol.connection import Request
     from mcpkit._server.task_runs import AppTasks
     from mcpkit.auth.verifiers import Auth
-    from mcpkit.http import HttpOptions
+    from mcpkit.transports.http.options import HttpOptions
     from mcpkit.transports.memory import MemoryLink
 
 __all__ = ["MCPKit", "prompt", "resource", "tool"]
@@ -76,9 +77,11 @@ class MCPKit(Generic[StateT]):
         cache_scope: ``"public"`` if principals may share what they keep, else ``"private"``.
         log_level: The least level that is sent to clients that have not set one (before
             2026-07-28).
-        max_threads: Plain ``def`` handlers that run at once; more wait. Tasks have as many threads
-            of their own.
-        max_in_flight: Requests of one connection that run at once; more wait.
+        limits: Sizes, counts and times that no client may exceed; the defaults if None.
+        max_threads: Plain ``def`` handlers that run at once, instead of ``limits.max_threads``.
+            Tasks have as many threads of their own.
+        max_in_flight: Requests of one connection that run at once, instead of
+            ``limits.max_in_flight``.
         secret: Seals what travels through clients' hands; several to rotate them, the current one
             first, of 16 bytes at least. ``MCPKIT_SECRET`` (separated by blanks) if None; without
             that, a random one, which is right for a single process only. What the variable has is
@@ -123,8 +126,9 @@ class MCPKit(Generic[StateT]):
         ttl: float = 0,
         cache_scope: CacheScope = "private",
         log_level: LogLevel = "info",
-        max_threads: int = 40,
-        max_in_flight: int = 1000,
+        limits: Limits | None = None,
+        max_threads: int | None = None,
+        max_in_flight: int | None = None,
         secret: str | Sequence[str] | None = None,
         state_lifetime: float = 3600,
         ask_timeout: float = 600,
@@ -139,6 +143,7 @@ class MCPKit(Generic[StateT]):
         if lifespan is not None:
             _check_lifespan(lifespan)
         self._lifespan = lifespan
+        limits = limits or Limits()
         self._http: HttpOptions = _with_auth(http or {}, auth)
         self._lifespans: Any = None
         self._application: Any = None
@@ -160,8 +165,10 @@ class MCPKit(Generic[StateT]):
                 ttl,
                 cache_scope,
                 log_level,
-                max_threads,
-                max_in_flight,
+                limits.max_threads if max_threads is None else max_threads,
+                limits.max_in_flight if max_in_flight is None else max_in_flight,
+                limits.max_subscriptions,
+                limits=limits,
                 secrets=_secrets(secret),
                 state_lifetime=state_lifetime,
                 ask_timeout=ask_timeout,
@@ -705,9 +712,9 @@ class MCPKit(Generic[StateT]):
             MissingEnvironment: As of `check_environment`.
         """
         self.check_environment()
-        serve = load(transport).run
-        _check_options("run(…)", serve, options)
-        serve(self, **options)
+        module, own = load(transport)
+        _check_options("run(…)", module.run, options)
+        module.run(self, **{**options, **own})
 
     async def serve(self, transport: str = "stdio", **options: Any) -> None:
         """Serve in the event loop that runs, until the client leaves or the task is cancelled.
@@ -726,9 +733,9 @@ class MCPKit(Generic[StateT]):
             RuntimeError: The app could not be begun; the log says why.
         """
         self.check_environment()
-        serve = load(transport).serve_here
-        _check_options("serve(…)", serve, options)
-        await serve(self, **options)
+        module, own = load(transport)
+        _check_options("serve(…)", module.serve_here, options)
+        await module.serve_here(self, **{**options, **own})
 
     # --- as a part of other applications ----------------------------------------------------------
 
@@ -762,7 +769,7 @@ class MCPKit(Generic[StateT]):
                 path itself is answered.
             options: See `HttpSettings`; ``path`` is of no use here.
         """
-        return load("http").make_route(self._make(path, None, options), path)
+        return _http().make_route(self._make(path, None, options), path)
 
     def metadata_route(self, path: str, /, **options: Unpack[HttpOptions]) -> Any:
         """Return a Starlette route with the OAuth metadata of this app, for the root of a host.
@@ -779,13 +786,12 @@ class MCPKit(Generic[StateT]):
         Raises:
             ValueError: There is no ``auth``, or none that names an authorization server.
         """
-        from mcpkit.http import HttpSettings
+        from mcpkit.transports.http.options import make_settings
 
-        merged: HttpOptions = {**self._http, **options}
-        settings = HttpSettings(**merged)
+        settings = make_settings({**self._http, **options}, self._server.settings.limits)
         if settings.auth is None:
             raise ValueError("metadata_route(…) is for apps with auth=")
-        return load("http").make_metadata_route(settings, self._server, path)
+        return _http().make_metadata_route(settings, self._server, path)
 
     def attach(self, host: Any, path: str, /, **options: Unpack[HttpOptions]) -> None:
         """Serve this app at a path of a Starlette or FastAPI application.
@@ -803,10 +809,10 @@ class MCPKit(Generic[StateT]):
                 ``auth=`` that stands for them.
             ValueError: The host has a route at a path of the app's authorization server.
         """
-        load("http").attach(self._make(path, None, options), host, path)
+        _http().attach(self._make(path, None, options), host, path)
 
     def _make(self, prefix: str | None, loopback: bool | None, options: HttpOptions) -> Any:
-        http = load("http")
+        http = _http()
         if self._lifespans is None:
             self._lifespans = http.Lifespans(self._serving)
         merged: HttpOptions = {**self._http, **options}
@@ -818,6 +824,10 @@ class MCPKit(Generic[StateT]):
             prefix=prefix,
             server=self._server,
         )
+
+
+def _http() -> Any:
+    return load("http")[0]
 
 
 def _check_lifespan(lifespan: Any) -> None:
@@ -881,7 +891,7 @@ def _is_app(source: object) -> TypeGuard[MCPKit[Any]]:
 
 def _check_options(call: str, serve: Callable[..., Any], options: Mapping[str, Any]) -> None:
     if options:
-        from mcpkit.http import HttpOptions
+        from mcpkit.transports.http.options import HttpOptions
 
         known = [name for name in inspect.signature(serve).parameters if name != "served"]
         if "options" in known:

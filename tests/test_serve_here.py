@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpkit import Client, MCPKit
+from mcpkit import Client, Limits, MCPKit
 from mcpkit.errors import MCPKitError
 from tests.transports.processes import TIMEOUT, call, started
 
@@ -71,7 +71,10 @@ def test_over_http(caplog: pytest.LogCaptureFixture, transport: str) -> None:
 
 def test_a_call_that_runs_ends_with_it(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with served(caplog, "http", grace=0.05) as (task, url), Client(url) as client:
+        async with (
+            served(caplog, "http", limits=Limits(grace=0.05)) as (task, url),
+            Client(url) as client,
+        ):
             calling = asyncio.create_task(client.call_tool("hold"))
             assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
             task.cancel()
@@ -89,7 +92,7 @@ def test_a_taken_port_is_said() -> None:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
-            with pytest.raises(OSError, match=f"port {port} is taken"):
+            with pytest.raises(OSError, match=f"port {port} is in use"):
                 await app.serve("http", port=port)
 
     asyncio.run(main())

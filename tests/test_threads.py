@@ -23,7 +23,6 @@ import sniffio
 from mcpkit._concurrency import threads as module
 from mcpkit._concurrency.loop import Loop, open_loop
 from mcpkit._concurrency.threads import ThreadCall, Threads
-from mcpkit._utils.quota import Holder
 from mcpkit.errors import ConnectionClosed
 
 pytestmark = pytest.mark.anyio
@@ -303,9 +302,9 @@ class TestOwners:
         gates = [Gate() for _ in range(20)]
         async with anyio.create_task_group() as group:
             for gate in gates:
-                group.start_soon(threads.run, gate, Holder("greedy"))
+                group.start_soon(threads.run, gate, "greedy")
             await until(lambda: sum(gate.begun.is_set() for gate in gates) == 6)
-            assert await threads.run(lambda: "served", Holder("modest")) == "served"
+            assert await threads.run(lambda: "served", "modest") == "served"
             assert sum(gate.begun.is_set() for gate in gates) == 6
             for gate in gates:
                 gate.open()
@@ -319,7 +318,7 @@ class TestOwners:
             group.start_soon(threads.run, gate)
             await until(gate.begun.is_set)
             for name in ("a", "a", "a", "b", "b", "c"):
-                group.start_soon(threads.run, partial(order.append, name), Holder(name))
+                group.start_soon(threads.run, partial(order.append, name), name)
                 await anyio.wait_all_tasks_blocked()
             gate.open()
         assert order == ["a", "b", "c", "a", "b", "a"]
@@ -343,10 +342,10 @@ class TestOwners:
             group.start_soon(threads.run, gate)
             await until(gate.begun.is_set)
             with anyio.move_on_after(0.01):
-                await threads.run(lambda: None, Holder("gone"))
+                await threads.run(lambda: None, "gone")
             assert len(threads._queue) == 0
             gate.open()
-        assert await threads.run(lambda: "next", Holder("gone")) == "next"
+        assert await threads.run(lambda: "next", "gone") == "next"
         assert threads._places.used == 0
 
 

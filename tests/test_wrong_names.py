@@ -23,8 +23,8 @@ from mcpkit._signature.input_schema import schema_errors
 from mcpkit._utils.names import GUIDES, PeerName, peer_names
 from mcpkit.context import Context, SyncContext
 from mcpkit.errors import InvalidArguments, RegistrationError, ToolError
-from mcpkit.http import HttpSettings
 from mcpkit.testing import TestClient
+from mcpkit.transports.http.options import HttpSettings
 from tests.authoring import LATEST, context_with
 from tests.docs.pages import ROOT
 

@@ -5,7 +5,7 @@ Each app offers all of them; `principal` and `rate_limit` have that option of th
 
 from __future__ import annotations
 
-from mcpkit import Context, HttpOptions, HttpRequest, MCPKit
+from mcpkit import Context, HttpOptions, HttpRequest, Limits, MCPKit
 
 
 async def add(a: int, b: int) -> int:
@@ -57,7 +57,7 @@ def make(http: HttpOptions | None = None) -> MCPKit:
 
 app = make()
 principal = make({"principal": _sender})
-rate_limit = make({"rate_limit": 1_000_000_000})
+rate_limit = make({"limits": Limits(rate_limit=1_000_000_000)})
 
 if __name__ == "__main__":
     app.run()

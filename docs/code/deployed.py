@@ -2,18 +2,17 @@
 
 import os
 
-from mcpkit import MCPKit
+from mcpkit import Limits, MCPKit
 
 app = MCPKit(
     "trips",
     version="1.4.0",
+    limits=Limits(
+        rate_limit=20, max_body=256 * 1024, request_timeout=120, grace=10
+    ),
     http={
         "health": True,
         "allowed_origins": os.environ.get("ORIGINS", "").split(),
-        "rate_limit": 20,
-        "max_body": 256 * 1024,
-        "request_timeout": 120,
-        "grace": 10,
     },
 )
 

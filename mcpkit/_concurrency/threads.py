@@ -24,7 +24,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
 
-from mcpkit._utils.quota import ANONYMOUS, Budget, Holder
+from mcpkit._utils.quota import ANONYMOUS, Quota
 from mcpkit.errors import ConnectionClosed
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ __all__ = ["ThreadCall", "Threads", "is_interrupt"]
 T = TypeVar("T")
 
 _SHARE: Final = 0.75
-"""The part of all workers that a single owner may have; see `mcpkit._utils.quota`."""
+"""The part of all workers that one owner may have."""
 
 _SHARED: Final = 4
 """The minimum number of workers for `_SHARE` to apply."""
@@ -240,9 +240,9 @@ class _Queue:
 
     __slots__ = ("_calls", "_places", "_size")
 
-    def __init__(self, places: Budget) -> None:
+    def __init__(self, places: Quota) -> None:
         self._places = places
-        self._calls: OrderedDict[Holder, deque[ThreadCall[Any]]] = OrderedDict()
+        self._calls: OrderedDict[str, deque[ThreadCall[Any]]] = OrderedDict()
         self._size = 0
 
     def __len__(self) -> int:
@@ -270,7 +270,7 @@ class _Queue:
         for owner, calls in list(self._calls.items()):
             # Calls without an owner need not leave a worker for other owners.
             has_room = self._places.used < self._places.total and (
-                owner is ANONYMOUS or self._places.has_room(owner)
+                owner == ANONYMOUS or self._places.has_room(owner)
             )
             if has_room and calls:
                 return calls[0]
@@ -287,7 +287,7 @@ class _Queue:
         self._calls.clear()
         self._size = 0
 
-    def _took_from(self, owner: Holder) -> None:
+    def _took_from(self, owner: str) -> None:
         self._size -= 1
         if not self._calls[owner]:
             del self._calls[owner]
@@ -339,8 +339,8 @@ class Threads:
         # Reentrant, because garbage collection may cancel a call at any point.
         self.lock = threading.RLock()
         self.busy = 0
-        """Functions that run, including those whose caller was cancelled."""
-        self._places = Budget(most, _SHARE if most >= _SHARED else 1)
+        """How many functions run, those that nobody waits for included."""
+        self._places = Quota(most, int(most * _SHARE) if most >= _SHARED else most)
         self._queue = _Queue(self._places)
         self._nested: deque[ThreadCall[Any]] = deque()
         self._done: list[ThreadCall[Any]] = []
@@ -361,7 +361,7 @@ class Threads:
 
     # --- on the loop ------------------------------------------------------------------------------
 
-    async def run(self, function: Callable[[], T], owner: Holder = ANONYMOUS) -> T:
+    async def run(self, function: Callable[[], T], owner: str = ANONYMOUS) -> T:
         """Run a function in a worker thread, and wait for it.
 
         If the caller is cancelled, a function that waits in the queue never runs, and one that runs
@@ -559,7 +559,7 @@ class Threads:
         call._state = "ended"
         self.busy -= 1
         if not call._is_nested:
-            self._places.give_back(call.owner)
+            self._places.add(call.owner, -1)
         if call._is_awaited:
             self._done.append(call)
         else:

@@ -22,7 +22,7 @@ from mcpkit._input_requests.rounds import Rounds, Step
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import Ask
 from mcpkit._utils.json import UNSET, is_array, is_object
-from mcpkit._utils.quota import ANONYMOUS, Budget, Holder
+from mcpkit._utils.quota import ANONYMOUS, Quota
 from mcpkit._utils.sealing import SealBroken, Sealer
 from mcpkit.errors import InvalidInputResponse, InvalidParams
 
@@ -57,7 +57,7 @@ class _Kept(NamedTuple):
     """The result of a step, as JSON; who has caused it, and until when it may be asked for."""
 
     result: bytes
-    owner: Holder
+    owner: str
     until: float
 
 
@@ -71,16 +71,16 @@ class StepMemory:
     Args:
         limit: How many steps are remembered at most.
         most_bytes: How long their results may be together, as JSON.
-        share: The part of both that one owner gets who is alone; see `mcpkit._utils.quota`.
+        share: The part of both that one owner may have.
     """
 
     def __init__(
         self, limit: int = 10_000, most_bytes: int = 64 * 1024 * 1024, share: float = 0.5
     ) -> None:
-        self._count = Budget(limit, share)
-        self._bytes = Budget(most_bytes, share)
+        self._count = Quota(limit, int(limit * share))
+        self._bytes = Quota(most_bytes, int(most_bytes * share))
         self._done: dict[_Place, _Kept] = {}
-        self._places: dict[Holder, OrderedDict[_Place, None]] = {}
+        self._places: dict[str, OrderedDict[_Place, None]] = {}
         self._running: dict[_Place, Event] = {}
 
     async def begin(self, call: str, key: str) -> tuple[bool, Any]:
@@ -100,7 +100,7 @@ class StepMemory:
         call: str,
         key: str,
         result: Any = UNSET,
-        owner: Holder = ANONYMOUS,
+        owner: str = ANONYMOUS,
         lifetime: float = math.inf,
     ) -> None:
         """A step that began is done; or has failed, and may run again, if there is no result.
@@ -115,7 +115,7 @@ class StepMemory:
         place = (call, key)
         if result is not UNSET:
             until = time.monotonic() + lifetime
-            self._remember(place, _Kept(to_json(result), Holder(owner.owner), until))
+            self._remember(place, _Kept(to_json(result), owner, until))
         self._running.pop(place).set()
 
     def _remember(self, place: _Place, kept: _Kept) -> None:
@@ -132,8 +132,8 @@ class StepMemory:
             or self._done[next(iter(own))].until < now
         ):
             oldest, _ = own.popitem(last=False)
-            self._count.give_back(owner)
-            self._bytes.give_back(owner, len(self._done.pop(oldest).result))
+            self._count.add(owner, -1)
+            self._bytes.add(owner, -len(self._done.pop(oldest).result))
         if not own:
             del self._places[owner]
 
@@ -169,7 +169,7 @@ class Replay(Rounds):
         self._steps = steps
         self._principal = principal
         origin = request.origin
-        self._holder = ANONYMOUS if origin is None else origin.holder
+        self._owner = ANONYMOUS if origin is None else origin.owner
         self._lifetime = lifetime
         self._expires = (time.time() if now is None else now) + lifetime
         self._now = time.time() if now is None else now
@@ -282,7 +282,7 @@ class Replay(Rounds):
     async def _end_step(self, place: str, result: Any) -> Any:
         if result is not UNSET:
             self._memory.steps[place] = result
-        self._steps.end(self._memory.call, place, result, self._holder, self._lifetime)
+        self._steps.end(self._memory.call, place, result, self._owner, self._lifetime)
         return result
 
     # --- the end of a round -----------------------------------------------------------------------

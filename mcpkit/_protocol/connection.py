@@ -29,7 +29,6 @@ from mcpkit._protocol.revisions import (
     Revision,
 )
 from mcpkit._utils.json import UNSET, Unset, is_array, is_object
-from mcpkit._utils.quota import Holder
 from mcpkit._utils.text import quote, truncate
 from mcpkit.errors import (
     InvalidParams,
@@ -101,8 +100,8 @@ class RequestSource(Protocol):
         ...
 
     @property
-    def holder(self) -> Holder:
-        """Whoever answers for what it makes the server keep."""
+    def owner(self) -> str:
+        """The owner of the quotas that it is counted in; see `mcpkit._utils.quota`."""
         ...
 
 

@@ -21,7 +21,7 @@ from mcpkit._server.encoding import InputRequired
 from mcpkit._server.handlers import read, to_protocol_error
 from mcpkit._server.sampling_tools import sample_with_tools
 from mcpkit._server.server import Server
-from mcpkit._utils.quota import ANONYMOUS, Holder
+from mcpkit._utils.quota import ANONYMOUS
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import InputRequestError, ProtocolError, UrlElicitationRequired
 from mcpkit.roots import Root
@@ -304,7 +304,7 @@ class Run:
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Run a blocking function in a worker thread."""
         origin = self.request.origin
-        owner = ANONYMOUS if origin is None else Holder(origin.holder.owner)
+        owner = ANONYMOUS if origin is None else origin.owner
         return await self.session.threads.run(function, owner)
 
     def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:

@@ -20,6 +20,7 @@ from mcpkit._signature.converters import Converters
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.sealing import Sealer
 from mcpkit.context import CallNext, Context
+from mcpkit.limits import Limits
 from mcpkit.permissions import Hierarchy, refusal_of
 from mcpkit.tasks.options import TaskSettings
 from mcpkit.types import CacheScope, Implementation, LogLevel
@@ -60,6 +61,7 @@ class Settings(NamedTuple):
         errors: The exceptions whose text is shown, where an entry does not say.
         tasks: How tasks are kept.
         scopes: The scopes that imply others.
+        limits: Those of every HTTP endpoint that has none of its own.
     """
 
     page_size: int | None = None
@@ -75,6 +77,7 @@ class Settings(NamedTuple):
     errors: tuple[type[Exception], ...] = ()
     tasks: TaskSettings = TaskSettings()
     scopes: Hierarchy = Hierarchy({})
+    limits: Limits = Limits()
 
 
 @dataclass(slots=True)

@@ -1,192 +1,165 @@
-"""Budgets: how much of something a server holds, and how much of that each of its users has caused.
-
-A user may be alone or one of many, so no fixed part of the total is reserved for anybody. Instead
-nobody may hold more than a certain multiple of what is still free. Whoever is alone gets `share` of
-the total; as more come, each may have less, and something is always left for whoever holds nothing.
-(Such thresholds are known from switches whose ports share one memory: Choudhury and Hahne, 1998.)
-"""
+"""Quotas and rate limits: how much one owner, and all owners together, may hold or do."""
 
 from __future__ import annotations
 
-import math
-from typing import Final, NamedTuple
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
 
-__all__ = ["ANONYMOUS", "Budget", "Exhausted", "Hold", "Holder"]
+ANONYMOUS: Final = ""
+"""The owner of work that no known caller has caused."""
 
-
-class Holder(NamedTuple):
-    """A user of what is shared.
-
-    Args:
-        owner: The name of whoever answers for it: a principal, or the network of a client.
-        part: The name of a part of what the owner does, such as a session, which has a share of the
-            owner's; None if it belongs to no part.
-    """
-
-    owner: str
-    part: str | bytes | None = None
+MAX_RATED_OWNERS: Final = 10_000
+"""Owners that a rate limit remembers; the one that was quiet for longest is forgotten first."""
 
 
-ANONYMOUS: Final = Holder("")
-"""The holder of what nobody in particular has caused."""
-
-
-class Exhausted(Exception):
-    """An amount is more than a holder may have at the moment.
+class QuotaExceeded(Exception):
+    """An owner may not take an amount.
 
     Args:
-        own: True if the holder has its share; False if everything is in use.
+        own: True if the owner has its share; False if the whole quota is in use.
     """
 
     def __init__(self, own: bool) -> None:
-        super().__init__("the holder's share is used up" if own else "everything is in use")
+        super().__init__("the owner's share is used up" if own else "the quota is used up")
         self.own = own
 
 
-class Budget:
-    """An amount that all users share.
+class Quota:
+    """An amount that all owners share, with a bound for each.
+
+    An owner is named by a text: a principal, or the network of a client. The last eighth of the
+    total is for owners that hold nothing yet, so that others together do not use up everything.
 
     Args:
-        total: The amount.
-        share: The part of it that one user gets who is alone, above 0 and at most 1; 1 lets anybody
-            have everything. A part of a user gets this share of the user's.
+        total: The amount that all owners may hold together.
+        each: The amount that one owner may hold; half of the total by default. If it is the total
+            or more, nothing is left for others.
     """
 
-    __slots__ = ("_held", "_parts", "_ratio", "_share", "plenty", "total", "used")
+    __slots__ = ("_held", "_reserve", "each", "total", "used")
 
-    def __init__(self, total: int, share: float = 0.5) -> None:
+    def __init__(self, total: int, each: int | None = None) -> None:
         self.total = total
+        self.each = min(total, max(1, total // 2) if each is None else each)
+        self._reserve = total // 8 if self.each < total else 0
         self.used = 0
-        """The amount that all holders have together."""
-        self._share = share
-        self._ratio = math.inf if share >= 1 else share / (1 - share)
-        self.plenty = total if share >= 1 else int(share * share * total)
-        """The amount up to which every holder is within its share, whoever has what."""
+        """The amount that all owners hold together."""
         self._held: dict[str, int] = {}
-        self._parts: dict[Holder, int] = {}
 
     def __repr__(self) -> str:
-        return f"<Budget {self.used} of {self.total} by {len(self._held)}>"
+        return f"<Quota {self.used} of {self.total} by {len(self._held)}>"
 
     def held(self, owner: str) -> int:
-        """Return what an owner has."""
+        """Return the amount that an owner holds."""
         return self._held.get(owner, 0)
 
-    def check(self, holder: Holder, amount: int = 1) -> None:
-        """Check that a holder may take an amount.
-
-        Whoever holds nothing may take whatever is free.
+    def check(self, owner: str, amount: int = 1) -> None:
+        """Check that an owner may take an amount.
 
         Raises:
-            Exhausted: It may not.
+            QuotaExceeded: It may not.
         """
-        if self.used + amount <= self.plenty:
-            return
-        free = self.total - self.used
-        if amount > free:
-            raise Exhausted(own=False)
-        if self._share >= 1:
-            return
-        mine = self._held.get(holder.owner, 0)
-        if mine and mine + amount > self._ratio * (free - amount):
-            raise Exhausted(own=True)
-        if holder.part is None:
-            return
-        ours = self._parts.get(holder, 0)
-        if ours:
-            room = self._share * free - (1 - self._share) * mine  # what the owner may still take
-            if ours + amount > self._ratio * (room - amount):
-                raise Exhausted(own=True)
+        if not self.has_room(owner, amount):
+            is_free = self.used + amount <= self.total
+            raise QuotaExceeded(own=is_free and self.held(owner) + amount > self.each)
 
-    def exceeds(self, holder: Holder) -> bool:
-        """Return True if an owner has more than it may have."""
-        if self.used <= self.plenty:
-            return False
-        free = self.total - self.used
-        return free < 0 or self._held.get(holder.owner, 0) > self._ratio * free
+    def has_room(self, owner: str, amount: int = 1) -> bool:
+        """Return True if an owner may take an amount."""
+        held = self._held.get(owner, 0)
+        limit = self.total - self._reserve if held else self.total
+        return self.used + amount <= limit and held + amount <= self.each
 
-    def has_room(self, holder: Holder, amount: int = 1) -> bool:
-        """Return True if a holder may take an amount."""
-        try:
-            self.check(holder, amount)
-        except Exhausted:
-            return False
-        return True
+    def exceeds(self, owner: str) -> bool:
+        """Return True if an owner, or all together, hold more than they may."""
+        return self.used > self.total or self._held.get(owner, 0) > self.each
 
-    def take(self, holder: Holder, amount: int = 1) -> None:
-        """Give an amount to a holder.
+    def take(self, owner: str, amount: int = 1) -> Reservation:
+        """Reserve an amount for an owner.
 
         Raises:
-            Exhausted: It may not have that; nothing has changed.
+            QuotaExceeded: It may not have that; nothing has changed.
         """
-        self.check(holder, amount)
-        self.add(holder, amount)
+        self.check(owner, amount)
+        return self.charge(owner, amount)
 
-    def add(self, holder: Holder, amount: int = 1) -> None:
-        """Note that a holder has an amount more, whether it may have it or not."""
+    def charge(self, owner: str, amount: int = 0) -> Reservation:
+        """Reserve an amount without checking that the owner may have it."""
+        reservation = Reservation(self, owner)
+        reservation.set(amount)
+        return reservation
+
+    def add(self, owner: str, amount: int = 1) -> None:
+        """Add to the amount of an owner, or subtract if negative, without a check."""
         self.used += amount
-        owner = holder.owner
-        self._held[owner] = self._held.get(owner, 0) + amount
-        if holder.part is not None:
-            self._parts[holder] = self._parts.get(holder, 0) + amount
-
-    def give_back(self, holder: Holder, amount: int = 1) -> None:
-        """Note that a holder has an amount less."""
-        self.used -= amount
-        owner = holder.owner
-        rest = self._held.get(owner, 0) - amount
+        rest = self._held.get(owner, 0) + amount
         if rest > 0:
             self._held[owner] = rest
         else:
             self._held.pop(owner, None)
-        if holder.part is not None:
-            rest = self._parts.get(holder, 0) - amount
-            if rest > 0:
-                self._parts[holder] = rest
-            else:
-                self._parts.pop(holder, None)
 
 
-class Hold:
-    """What one thing has of a budget, which it gives back as a whole.
+class Reservation:
+    """The part of a quota that one thing holds, given back as a whole."""
 
-    Args:
-        budget: The budget.
-        holder: Whoever has caused the thing.
-    """
+    __slots__ = ("_owner", "amount", "quota")
 
-    __slots__ = ("_budget", "_holder", "amount")
-
-    def __init__(self, budget: Budget, holder: Holder) -> None:
+    def __init__(self, quota: Quota, owner: str) -> None:
         self.amount = 0
-        self._budget = budget
-        self._holder = holder
+        self.quota = quota
+        self._owner = owner
 
     @property
     def exceeds(self) -> bool:
-        """True if the owner has more than it may have."""
-        return self._budget.exceeds(self._holder)
+        """True if the owner holds more than it may."""
+        return self.quota.exceeds(self._owner)
 
-    def grow(self, amount: int) -> None:
-        """Take an amount, or give it back if it is less than nothing.
+    def resize(self, amount: int) -> None:
+        """Hold another amount.
 
         Raises:
-            Exhausted: The holder may not have so much; nothing has changed.
+            QuotaExceeded: The owner may not have that; nothing has changed.
         """
-        if amount > 0:
-            self._budget.check(self._holder, amount)
-        self.set(self.amount + amount)
+        if amount > self.amount:
+            self.quota.check(self._owner, amount - self.amount)
+        self.set(amount)
 
     def set(self, amount: int) -> None:
-        """Have an amount from now on, whether it may be had or not."""
-        amount = max(0, amount)
-        change = amount - self.amount
-        self.amount = amount
-        if change > 0:
-            self._budget.add(self._holder, change)
-        elif change < 0:
-            self._budget.give_back(self._holder, -change)
+        """Hold another amount, without checking that the owner may have it."""
+        if amount != self.amount:
+            self.quota.add(self._owner, amount - self.amount)
+            self.amount = amount
 
     def release(self) -> None:
         """Give everything back."""
         self.set(0)
+
+
+class RateLimit:
+    """A token bucket for each owner.
+
+    Args:
+        burst: Tokens that an owner has at first, and at most.
+        rate: Tokens that come back each second.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(
+        self, burst: float, rate: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._burst = burst
+        self._rate = rate
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, owner: str) -> float:
+        """Take a token; return 0, or the seconds until there is one if there is none."""
+        now = self._clock()
+        left, since = self._buckets.pop(owner, (self._burst, now))
+        left = min(self._burst, left + (now - since) * self._rate)
+        wait = 0.0 if left >= 1 else (1 - left) / self._rate
+        self._buckets[owner] = left if wait else left - 1, now
+        if len(self._buckets) > MAX_RATED_OWNERS:
+            self._buckets.popitem(last=False)
+        return wait

@@ -258,7 +258,7 @@ def _supervise(
         work,
         [Order(target, flags, options, is_loopback(host), debug, log_level, reload)],
         bound=bound,
-        end_limit=settings.grace + 2 * MARGIN,
+        end_limit=settings.limits.grace + 2 * MARGIN,
         announce=announce,
     )
     with _shared_files(app):

@@ -21,7 +21,6 @@ from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import Request
 from mcpkit._stores.base import Position, RecordStore, StoreUnavailable, TooManyRecords
 from mcpkit._utils.logs import get_logger
-from mcpkit._utils.quota import Holder
 from mcpkit._utils.text import quote_name
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from mcpkit.tasks import record
@@ -105,7 +104,7 @@ class StoredSource:
 
     def __init__(self, principal: Principal | None, owner: str) -> None:
         self.principal = principal
-        self.holder = Holder(owner)
+        self.owner = owner
 
 
 class _Opening:
@@ -309,7 +308,7 @@ class TaskService:
                 "meta": request.meta,
                 "log_level": request.log_level,
                 "id": request.id,
-                "holder": "" if origin is None else origin.holder.owner,
+                "holder": "" if origin is None else origin.owner,
                 "principal": None
                 if principal is None
                 else [

@@ -11,15 +11,15 @@ from mcpkit._utils.names import suggest
 
 __all__ = ["TRANSPORTS", "Served", "load"]
 
-TRANSPORTS: Final[dict[str, str]] = {
-    "stdio": "mcpkit.transports.stdio.server",
-    "http": "mcpkit.transports.http",
-    "sse": "mcpkit.transports.http.sse",
+TRANSPORTS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "stdio": ("mcpkit.transports.stdio.server", {}),
+    "http": ("mcpkit.transports.http.app", {}),
+    "sse": ("mcpkit.transports.http.app", {"sse": True}),
 }
-"""Name → module.
+"""Name → module, and options that the transport is served with.
 
 A module has ``run(served, **options)``, which serves until it is over, and ``serve_here`` of the
-same parameters, which does so in the event loop that runs.
+same parameters, which does so in the running event loop.
 """
 
 
@@ -46,13 +46,13 @@ class Served(Protocol):
         ...
 
 
-def load(name: str) -> Any:
-    """Import and return the module of a transport.
+def load(name: str) -> tuple[Any, dict[str, Any]]:
+    """Import the module of a transport, and return it with the transport's own options.
 
     Raises:
         ValueError: There is no transport of this name.
     """
-    module = TRANSPORTS.get(name)
-    if module is None:
+    if name not in TRANSPORTS:
         raise ValueError(f"unknown transport {name!r}; {suggest('run(…)', name, TRANSPORTS)}")
-    return import_module(module)
+    module, options = TRANSPORTS[name]
+    return import_module(module), options

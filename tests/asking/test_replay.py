@@ -13,7 +13,6 @@ from mcpkit._input_requests.rounds import Suspended, typed
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import Ask
 from mcpkit._protocol.revisions import BY_VERSION, ClientProfile
-from mcpkit._utils.quota import Holder
 from mcpkit._utils.sealing import Sealer
 from mcpkit.errors import InvalidParams
 from mcpkit.testing import REVISIONS
@@ -246,7 +245,7 @@ def test_the_memory_of_steps_is_bounded() -> None:
 def test_whoever_causes_many_steps_loses_its_own_and_not_those_of_others() -> None:
     """MRTR-8: nobody makes the server forget what another has paid for."""
     memory = StepMemory(limit=100)
-    alice, mallory = Holder("alice"), Holder("mallory")
+    alice, mallory = "alice", "mallory"
 
     async def fill() -> list[bool]:
         await memory.begin("hers", "charge")

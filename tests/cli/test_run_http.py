@@ -136,13 +136,13 @@ def test_the_old_endpoints_are_served_on_request(folder: Path, arguments: list[s
 WRONG = {
     "--http --port 65536": "there is no port 65536; ports go from 0 (any that is free) to 65535",
     "--http --port -1": "there is no port -1",
-    "--http --host 192.0.2.1": "192.0.2.1 is no address of this machine; choose 127.0.0.1",
+    "--http --host 192.0.2.1": "192.0.2.1 is not an address of this machine; choose 127.0.0.1",
     "--http --host no.such.host.invalid": "the host 'no.such.host.invalid' is not known here",
     "--http --path mcp": "path must be like /mcp, without query or escapes, not 'mcp'",
-    "--http --allow-origin app": "'app' is no origin, which looks like https://app.example.com",
+    "--http --allow-origin app": "'app' is not an origin, which looks like https://app.example.com",
     "--http --workers 0": "--workers must be at least 1, not 0",
     "--http --workers 2 --reload": "--reload serves in one process; leave --workers away",
-    "--http --workers 2 --host 192.0.2.1": "192.0.2.1 is no address of this machine",
+    "--http --workers 2 --host 192.0.2.1": "192.0.2.1 is not an address of this machine",
     "--transport sse --workers 2": "HTTP+SSE keeps a session in one process; leave --workers away",
     "--http --transport stdio": "--http and --transport stdio: choose one of them",
     "--transport pigeon": "unknown transport 'pigeon'; known: stdio, http, sse",
@@ -177,7 +177,7 @@ def test_one_line_says_that_a_port_is_taken(folder: Path, more: list[str]) -> No
         port = str(taken.getsockname()[1])
         ended = run(folder, "server.py", "--http", "--port", port, *more)
     assert (ended.returncode, ended.stdout) == (2, "")
-    message = f"mcpkit: port {port} is taken; choose another, or 0 for any that is free\n"
+    message = f"mcpkit: port {port} is in use; choose another, or 0 for any that is free\n"
     assert ended.stderr == message
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import Any, Final
 
 import pytest
@@ -11,8 +12,9 @@ from benchmarks.__main__ import CASES, GROUPS
 from mcpkit.cli._commands import COMMANDS
 from mcpkit.cli._token_estimate import tool_tokens
 from mcpkit.cli.new import TEMPLATES
-from mcpkit.http import HttpSettings
+from mcpkit.limits import Limits
 from mcpkit.testing import TestClient
+from mcpkit.transports.http.options import HttpSettings
 from tests.docs.pages import DOCS
 from tests.docs.test_code import app_of
 
@@ -26,7 +28,8 @@ def rows_of(page: str, heading: str) -> list[list[str]]:
 
 DEFAULTS: Final[dict[str, str]] = {
     name: default.strip()
-    for names, defaults, *_ in rows_of("http.md", "option")
+    for heading in ("option", "limit")
+    for names, defaults, *_ in rows_of("http.md", heading)
     for name, default in zip(
         re.findall(r"`(\w+)`", names),
         defaults.split(",") if names.count("`") > 2 else [defaults],
@@ -45,6 +48,8 @@ UNITS: Final = {
 
 def in_words(value: Any) -> set[str]:
     """The ways in which a default may be written."""
+    if isinstance(value, Limits):
+        return {"those of the app"}
     if value is None:
         return {"none", '`scope["user"]`'}
     if value is False:
@@ -57,13 +62,22 @@ def in_words(value: Any) -> set[str]:
     return {f"{value:,}", str(value), *counted}
 
 
-def test_every_option_of_an_endpoint_is_in_the_table() -> None:
-    assert set(DEFAULTS) == set(HttpSettings._fields)
+VALUES: Final[dict[str, Any]] = {
+    **HttpSettings._field_defaults,
+    **{each.name: each.default for each in fields(Limits)},
+}
+"""The defaults of all options and limits of an endpoint."""
+
+del VALUES["max_share"]  # deprecated
 
 
-@pytest.mark.parametrize("name", HttpSettings._fields)
+def test_every_option_and_limit_of_an_endpoint_is_in_a_table() -> None:
+    assert set(DEFAULTS) == set(VALUES)
+
+
+@pytest.mark.parametrize("name", sorted(VALUES))
 def test_the_table_has_the_default_of_an_option(name: str) -> None:
-    assert DEFAULTS[name] in in_words(HttpSettings._field_defaults[name])
+    assert DEFAULTS[name] in in_words(VALUES[name])
 
 
 def test_every_command_has_a_section() -> None:

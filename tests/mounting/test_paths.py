@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route, Router
 
-from mcpkit import MCPKit
+from mcpkit import Limits, MCPKit
 from tests.messages import LEGACY, initialize
 from tests.mounting.serving import make_app, served
 from tests.transports.http.wire import EVENTS, JSON, Site
@@ -259,7 +259,7 @@ def test_a_session_of_one_app_is_unknown_to_the_other() -> None:
 
 def test_one_app_may_have_two_endpoints_with_options_of_their_own() -> None:
     app = make_app()
-    host = FastAPI(routes=[app.route("/x", max_body=200), app.route("/y")])
+    host = FastAPI(routes=[app.route("/x", limits=Limits(max_body=200)), app.route("/y")])
     with served(host) as address:
         assert address.site("/x").call("who", padding="x" * 300).status == 413
         assert address.site("/y").call("who").text == "mounted"

@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Mount
 
-from mcpkit import Context, MCPKit
+from mcpkit import Context, Limits, MCPKit
 from mcpkit.http import HttpRequest
 from tests.messages import called, initialize, request
 from tests.mounting.serving import Diary, make_app, served, variable
@@ -142,7 +142,9 @@ def test_a_client_that_leaves_cancels_its_call_through_middleware(middleware: An
 @pytest.mark.parametrize("middleware", [Pure, Based])
 def test_a_body_that_does_not_come_is_given_up_through_middleware(middleware: Any) -> None:
     """SEC-17."""
-    with served(within(make_app(http={"body_timeout": 0.1}), Middleware(middleware))) as address:
+    with served(
+        within(make_app(limits=Limits(body_timeout=0.1)), Middleware(middleware))
+    ) as address:
         announced = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}", "Content-Length": "100"}
         answer = address.site("/x").send("POST", announced)
         assert answer.refusal == (408, -32600)

@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 import anyio
 import pytest
 
-from mcpkit import Context, MCPKit, RegistrationError, TaskOptions
+from mcpkit import Context, Limits, MCPKit, RegistrationError, TaskOptions
 from mcpkit._protocol.connection import CAPABILITIES_KEY, VERSION_KEY
 from mcpkit._stores import make_store, plain_name
 from mcpkit._stores.base import StoreUnavailable
@@ -208,7 +208,7 @@ async def test_tasks_that_are_not_resumable_get_the_grace_of_a_shutdown(tmp_path
 
         return app
 
-    inner = make_app().asgi(grace=0.5)
+    inner = make_app().asgi(limits=Limits(grace=0.5))
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         async def told() -> Any:

@@ -16,9 +16,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from mcpkit._utils.fetch import Unreachable, fetch_document
 from mcpkit._utils.json import is_array, is_object
-from mcpkit._utils.rates import Rate
+from mcpkit._utils.quota import RateLimit
 from mcpkit._utils.targets import is_loopback_name
-from mcpkit.auth.server.errors import OAuthError
+from mcpkit.auth.server.errors import OAuthError, check_rate
 from mcpkit.auth.server.store import AuthStore
 
 __all__ = ["Clients", "RegisteredClient", "is_allowed", "is_secret_of", "origin_of"]
@@ -114,8 +114,8 @@ class Clients:
         self.documents = documents
         self._clock = clock
         self._known: OrderedDict[str, tuple[RegisteredClient, float]] = OrderedDict()
-        self._registrations = Rate(_REGISTRATIONS, 3600, "registrations", clock)
-        self._fetches = Rate(_FETCHES, 600, "clients with a document", clock)
+        self._registrations = RateLimit(_REGISTRATIONS, _REGISTRATIONS / 3600, clock)
+        self._fetches = RateLimit(_FETCHES, _FETCHES / 600, clock)
 
     async def find(self, id: str, address: str) -> RegisteredClient:
         """Return a client.
@@ -170,7 +170,7 @@ class Clients:
         if not is_object(wish):
             raise OAuthError("invalid_client_metadata", "The body is no JSON object")
         record = _registration(wish)
-        self._registrations.count(address)
+        check_rate(self._registrations, address, "registrations")
         id = f"c_{secrets.token_urlsafe(24)}"
         now = self._clock()
         until = now + _UNUSED
@@ -202,7 +202,7 @@ class Clients:
         if known is not None and known[1] > now:
             self._known.move_to_end(url)
             return known[0]
-        self._fetches.count(address)
+        check_rate(self._fetches, address, "clients with a document")
         client = await self._fetched(url)
         self._known[url] = client, now + _DOCUMENT_AGE
         while len(self._known) > _MOST_DOCUMENTS:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["OAuthError"]
+from mcpkit._utils.quota import RateLimit
+
+__all__ = ["OAuthError", "check_rate"]
 
 
 class OAuthError(Exception):
@@ -19,3 +21,13 @@ class OAuthError(Exception):
         self.code = code
         self.description = description
         self.status = status
+
+
+def check_rate(limit: RateLimit, address: str, what: str) -> None:
+    """Refuse a request of an address that has made too many.
+
+    Raises:
+        OAuthError: It has; the message names `what` they are.
+    """
+    if limit.take(address):
+        raise OAuthError("temporarily_unavailable", f"Too many {what}; try later", 429)

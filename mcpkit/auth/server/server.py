@@ -20,7 +20,7 @@ from mcpkit._utils.fetch import check_address
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
-from mcpkit._utils.rates import Rate
+from mcpkit._utils.quota import RateLimit
 from mcpkit._utils.targets import is_loopback_name
 from mcpkit.auth.server import pages
 from mcpkit.auth.server.choice import Choice
@@ -31,7 +31,7 @@ from mcpkit.auth.server.clients import (
     is_secret_of,
     origin_of,
 )
-from mcpkit.auth.server.errors import OAuthError
+from mcpkit.auth.server.errors import OAuthError, check_rate
 from mcpkit.auth.server.grants import ON_ITS_WAY, Grants, challenge_of
 from mcpkit.auth.server.keys import NEEDS, KeyStore
 from mcpkit.auth.server.login import (
@@ -165,8 +165,8 @@ class AuthorizationServer(EmbeddedServer):
             documents=client_documents,
             clock=clock,
         )
-        self._visits = Rate(_MOST_VISITS // 10, VISIT_S, "logins at the moment", clock)
-        self._answers = Rate(_ANSWERS_OF_ONE, VISIT_S, "attempts", clock)
+        self._visits = RateLimit(_MOST_VISITS // 10, _MOST_VISITS // 10 / VISIT_S, clock)
+        self._answers = RateLimit(_ANSWERS_OF_ONE, _ANSWERS_OF_ONE / VISIT_S, clock)
         self._places = {f"{LOGIN}/{key}": key for key in _keys_of(self._login)}
         """Where answers of logins come that are one of several, and whose they are."""
 
@@ -370,7 +370,7 @@ class AuthorizationServer(EmbeddedServer):
         return tuple(found)
 
     async def _begin(self, request: Request, wish: Wish) -> Reply:
-        self._visits.count(request.place.caller)
+        check_rate(self._visits, request.place.caller, "logins at the moment")
         browser = request.browser() or secrets.token_urlsafe(32)
         state = secrets.token_urlsafe(32)
         until = self._clock() + VISIT_S
@@ -386,7 +386,7 @@ class AuthorizationServer(EmbeddedServer):
 
     async def _log_in(self, request: Request, at: str = "") -> Reply:
         """Hand what a browser has sent to the login."""
-        self._answers.count(request.place.caller)
+        check_rate(self._answers, request.place.caller, "attempts")
         state, kept, visit = await self._visit(request)
         if visit.user is not None:
             return see(f"{request.place.base}{CONSENT}?{urlencode({'state': state})}")

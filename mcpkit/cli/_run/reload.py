@@ -62,7 +62,7 @@ def serve_with_reload(
     served = _Reloaded(target, flags, watched, debug)
     if not served.wait_for_first():
         return 2
-    load("stdio").run(served)
+    load("stdio")[0].run(served)
     return 0
 
 

@@ -1,31 +1,40 @@
-"""The ASGI application of an app: its endpoint, its other paths, and lifespan events."""
+"""The ASGI application of an app: the paths of its endpoint, CORS, mounting, and `run`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
-from mcpkit._server.server import log
-from mcpkit.http import HttpSettings, Scope
+from typing_extensions import Unpack
+
+from mcpkit._server.server import Server, log
+from mcpkit.http import Asgi, Receive, Scope, Send
+from mcpkit.transports import Served
 from mcpkit.transports.http.authorization import WELL_KNOWN, Authorization
-from mcpkit.transports.http.endpoint import Endpoint
-from mcpkit.transports.http.http_error import HttpError, send_error
+from mcpkit.transports.http.endpoint import Endpoint, Shortcut
+from mcpkit.transports.http.headers import strip_values
+from mcpkit.transports.http.http_error import JSON, HttpError, respond, send_error
 from mcpkit.transports.http.lifespan import Lifespan, Lifespans
-from mcpkit.transports.http.security import spelled
-from mcpkit.transports.http.streams import Receive, Send
-from mcpkit.transports.http.uvicorn import Shortcut, strip_values
+from mcpkit.transports.http.options import HttpOptions, HttpSettings, make_settings
+from mcpkit.transports.http.security import normalized_origin
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
-    from mcpkit._server.server import Server
-
-__all__ = ["Application", "attach", "make_metadata_route", "make_route", "route_path"]
-
-Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+__all__ = [
+    "Application",
+    "Lifespans",
+    "attach",
+    "make_application",
+    "make_metadata_route",
+    "make_route",
+    "run",
+    "serve_here",
+]
 
 _EXPOSED: Final = ["Mcp-Session-Id", "MCP-Protocol-Version", "WWW-Authenticate", "Retry-After"]
 _LOOPBACK: Final = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
@@ -45,18 +54,8 @@ def route_path(scope: Scope) -> str:
 
 
 def _normalized_path(path: str) -> bytes:
-    """Return a path as a URL has it, with no more escapes than are needed (RFC 3986, 3.3)."""
+    """Return a path as a URL has it, with no more escapes than necessary (RFC 3986, 3.3)."""
     return quote(path, safe="/:@!$&'()*+,;=").encode()
-
-
-def _is_spelled_plainly(raw: bytes, path: str) -> bool:
-    """Return False if a path has escapes without need, which may pass by the rules of a proxy.
-
-    Args:
-        raw: The path as it was sent.
-        path: The path below the prefix, decoded. How the prefix is spelled is the host's matter.
-    """
-    return raw.upper().endswith(_normalized_path(path).upper())
 
 
 class Application:
@@ -89,29 +88,31 @@ class Application:
         if settings.auth is not None:
             self._authorization = Authorization(settings, base, server, loopback=loopback)
             lifespans.on_end.append(self._authorization.aclose)
+        beside = base.rpartition("/")[0] if prefix is None else base
         self._endpoint = Endpoint(
-            lifespans, settings, loopback=loopback, authorization=self._authorization
+            lifespans,
+            settings,
+            loopback=loopback,
+            authorization=self._authorization,
+            messages=f"{beside}/messages",
         )
         self._routes = routes
         self._router: Asgi | None = None
         self._base = base
         answer = self._answer = _with_cors(self._endpoint, settings)
-        self._places: dict[str, Asgi] = {base: answer, f"{base}/": answer}
+        self._paths: dict[str, Asgi] = {base: answer, f"{base}/": answer}
         if settings.sse:
-            from mcpkit.transports.http.sse import SseEndpoints
-
-            beside = base.rpartition("/")[0] if prefix is None else base
-            old = SseEndpoints(self._endpoint, f"{beside}/messages")
-            self._places[f"{beside}/sse"] = _with_cors(old.get, settings)
-            self._places[f"{beside}/messages"] = _with_cors(old.post, settings)
+            for part in ("sse", "messages"):
+                old = cast("Asgi", partial(self._endpoint, part=part))
+                self._paths[f"{beside}/{part}"] = _with_cors(old, settings)
         health = "/health" if settings.health is True else settings.health
         if health:
-            self._places[(prefix or "").rstrip("/") + health] = _healthy
+            self._paths[(prefix or "").rstrip("/") + health] = _healthy
         if self._authorization is not None:
             for each in self._authorization.metadata_paths:
-                self._places[each] = self._authorization.serve_metadata
-            self._places.update(self._authorization.server_paths)
-        self._mounted = None if prefix is not None else self._places[base]
+                self._paths[each] = self._authorization.serve_metadata
+            self._paths.update(self._authorization.server_paths)
+        self._mounted = None if prefix is not None else self._paths[base]
 
     @property
     def login_paths(self) -> frozenset[str]:
@@ -120,43 +121,44 @@ class Application:
 
     @property
     def shortcuts(self) -> Mapping[bytes, Shortcut]:
-        """The functions with which our own server begins requests where they arrive, by URL."""
-        if self._places[self._base] is not self._answer:
+        """The functions with which mcpkit's server starts requests where they arrive, by URL."""
+        if self._paths[self._base] is not self._answer:
             return {}
-        return {_normalized_path(self._base or "/"): self._endpoint.begin}
+        return {_normalized_path(self._base or "/"): self._endpoint.start}
 
-    def place_of(self, scope: Scope, path: str) -> Asgi | None:
-        """Return what answers at a path, beside the custom routes.
+    def find(self, scope: Scope, path: str) -> Asgi | None:
+        """Return the ASGI application at a path, custom routes aside; None if there is none.
 
         Args:
             scope: Of the request.
             path: Below the prefix that the app is mounted at.
         """
-        place = self._places.get(path)
-        known = self._authorization
-        if place is None and known is not None and path.startswith(WELL_KNOWN):
+        found, known = self._paths.get(path), self._authorization
+        if found is not None or known is None:
+            return found
+        root = scope.get("root_path", "")
+        if path.startswith(WELL_KNOWN):
             # A proxy may pass on the URL that follows from the one that clients know.
-            root = scope.get("root_path", "")
             return known.serve_metadata if known.is_metadata_path(path, root) else None
-        if place is None and known is not None:
-            return known.server_at(path, scope.get("root_path", ""))
-        return place
+        return known.server_at(path, root)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, or the lifespan events of the process."""
         kind = scope["type"]
         if kind == "http":
-            # A copy: uvicorn adds trailers to its own list, which are no headers.
+            # A copy: uvicorn adds trailers to its own list, which are not headers.
             headers = scope["headers"] = [*scope["headers"]]
             strip_values(headers)
             path = route_path(scope)
             raw: bytes = scope.get("raw_path") or b""
-            plain = b"%" not in raw or _is_spelled_plainly(raw, path)
-            place = self.place_of(scope, path) if plain else None
-            if place is None and path in ("", "/") and scope.get("root_path"):
-                place = self._mounted  # Mount("/x", app): there, and not only at /x/mcp
-            if place is not None:
-                await place(scope, receive, send)
+            # A path with escapes that it does not need may get around the rules of a proxy. How the
+            # prefix is written is the host's matter.
+            plain = b"%" not in raw or raw.upper().endswith(_normalized_path(path).upper())
+            found = self.find(scope, path) if plain else None
+            if found is None and path in ("", "/") and scope.get("root_path"):
+                found = self._mounted  # Mount("/x", app): there, and not only at /x/mcp
+            if found is not None:
+                await found(scope, receive, send)
             elif self._routes:
                 await self._route(scope, receive, send)
             else:
@@ -166,7 +168,7 @@ class Application:
                     send, HttpError(404, f"There is nothing at {said}; the endpoint is {where}")
                 )
         elif kind == "lifespan":
-            await self._live(receive, send)
+            await self._serve_lifespan(receive, send)
         elif self._routes:
             await self._route(scope, receive, send)
         else:
@@ -181,19 +183,19 @@ class Application:
         assert self._router is not None
         await self._router(scope, receive, send)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _serve_lifespan(self, receive: Receive, send: Send) -> None:
         """Serve between the two lifespan events of the ASGI specification."""
         await receive()
-        begun = False
+        started = False
         try:
             async with self.lifespans.hold() as lifespan:
-                begun = True
+                started = True
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
                 lifespan.drain()
         except Exception as error:
             log.exception("the app's lifespan failed")
-            kind = "shutdown" if begun else "startup"
+            kind = "shutdown" if started else "startup"
             await send({"type": f"lifespan.{kind}.failed", "message": str(error)})
         else:
             await send({"type": "lifespan.shutdown.complete"})
@@ -202,28 +204,26 @@ class Application:
 async def _healthy(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer that the process serves."""
     if scope["method"] not in ("GET", "HEAD"):
-        await send_error(
-            send, HttpError(405, "Only GET is answered here", headers=((b"allow", b"GET"),))
-        )
+        allow = ((b"allow", b"GET"),)
+        await send_error(send, HttpError(405, "Only GET is answered here", headers=allow))
         return
-    body = b'{"status":"ok"}'
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body if scope["method"] == "GET" else b""})
+    await respond(send, 200, [JSON], b'{"status":"ok"}', head=scope["method"] == "HEAD")
 
 
 def _with_cors(answer: Asgi, settings: HttpSettings) -> Asgi:
-    """Let pages of the allowed origins read answers and their headers, such as the session id."""
+    """Let pages of the allowed origins read responses and their headers, such as the session id."""
     if not settings.cors:
         return answer
     from starlette.middleware.cors import CORSMiddleware
 
-    origins = [each if each == "*" else spelled(each) for each in settings.allowed_origins]
+    origins = [
+        each if each == "*" else normalized_origin(each) for each in settings.allowed_origins
+    ]
     exact = [each for each in origins if not each.endswith(":*")]
     patterns = [
         re.escape(each.removesuffix(":*")) + r"(:\d+)?" for each in origins if each.endswith(":*")
     ]
-    made: Any = CORSMiddleware(
+    middleware: Any = CORSMiddleware(
         answer,
         allow_origins=exact,
         allow_origin_regex="|".join([_LOOPBACK, *patterns]),
@@ -232,8 +232,68 @@ def _with_cors(answer: Asgi, settings: HttpSettings) -> Asgi:
         expose_headers=_EXPOSED,
         max_age=_PREFLIGHT_AGE,
     )
-    serve: Asgi = made
-    return serve
+    return cast("Asgi", middleware)
+
+
+def make_application(
+    lifespans: Lifespans,
+    routes: list[Any],
+    options: HttpOptions,
+    *,
+    loopback: bool | None = None,
+    prefix: str | None = None,
+    server: Server | None = None,
+) -> Application:
+    """Return an app as an ASGI application.
+
+    Args:
+        lifespans: The lifespans of the app, which all its applications share.
+        routes: Routes beside the endpoint.
+        options: The options of the endpoint.
+        loopback, prefix, server: As for `Application`.
+    """
+    settings = make_settings(options, None if server is None else server.settings.limits)
+    return Application(lifespans, settings, routes, loopback=loopback, prefix=prefix, server=server)
+
+
+def run(
+    served: Served, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[HttpOptions]
+) -> None:
+    """Serve an app over HTTP, with uvicorn, until SIGTERM or SIGINT.
+
+    Args:
+        served: The app.
+        host: The address to listen on; loopback addresses answer to loopback names only.
+        port: The port; 0 takes any that is free.
+        options: The options of the endpoint.
+
+    Raises:
+        OSError: The address is in use, or not one of this machine; the message says which.
+        SystemExit: With 130 after SIGINT.
+    """
+    from mcpkit.transports.http import server
+
+    application = served.asgi(loopback=server.is_loopback(host), **options)
+    server.serve(application, served.name, host, port)
+
+
+async def serve_here(
+    served: Served, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[HttpOptions]
+) -> None:
+    """Serve an app over HTTP in the running event loop, until the task is cancelled.
+
+    Args:
+        served: The app.
+        host, port, options: As for `run`.
+
+    Raises:
+        OSError: The address is in use, or not one of this machine; the message says which.
+        RuntimeError: The app could not be started; the log says why.
+    """
+    from mcpkit.transports.http import server
+
+    application = served.asgi(loopback=server.is_loopback(host), **options)
+    await server.serve_here(application, served.name, host, port)
 
 
 def make_route(application: Application, path: str) -> BaseRoute:
@@ -243,36 +303,51 @@ def make_route(application: Application, path: str) -> BaseRoute:
         application: The application, made with ``path`` as its prefix.
         path: The path as a host's router sees it.
     """
+
+    def find(scope: Scope) -> Asgi | None:
+        return application if application.find(scope, route_path(scope)) else None
+
+    route: Any = _route(find, path)
+    route.app = application
+    return cast("BaseRoute", route)
+
+
+def _route(find: Callable[[Scope], Asgi | None], path: str | None = None) -> BaseRoute:
+    """Return a Starlette route to the application that a function finds for a scope.
+
+    Args:
+        find: The function; None is for other routes.
+        path: The path for ``request.url_for("mcp")``.
+    """
+    from starlette.datastructures import URLPath
     from starlette.routing import BaseRoute, Match, NoMatchFound
 
-    class Exactly(BaseRoute):
-        """The endpoint of an app, and the paths that belong to it."""
+    class Route(BaseRoute):
+        """The endpoint of an app and the paths that belong to it, or its metadata."""
 
         def __init__(self) -> None:
             self.path = path
             self.name = "mcp"
-            self.app = application
             self.methods = {"GET", "POST", "DELETE"}
 
         def matches(self, scope: Scope) -> tuple[Match, Scope]:
             """Return a full match if a request is for this route."""
-            if scope["type"] == "http" and application.place_of(scope, route_path(scope)):
-                return Match.FULL, {"endpoint": application}
-            return Match.NONE, {}
+            found = find(scope) if scope["type"] == "http" else None
+            return (Match.NONE, {}) if found is None else (Match.FULL, {"endpoint": found})
 
         def url_path_for(self, name: str, /, **path_params: Any) -> Any:
             """Return the path of the endpoint, for ``request.url_for("mcp")``."""
-            from starlette.datastructures import URLPath
-
-            if name != self.name or path_params:
+            if name != self.name or path_params or path is None:
                 raise NoMatchFound(name, path_params)
             return URLPath(path=path, protocol="http")
 
         async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
             """Answer a request."""
-            await application(scope, receive, send)
+            found = find(scope)
+            assert found is not None
+            await found(scope, receive, send)
 
-    return Exactly()
+    return Route()
 
 
 def make_metadata_route(settings: HttpSettings, server: Server, path: str) -> BaseRoute:
@@ -288,8 +363,6 @@ def make_metadata_route(settings: HttpSettings, server: Server, path: str) -> Ba
     Raises:
         ValueError: There is no authorization server that the metadata could name.
     """
-    from starlette.routing import BaseRoute, Match
-
     whole, own = path.rstrip("/"), settings.path.rstrip("/")
     if not whole.endswith(own):
         own = ""  # the endpoint is where the app is mounted
@@ -298,27 +371,21 @@ def make_metadata_route(settings: HttpSettings, server: Server, path: str) -> Ba
     if not authorization.has_metadata:
         raise ValueError(f"{authorization.resource_server!r} names no authorization server")
 
-    def place_of(asked: str) -> Asgi | None:
-        if asked == WELL_KNOWN + whole:
-            return authorization.serve_metadata
-        return authorization.server_at(asked, mount)
+    def find(scope: Scope) -> Asgi | None:
+        path = route_path(scope)
+        if path == WELL_KNOWN + whole:
+            found: Asgi | None = authorization.serve_metadata
+        else:
+            found = authorization.server_at(path, mount)
+        return None if found is None else partial(_below, found, mount)
 
-    class Metadata(BaseRoute):
-        """The metadata, at the addresses that follow from that of the endpoint."""
+    return _route(find)
 
-        def matches(self, scope: Scope) -> tuple[Match, Scope]:
-            """Return a full match if a request is for this route."""
-            is_here = scope["type"] == "http" and place_of(route_path(scope)) is not None
-            return (Match.FULL if is_here else Match.NONE), {}
 
-        async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-            """Answer a request, as the app does where it is mounted."""
-            place = place_of(route_path(scope))
-            assert place is not None
-            root = scope.get("root_path", "") + mount
-            await place({**scope, "root_path": root}, receive, send)
-
-    return Metadata()
+async def _below(application: Asgi, mount: str, scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve a request as an application does that is mounted at a path."""
+    root = scope.get("root_path", "") + mount
+    await application({**scope, "root_path": root}, receive, send)
 
 
 def attach(application: Application, host: Any, path: str) -> None:

@@ -17,15 +17,21 @@ from mcpkit._utils.fetch import check_address
 from mcpkit._utils.targets import is_loopback_name
 from mcpkit.auth.verifiers import EmbeddedServer, Place, VerifierUnavailable, resource_server
 from mcpkit.errors import Forbidden
-from mcpkit.http import HttpRequest, HttpSettings, Scope
-from mcpkit.transports.http.http_error import HttpError, Pairs, retry_after, send_error
+from mcpkit.http import HttpRequest, Scope
+from mcpkit.transports.http.http_error import (
+    JSON,
+    HttpError,
+    Pairs,
+    respond,
+    retry_after,
+    send_error,
+)
+from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.quotas import owner_of
 from mcpkit.types import Principal
 
 if TYPE_CHECKING:
     from mcpkit._server.server import Server
-
-__all__ = ["WELL_KNOWN", "Authorization", "canonical_url", "forbidden_challenge"]
 
 Asgi: TypeAlias = "Callable[[Scope, Any, Any], Coroutine[Any, Any, None]]"
 
@@ -36,28 +42,28 @@ _BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9\-._~+/]+=*)
 """Credentials of RFC 6750 (section 2.1)."""
 
 _IS_BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr](?:[ \t,]|$)")
-_LONGEST: Final = 16 * 1024
+MAX_CREDENTIALS: Final = 16 * 1024
 """Bytes of the header with a token."""
 
 _AUTHORITY: Final = re.compile(r"(?:\[[0-9a-f:.]+\]|[a-z0-9_][a-z0-9_.-]*)(?::[0-9]{1,5})?")
 _PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)*")
-"""A path that may stand in a quoted string of a header (SEC-18)."""
+"""A path that may be in a quoted string of a header (SEC-18)."""
 
 _AGE: Final = 3600
 """Seconds for which the metadata may be kept."""
 
 
 class Authorization:
-    """Finds out who sends requests, and tells clients how to get a token.
+    """Verifies bearer tokens, and tells clients how to get one.
 
     Args:
         settings: Of the endpoint; its ``auth`` is given.
-        path: Of the endpoint, below whatever the app is mounted at.
+        path: Of the endpoint, below the path that the app is mounted at.
         server: Its name and entries.
         loopback: True if only this machine can reach it; None if that is not known.
 
     Raises:
-        TypeError: ``auth`` is no verifier.
+        TypeError: ``auth`` is not a verifier.
         ValueError: ``public_url`` is malformed, or missing where a verifier needs it; or there are
             two authorization servers.
     """
@@ -77,7 +83,7 @@ class Authorization:
         for each in self.resource_server.verifiers:
             if each.needs_resource and self.resource is None:
                 raise ValueError(
-                    f"{each!r}: tokens are for one server only, and nothing says for which; pass "
+                    f"{each!r}: tokens are for one server only, and its URL is not known; pass "
                     f"audience=…, or public_url=… with the URL of the endpoint"
                 )
         self._path = path.rstrip("/")
@@ -106,25 +112,25 @@ class Authorization:
                 f"{self._path}, because the pages of the login are beside it"
             )
 
-    # --- who asks ---------------------------------------------------------------------------------
+    # --- tokens -----------------------------------------------------------------------------------
 
     def find(self, http: HttpRequest) -> Principal | Coroutine[Any, Any, Principal]:
-        """Return whoever sent a request: at once, if the token is known.
+        """Return the principal of a request: at once, if the token is known.
 
         Raises:
-            HttpError: There is no token, or one that is none.
+            HttpError: There is no token, or it is malformed.
         """
         raw = http.raw.get(b"authorization")
         query: bytes = http.scope.get("query_string") or b""
         if query and any(each.startswith(b"access_token=") for each in query.split(b"&")):
-            # AUTH-10: it stands in the logs of every proxy by now.
-            raise self._malformed(http, "Tokens do not belong into URLs")
+            # AUTH-10: the logs of every proxy have it by now.
+            raise self._malformed(http, "A token must not be in the URL")
         if raw is None:
             raise self._unknown(http)
-        found = _BEARER.fullmatch(raw) if len(raw) <= _LONGEST else None
+        found = _BEARER.fullmatch(raw) if len(raw) <= MAX_CREDENTIALS else None
         if found is None:
             if _IS_BEARER.match(raw) is None:
-                raise self._unknown(http)  # credentials of a kind that means nothing here
+                raise self._unknown(http)  # credentials of another scheme
             raise self._malformed(http, "The header Authorization is malformed")
         token = found[1]
         from hashlib import sha256
@@ -162,7 +168,8 @@ class Authorization:
             return principal
         if away is not None:
             raise HttpError(503, str(away), headers=retry_after(5))
-        raise self._refused(http)
+        challenge = self.challenge(http, "invalid_token")
+        raise HttpError(401, "The token is not valid", headers=challenge)
 
     def _check_required(self, http: HttpRequest, principal: Principal) -> None:
         needed = self.resource_server.required_scopes
@@ -173,7 +180,7 @@ class Authorization:
             raise HttpError(
                 403,
                 f"This server needs the scopes {' '.join(needed)}",
-                headers=self.insufficient(http, ()),
+                headers=self.challenge(http, "insufficient_scope"),
             )
 
     # --- challenges -------------------------------------------------------------------------------
@@ -182,30 +189,21 @@ class Authorization:
         # RFC 6750, 3.1: without a token there is no error, as there was no attempt.
         return HttpError(401, "A bearer token is needed", headers=self.challenge(http))
 
-    def _refused(self, http: HttpRequest) -> HttpError:
-        return HttpError(
-            401, "The token is not valid", headers=self.challenge(http, "invalid_token")
-        )
-
     def _malformed(self, http: HttpRequest, why: str) -> HttpError:
         return HttpError(400, why, headers=self.challenge(http, "invalid_request"))
-
-    def insufficient(self, http: HttpRequest, scopes: Iterable[str]) -> Pairs:
-        """Return the challenge of a request that needs more than its token allows (AUTH-6)."""
-        return self.challenge(http, "insufficient_scope", scopes)
 
     def challenge(
         self, http: HttpRequest, error: str | None = None, scopes: Iterable[str] = ()
     ) -> Pairs:
         """Return the header that says how to get a token (RFC 6750, 3; RFC 9728, 5.1).
 
-        Nothing that a client has sent stands in it but the name of the host, and that only if it is
-        one (SEC-18).
+        Of the client's input it has nothing but the name of the host, and that only if it is
+        well-formed (SEC-18).
 
         Args:
             http: The request.
             error: A code of RFC 6750 (section 3.1); None if no token was sent.
-            scopes: That are needed, beside those that every request needs.
+            scopes: Scopes that the request needs, beside those that every request needs.
         """
         parts: list[str] = []
         if error is not None:
@@ -223,7 +221,7 @@ class Authorization:
 
     @property
     def has_metadata(self) -> bool:
-        """True if there is anybody to get a token from (AUTH-2)."""
+        """True if there is an authorization server to get a token from (AUTH-2)."""
         return self._embedded is not None or bool(self.resource_server.authorization_servers)
 
     def _metadata_url(self, scope: Scope) -> str | None:
@@ -273,7 +271,7 @@ class Authorization:
         return rest in own
 
     async def aclose(self) -> None:
-        """Let go of what the verifiers have open."""
+        """Close the verifiers."""
         for each in self.resource_server.verifiers:
             await each.aclose()
 
@@ -285,7 +283,7 @@ class Authorization:
         return tuple(dict.fromkeys((WELL_KNOWN + self._path, WELL_KNOWN)))
 
     async def serve_metadata(self, scope: Scope, receive: Any, send: Any) -> None:
-        """Answer with the metadata: to everybody, without a token, to pages as well (AUTH-14)."""
+        """Answer with the metadata: to every caller, without a token, to pages too (AUTH-14)."""
         del receive
         method = scope["method"]
         headers: Pairs = [(b"access-control-allow-origin", b"*")]
@@ -306,14 +304,10 @@ class Authorization:
                 status = 400
             else:
                 body = encode(document)
-                # Whoever says another host in a request must not decide what others read.
-                kept = b"public, max-age=%d" % _AGE if self.resource else b"no-store"
-                headers += [(b"content-type", b"application/json"), (b"cache-control", kept)]
-        headers.append((b"content-length", b"%d" % len(body)))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        if method == "HEAD":
-            body = b""
-        await send({"type": "http.response.body", "body": body})
+                # A client that names another host must not determine the response to others.
+                age = b"public, max-age=%d" % _AGE if self.resource else b"no-store"
+                headers += [JSON, (b"cache-control", age)]
+        await respond(send, status, headers, body, head=method == "HEAD")
 
     def metadata(self, scope: Scope) -> dict[str, Any] | None:
         """Return the metadata (RFC 9728, 2); None if the request names no host."""
@@ -352,7 +346,7 @@ class Authorization:
     # --- the authorization server beside it -------------------------------------------------------
 
     def _base(self, scope: Scope, found: tuple[str, str]) -> str:
-        """Return the URL that everything of the app is below: the issuer."""
+        """Return the URL that all paths of the app are below: the issuer."""
         origin, path = found
         if path == scope.get("root_path", "").rstrip("/"):
             return f"{origin}{path}"  # the endpoint is where the app is mounted
@@ -360,13 +354,13 @@ class Authorization:
 
     @property
     def server_paths(self) -> Mapping[str, Asgi]:
-        """What the authorization server of the app answers, by path; empty if it has none."""
+        """The applications of the app's authorization server by path; empty if it has none."""
         if self._embedded is None:
             return {}
         return {each: partial(self._serve_embedded, each) for each in self._embedded.paths}
 
     def server_at(self, path: str, root: str) -> Asgi | None:
-        """Return what answers for metadata whose issuer has a path (RFC 8414, 3.1).
+        """Return the application for metadata whose issuer has a path (RFC 8414, 3.1).
 
         Args:
             path: Below the path that the app is mounted at.
@@ -386,7 +380,9 @@ class Authorization:
     async def _serve_embedded(self, path: str, scope: Scope, receive: Any, send: Any) -> None:
         embedded, found = self._embedded, self._url(scope)
         assert embedded is not None
-        if found is None or not (self.resource or self._is_loopback(found[0])):
+        if found is None or not (
+            self.resource or is_loopback_name(urlsplit(found[0]).hostname or "")
+        ):
             problem = "Set public_url, so that this server knows by which URL it is reached"
             await send_error(send, HttpError(400, problem))
             return
@@ -400,20 +396,16 @@ class Authorization:
         )
         await embedded.serve(path, place, scope, receive, send)
 
-    @staticmethod
-    def _is_loopback(origin: str) -> bool:
-        return is_loopback_name(urlsplit(origin).hostname or "")
-
 
 def forbidden_challenge(
     authorization: Authorization | None, http: HttpRequest, error: Forbidden
 ) -> Pairs:
-    """Return the challenge of a request that may not do what it asks for (AUTH-6).
+    """Return the challenge of a request that is forbidden (AUTH-6).
 
     Args:
-        authorization: Of the endpoint, if it takes tokens; otherwise the host finds out who asks.
+        authorization: Of the endpoint, if it takes tokens; otherwise the host authenticates.
         http: The request.
-        error: That says what is lacking. There is no challenge if nothing that a token may have is.
+        error: The error, with the scopes that are missing. There is no challenge if no scope is.
     """
     known = error.status == 403
     if known and not error.scopes:
@@ -428,12 +420,12 @@ def forbidden_challenge(
 
 
 def canonical_url(url: str) -> str:
-    """Return a URL as all parties have to write it (AUTH-13, RFC 8707).
+    """Return a URL in its canonical form (AUTH-13, RFC 8707).
 
     Scheme and host are in lower case, and there is no slash at its end.
 
     Raises:
-        ValueError: It is none, has a query or a fragment, or is not safe.
+        ValueError: It is not a URL, has a query or a fragment, or is not safe.
     """
     check_address(url, "public_url")
     parts = urlsplit(url)

@@ -1,47 +1,68 @@
-"""The door of an endpoint: it checks who asks, and chooses the era that serves a request."""
+"""The door of an endpoint: it admits requests, and chooses the era that serves them."""
 
 from __future__ import annotations
 
 import asyncio
+from asyncio import get_running_loop
+from collections.abc import Callable, Sequence
 from inspect import iscoroutinefunction
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from anyio.lowlevel import checkpoint
 
+from mcpkit._protocol.messages import parse
 from mcpkit._server.server import log
 from mcpkit._utils.json import is_array
-from mcpkit._utils.quota import Hold
+from mcpkit._utils.quota import RateLimit
 from mcpkit._utils.text import truncate
-from mcpkit.http import HttpRequest, HttpSettings, Scope
-from mcpkit.transports.http.authorization import Authorization
-from mcpkit.transports.http.bodies import LARGE_BODY, parse_body
-from mcpkit.transports.http.era import era_of
+from mcpkit.errors import Forbidden, ParseError
+from mcpkit.http import HttpRequest, Receive, Scope, Send
+from mcpkit.transports.http.authorization import Authorization, forbidden_challenge
+from mcpkit.transports.http.bodies import LARGE_BODY, Bodies, parse_body
 from mcpkit.transports.http.exchange import Exchange
-from mcpkit.transports.http.headers import TOO_LONG, check_media, is_too_long
+from mcpkit.transports.http.headers import check_length, check_media, is_announced, is_modern
 from mcpkit.transports.http.http_error import HttpError, retry_after, send_error
 from mcpkit.transports.http.legacy import LegacySessions
 from mcpkit.transports.http.lifespan import Lifespan, Lifespans
 from mcpkit.transports.http.modern import ModernRequests
-from mcpkit.transports.http.quotas import holder_of, owner_of
-from mcpkit.transports.http.requests import InFlight
-from mcpkit.transports.http.security import Guard, Later, RateLimit, identify, principal_of
-from mcpkit.transports.http.session_store import LocalStore
-from mcpkit.transports.http.streams import ClientNotReading, Receive, Send
-from mcpkit.transports.http.uvicorn import BEGUN, Answered
+from mcpkit.transports.http.options import HttpSettings
+from mcpkit.transports.http.quotas import owner_of
+from mcpkit.transports.http.requests import OpenRequests
+from mcpkit.transports.http.security import Guard, PendingAuthentication, authenticate, principal_of
+from mcpkit.transports.http.sessions import LocalStore
+from mcpkit.transports.http.sse import SseSessions
+from mcpkit.transports.http.streams import ClientNotReading
 
-__all__ = ["Endpoint", "EndpointState"]
+STARTED: Final = "mcpkit.started"
+"""The member of a scope that holds the exchange that a shortcut has started."""
+
+Responded: TypeAlias = tuple[int, Sequence[tuple[bytes, bytes]], bytes]
+"""A response that is ready.
+
+It is the status; headers in addition to those of every response, and those of its body; and the
+body, which is JSON, or empty if there is none.
+"""
+
+Shortcut: TypeAlias = Callable[
+    [Scope, bytes, asyncio.AbstractEventLoop], "Responded | Exchange | None"
+]
+"""Starts a POST that has arrived whole: `Endpoint.start`."""
 
 _METHODS: Final = b"GET, POST, DELETE"
 
+_HANDSHAKE: Final = 3
+"""Requests before the first useful one: to discover, to begin, and to confirm that."""
+
 
 class Endpoint:
-    """An ASGI application at one path.
+    """The ASGI applications of an endpoint: its own, and the two of HTTP+SSE.
 
     Args:
         lifespans: The lifespans of the app.
         settings: The settings of this endpoint.
         loopback: True if the server listens on loopback addresses only; None if that is not known.
-        authorization: Of those who send requests, if the server takes tokens.
+        authorization: The verification of tokens, if the server takes tokens.
+        messages: The path for messages of HTTP+SSE.
     """
 
     def __init__(
@@ -51,52 +72,55 @@ class Endpoint:
         *,
         loopback: bool | None = None,
         authorization: Authorization | None = None,
+        messages: str = "",
     ) -> None:
         self.settings = settings
         self._authorization = authorization
         self._lifespans = lifespans
+        self._messages = messages
         self._guard = Guard(settings, loopback)
         self._find_principal = settings.principal or principal_of
         if authorization is not None:
             self._find_principal = authorization.find
-        self._rate = None if settings.rate_limit is None else RateLimit(settings.rate_limit)
-        self._identifies = self._find_principal is not principal_of or self._rate is not None
-        """True if principals or rates are of interest even where the scope names no user."""
+        limits, rate = settings.limits, settings.limits.rate_limit
+        self._rate: RateLimit | None = None
+        if rate is not None:
+            self._rate = RateLimit(rate + _HANDSHAKE if rate >= 1 else 1, rate)
+        self._authenticates = self._find_principal is not principal_of or self._rate is not None
+        """True if principals or rates matter even where the scope names no user."""
         self._waits = iscoroutinefunction(settings.principal)
-        """True if it may take a while to find out who asks."""
-        self._at_once = min(LARGE_BODY, settings.max_body)
-        """Bytes of a body that is served where it arrives."""
+        """True if it may take a while to find the principal."""
+        self._max_at_once = min(LARGE_BODY, limits.max_body, 2 * limits.max_values - 1)
+        """Bytes of a body that is served where it arrives; its values need not be counted."""
         self._state: EndpointState | None = None
 
-    async def state(self) -> EndpointState:
-        """Return the state of the endpoint in this event loop; begin to serve if need be.
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send, part: Literal["", "sse", "messages"] = ""
+    ) -> None:
+        """Answer one HTTP request.
 
-        Raises:
-            HttpError: The app could not be begun; the log says why. The next request tries again.
+        Args:
+            scope, receive, send: As for every ASGI application.
+            part: One of the two endpoints of HTTP+SSE, instead of the one of Streamable HTTP.
         """
+        method, state = scope["method"], self._state
         try:
-            lifespan = await self._lifespans.current()
-        except RuntimeError:
-            raise HttpError(500, "The server could not begin; its log says why") from None
-        state = self._state
-        if state is None or state.lifespan is not lifespan:
-            state = self._state = EndpointState(lifespan, self.settings, self._authorization)
-        return state
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one HTTP request."""
-        method = scope["method"]
-        try:
-            begun: Exchange | None = scope.pop(BEGUN, None)  # which refers to the scope
-            if begun is not None and self._state is not None:
-                await self._state.finish(begun, receive, send)
+            started: Exchange | None = scope.pop(STARTED, None)  # which refers to the scope
+            if started is not None and state is not None:
+                await state.finish(started, receive, send)
                 return
             http = HttpRequest(scope)
-            await self.admit(http)
-            state = self._state
-            if state is None or not state.lifespan.is_here:
-                state = await self.state()
-            if method == "POST":
+            pending = self._admit(http)
+            if pending is not None:
+                await pending
+                self._check_rate(http)
+            if state is None or not state.is_here():
+                state = await self._current_state()
+            if part == "sse":
+                await state.sse.get(http, receive, send)
+            elif part == "messages":
+                await state.sse.post(http, receive, send)
+            elif method == "POST":
                 await state.post(http, receive, send)
             elif method == "GET":
                 await state.legacy.get(http, receive, send)
@@ -109,12 +133,29 @@ class Endpoint:
         except HttpError as error:
             await send_error(send, error)
         except ClientNotReading:
-            log.debug("a client does not read its answer")
+            log.debug("a client does not read its response")
 
-    def begin(
+    async def _current_state(self) -> EndpointState:
+        """Return the state of the endpoint in this event loop; start to serve if need be.
+
+        Raises:
+            HttpError: The app could not be started; the log has the reason. The next request tries
+                again.
+        """
+        try:
+            lifespan = await self._lifespans.current()
+        except RuntimeError:
+            raise HttpError(500, "The server could not begin; its log says why") from None
+        state = self._state
+        if state is None or state.lifespan is not lifespan:
+            state = EndpointState(lifespan, self.settings, self._authorization, self._messages)
+            self._state = state
+        return state
+
+    def start(
         self, scope: Scope, body: bytes, loop: asyncio.AbstractEventLoop
-    ) -> Answered | Exchange | None:
-        """Begin a POST that has arrived whole, and go on with it until it has to wait.
+    ) -> Responded | Exchange | None:
+        """Start to serve a POST that has arrived whole, up to where it has to wait.
 
         Args:
             scope: The scope of the request.
@@ -122,160 +163,188 @@ class Endpoint:
             loop: The running event loop.
 
         Returns:
-            The answer, if it is at hand; the exchange that has begun, for `__call__` to find in the
-            scope under `BEGUN`; None if nothing was done.
+            The response, if it is ready; the exchange that has started, for `__call__` to find in
+            the scope under `STARTED`; None if nothing was done.
         """
         state = self._state
-        if state is None or not state.lifespan.is_in(loop):
+        if state is None or state.token is not loop or state.lifespan.over:
             return None
-        if len(body) > self._at_once:
-            return None  # others are to have their turn while it is served, or it is too long
+        if len(body) > self._max_at_once:
+            return None  # others have their turn while it is served, or it is too long
         if self._waits:
-            return None  # for whoever finds out who asks
+            return None  # for the principal
         if self.settings.cors and any(name == b"origin" for name, _ in scope["headers"]):
-            return None  # what stands in front of the endpoint adds headers
+            return None  # the middleware in front of the endpoint adds headers
         try:
             http = HttpRequest(scope)
-            later = self._admit(http)
-            if later is not None:
+            pending = self._admit(http)
+            if pending is not None:
                 # It may need a task of its own, as clients of databases do.
-                later.close()
-                # A token is found out about once, and then known.
+                pending.close()
+                # A token is verified once, and its principal is cached then.
                 self._waits = self._authorization is None
                 return None
             check_media(http.raw)
-            state.flight.check_room(http)
-            exchange = state.begin(body, http)
+            open_requests = state.open_requests
+            if open_requests.draining or state.requests.used >= state.requests.each:
+                open_requests.check_room(http)
+            exchange = state.start(parse(body), http)
         except HttpError as error:
             return error.status, error.headers, error.body
-        if exchange.is_ready:
-            state.flight.end(exchange)
-            return exchange.status, exchange.headers, exchange.body or b""
-        state.flight.add(exchange)  # counts from now on, not from a task's first step
-        return exchange
+        except ParseError as error:
+            return 400, (), HttpError(400, error).body
+        if not exchange.ready:
+            open_requests.add(exchange)  # counts from now on, not from a task's first step
+            return exchange
+        exchange.close()
+        if exchange.error is not None:
+            state.add_challenge(exchange)
+        return exchange.status, exchange.headers, exchange.body or b""
 
-    async def admit(self, http: HttpRequest) -> None:
-        """Check who sent a request, before anything is read or kept for them.
+    def _admit(self, http: HttpRequest) -> PendingAuthentication | None:
+        """Check the caller of a request, before anything is read or kept.
+
+        Returns:
+            The rest of the authentication, if it has to be awaited; the rate is checked after it.
 
         Raises:
-            HttpError: They may not send it, or not now.
+            HttpError: The caller may not send it, or not now.
         """
-        later = self._admit(http)
-        if later is not None:
-            await later
-            self._check_rate(http)
-
-    def _admit(self, http: HttpRequest) -> Later | None:
-        """Do what `admit` does without waiting; return what is still to be awaited."""
-        scope = http.scope
-        why = self._guard.refusal(http.raw, scope.get("server"))
+        scope, raw = http.scope, http.raw
+        server = scope.get("server")
+        address = server[0] if server else None
+        why = self._guard[raw.get(b"host"), raw.get(b"origin"), address]
         if why is not None:
             raise HttpError(403, why)
-        if not self._identifies and "user" not in scope:
+        if not self._authenticates and "user" not in scope:
             return None
-        later = identify(http, self._find_principal)
-        if later is None:
+        pending = authenticate(http, self._find_principal)
+        if pending is None:
             self._check_rate(http)
-        return later
+        return pending
 
     def _check_rate(self, http: HttpRequest) -> None:
-        if self._rate is not None:
-            wait = self._rate.wait(owner_of(http))
-            if wait:
-                raise HttpError(429, "Too many requests", headers=retry_after(wait))
+        if self._rate is not None and (wait := self._rate.take(owner_of(http))):
+            raise HttpError(429, "Too many requests", headers=retry_after(wait))
 
 
 class EndpointState:
-    """An endpoint in an event loop: its requests, and the servers of the two eras.
+    """An endpoint in an event loop: its requests, and the servers of the eras.
 
     Args:
         lifespan: The lifespan of the app.
         settings: The settings of the endpoint.
-        authorization: As for `Endpoint`.
+        authorization, messages: As for `Endpoint`.
     """
 
     def __init__(
         self,
         lifespan: Lifespan,
         settings: HttpSettings,
-        authorization: Authorization | None = None,
+        authorization: Authorization | None,
+        messages: str,
     ) -> None:
         self.lifespan = lifespan
-        self.flight = InFlight(lifespan, settings, authorization)
-        self.modern = ModernRequests(self.flight)
-        self.legacy = LegacySessions(self.flight, LocalStore(settings))
-        self._max_body = settings.max_body
-        self._max_values = settings.max_values
-        lifespan.busy.append(lambda: self.flight.busy)
-        lifespan.on_drain.append(self.flight.drain)
-        lifespan.grace = max(lifespan.grace, settings.grace)
+        self.token = lifespan.token
+        self.open_requests = OpenRequests(settings, lifespan.loop)
+        self.open_requests.draining = lifespan.draining
+        self.requests = self.open_requests.quotas.requests
+        self.bodies = Bodies(settings.limits, self.open_requests.quotas, lifespan.token)
+        shared = lifespan.server, lifespan.threads, self.open_requests
+        self.modern = ModernRequests(*shared)
+        self.legacy = LegacySessions(*shared, LocalStore(settings))
+        self.sse = SseSessions(*shared, self.bodies, messages)
+        self._authorization = authorization
+        self._limits = settings.limits
+        lifespan.busy.append(lambda: bool(self.bodies.arriving or self.open_requests.requests))
+        lifespan.on_drain.append(self.open_requests.drain)
+        lifespan.grace = max(lifespan.grace, settings.limits.grace)
         lifespan.on_end.append(self.aclose)
+
+    def is_here(self) -> bool:
+        """Return True if it is not over, and belongs to the running event loop."""
+        try:
+            return self.token is get_running_loop() and not self.lifespan.over
+        except RuntimeError:
+            return False  # trio's is found the longer way
 
     async def post(self, http: HttpRequest, receive: Receive, send: Send) -> None:
         """Serve one message, or a batch."""
         check_media(http.raw)
-        if is_too_long(http.raw, self._max_body):
-            raise HttpError(413, TOO_LONG % self._max_body)
-        self.flight.check_room(http)
-        body = await self.flight.bodies.read(receive, http)
+        check_length(http.raw, self._limits.max_body)
+        if self.open_requests.draining or self.requests.used >= self.requests.each:
+            self.open_requests.check_room(http)
+        body = await self.bodies.read(receive, http)
         if body is None:
-            return  # the client has gone
+            return  # the client has disconnected
         if len(body) > LARGE_BODY:
-            exchange = await self._begin_large(body, http)
+            exchange = await self._start_large(body, http)
         else:
-            exchange = self.begin(body, http)
+            exchange = self.start(parse_body(body, self._limits.max_values), http)
         del body
         await self.finish(exchange, receive, send)
 
-    async def _begin_large(self, body: bytes, http: HttpRequest) -> Exchange:
-        """Begin to serve a large POST, with a turn for others between its parts that take long."""
-        hold = Hold(self.flight.accounts.bodies, holder_of(http))
-        hold.set(len(body))
+    async def _start_large(self, body: bytes, http: HttpRequest) -> Exchange:
+        """Start to serve a large POST, with a turn for others between its parts that take long."""
+        bodies = self.open_requests.quotas.bodies
+        arrived = bodies.charge(owner_of(http), len(body))
         try:
-            message = parse_body(body, self._max_values)
+            message = parse_body(body, self._limits.max_values)
             await checkpoint()
-            exchange = self._begin_parsed(message, http)
-            exchange.keep(self.flight.accounts.bodies, len(body))
+            exchange = self.start(message, http)
+            exchange.keep_body(bodies, len(body))
             return exchange
         finally:
-            hold.release()
+            arrived.release()
 
-    def begin(self, body: bytes, http: HttpRequest) -> Exchange:
-        """Begin to serve a POST, and go on with it until it has to wait.
+    def start(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
+        """Start to serve the message of a POST, up to where it has to wait.
 
         Raises:
             HttpError: It is not served; nothing was done.
         """
-        return self._begin_parsed(parse_body(body, self._max_values), http)
-
-    def _begin_parsed(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
         if type(message) is not dict:
             if not is_array(message):
                 raise HttpError(400, "A message is an object")
-            self.flight.check_batch(message)
-        serving = self.modern if era_of(message, http.raw) == "modern" else self.legacy
-        return serving.begin(message, http)
+            self.open_requests.check_batch(message)
+        elif is_announced(message):
+            return self.modern.start(message, http)
+        serving = self.modern if is_modern(message, http.raw) else self.legacy
+        return serving.start(message, http)
 
     async def finish(self, exchange: Exchange, receive: Receive, send: Send) -> None:
-        """Answer a POST that has been begun."""
-        if exchange.is_ready:
-            # It may have been counted: it has begun where it arrived, and was not ready there.
-            self.flight.end(exchange)
+        """Answer a POST that has been started."""
+        if exchange.ready:
+            if exchange.place is None:
+                exchange.close()
+            else:  # it has started where it arrived, and was not ready there
+                self.open_requests.end(exchange)
+            if exchange.error is not None:
+                self.add_challenge(exchange)
             await exchange.write_json(send)
             return
-        self.flight.add(exchange)
+        self.open_requests.add(exchange)
         try:
             if exchange.stream is None and not exchange.done:
                 await exchange.wait(receive)
             if exchange.stream is not None:
                 await exchange.write_stream(send, receive)
-            elif exchange.done and not exchange.gone:
+            elif exchange.done and not exchange.disconnected:
+                if exchange.error is not None:
+                    self.add_challenge(exchange)
                 await exchange.write_json(send)
         finally:
-            self.flight.end(exchange)
+            self.open_requests.end(exchange)
+
+    def add_challenge(self, exchange: Exchange) -> None:
+        """Add the header for a client that has to authenticate, or needs more scopes (AUTH-6)."""
+        error = exchange.error
+        if isinstance(error, Forbidden) and exchange.status == error.status:
+            challenge = forbidden_challenge(self._authorization, exchange.http, error)
+            exchange.headers = (*exchange.headers, *challenge)
 
     async def aclose(self) -> None:
         """End all requests, streams and sessions."""
-        self.flight.expire_all()
-        self.flight.let_go_all()
+        self.open_requests.time_out_all()
+        self.open_requests.close_responses()
         await self.legacy.aclose()

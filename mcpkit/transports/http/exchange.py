@@ -1,4 +1,4 @@
-"""One POST and its answer: a JSON object, or an event stream as soon as something streams.
+"""One POST and its response: a JSON object, or an event stream as soon as something streams.
 
 waiting ──last word──▶ JSON
    └──notification, question, or a few seconds──▶ stream ──last word──▶ end
@@ -7,7 +7,7 @@ waiting ──last word──▶ JSON
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 
@@ -15,28 +15,20 @@ from mcpkit._protocol.connection import Dropped, Refused, Request, RequestSource
 from mcpkit._protocol.messages import error_text
 from mcpkit._server.session import Channel, Session
 from mcpkit._utils.json import UNSET
-from mcpkit._utils.quota import Exhausted, Hold, Holder
+from mcpkit._utils.quota import QuotaExceeded, Reservation
 from mcpkit.errors import Forbidden, InternalError, ProtocolError
-from mcpkit.http import HttpRequest
-from mcpkit.transports.http.authorization import forbidden_challenge
-from mcpkit.transports.http.http_error import HttpError, retry_after
-from mcpkit.transports.http.quotas import Occupant, Watched
-from mcpkit.transports.http.streams import Receive, Send, Stream, StreamResponse, write
-from mcpkit.types import Principal
-
-if TYPE_CHECKING:
-    from mcpkit.transports.http.requests import InFlight
-
-__all__ = ["JSON", "Exchange", "ExchangeChannel", "error_status"]
+from mcpkit.http import HttpRequest, Receive, Send
+from mcpkit.transports.http.http_error import JSON, HttpError, retry_after
+from mcpkit.transports.http.quotas import watch
+from mcpkit.transports.http.requests import OpenRequest, OpenRequests
+from mcpkit.transports.http.streams import PART, Stream, StreamResponse, write
 
 _WATCH_AFTER: Final = 0.1
-"""Seconds after which it is worth noticing that a client has gone away; most calls end before."""
+"""Seconds after which it is worth noticing that a client disconnects; most calls end before."""
 
-_PART: Final = 256 * 1024
 _LARGE: Final = 64 * 1024
 """Bytes that no socket takes at once, so that a client may be slow to read them."""
 
-JSON: Final = (b"content-type", b"application/json")
 _BROKEN: Final = frozenset({-32700, -32600})
 _MODERN_STATUS: Final = {
     -32601: 404,
@@ -49,12 +41,12 @@ _MODERN_STATUS: Final = {
 
 
 def error_status(error: ProtocolError, *, modern: bool, served: bool) -> int:
-    """Return the HTTP status of an answer that is an error.
+    """Return the HTTP status of a response that is an error.
 
     Args:
         error: The error.
         modern: True if the request belongs to a revision without handshake.
-        served: True if a handler had begun; otherwise the request was refused.
+        served: True if a handler had started; otherwise the request was refused.
     """
     if isinstance(error, Forbidden):
         return error.status
@@ -75,9 +67,9 @@ class ExchangeChannel(Channel):
     def answer(
         self, request: Request, text: bytes | None, error: ProtocolError | None = None
     ) -> None:
-        """Take the answer to a request, or that it has none."""
+        """Take the response to a request; None if it has no response."""
         exchange: Any = request.origin
-        exchange.settle(text, error)
+        exchange.complete(text, error)
 
     def reject(self, event: Refused | Dropped, origin: RequestSource | None = None) -> None:
         """Take the error of a message that is not served."""
@@ -88,12 +80,13 @@ class ExchangeChannel(Channel):
     def let_go(self, request: Request, retry: float | None) -> None:
         """Close the connection that a request's messages go to."""
         exchange: Any = request.origin
-        exchange.leave(retry)
+        exchange.detach(retry)
 
     def is_congested(self, about: Request) -> bool:
-        """Return True if the client does not read what is sent with a request."""
-        stream = self._stream_of(about)
-        return stream is not None and stream.congested
+        """Return True if the client does not read the messages of a request."""
+        exchange: Any = about.origin
+        stream: Stream | None = exchange.stream
+        return stream is not None and stream.is_congested
 
     def reserve(self, size: int, about: Request) -> None:
         """Count bytes that are kept for the client of a request."""
@@ -103,40 +96,34 @@ class ExchangeChannel(Channel):
     def park(self, about: Request) -> Callable[[], None]:
         """Note that a request waits for its client's answer."""
         exchange: Any = about.origin
-        parked: Callable[[], None] = exchange.flight.park(exchange)
+        parked: Callable[[], None] = exchange.open_requests.park(exchange)
         return parked
 
     async def drain(self, about: Request | None = None) -> None:
         """Wait until the client has read."""
-        stream = None if about is None else self._stream_of(about)
-        if stream is not None:
-            await stream.drain()
-
-    @staticmethod
-    def _stream_of(request: Request) -> Stream | None:
-        exchange: Any = request.origin
-        stream: Stream | None = exchange.stream
-        return stream
+        if about is not None:
+            exchange: Any = about.origin
+            if exchange.stream is not None:
+                await exchange.stream.drain()
 
 
-class Exchange(Occupant):
+class Exchange(OpenRequest):
     """A POST whose message is being served.
 
     Args:
         http: The POST.
         session: The session that serves it.
-        flight: The requests that it is one of.
-        count: The number of answers that it wants: one, or one for each request of a batch.
-        open_stream: Makes the stream that the answer becomes if something streams.
-        modern: True if the client gives up on the request by going away.
+        open_requests: The requests of the endpoint.
+        count: The number of responses that it wants: one, or one for each request of a batch.
+        modern: True if the client cancels the request by disconnecting.
     """
 
-    # These change in few exchanges only. What every exchange is asked for is set in each, since
-    # Python finds that faster.
-    gone = False
-    outlasts = False
-    """True if it goes on when its client leaves, who may come back for the answer."""
+    # These change in few exchanges only. Attributes that are read in every exchange are set in
+    # each, since Python finds them faster.
+    disconnected = False
     _response: StreamResponse | None = None
+    _watched: Reservation | None = None
+    """The bytes of the URIs that its client watches."""
     _unwatch: Callable[[], object] | None = None
     _stop_timer: Callable[[], object] | None = None
 
@@ -144,105 +131,73 @@ class Exchange(Occupant):
         self,
         http: HttpRequest,
         session: Session,
-        flight: InFlight,
+        open_requests: OpenRequests,
         count: int,
-        open_stream: Callable[[Holder], Stream],
         *,
         modern: bool,
     ) -> None:
         self.http = http
-        self.budget = None
-        self._holds = ()
-        self._watched: Watched | None = None
-        """The bytes of the URIs that its client watches."""
+        self.place = None
+        self._body = None
+        self._stop_expiry = None
         self.session = session
-        self.flight = flight
+        self.open_requests = open_requests
         self._count = count
-        self._open_stream = open_stream
         self._modern = modern
         self.done = count == 0
-        """True if the answer is complete."""
+        self.ready = count == 0
+        """True if the response is at hand, and of a size that sockets take."""
         self.status = 202
         self.headers: Sequence[tuple[bytes, bytes]] = ()
         """Headers of the response, in addition."""
         self.body: bytes | None = None
         self.error: ProtocolError | None = None
         self.stream: Stream | None = None
-        self.on_done: Callable[[], None] | None = None
-        """Called when the answer is complete."""
+        self.on_done = None
         self.on_close: Callable[[], None] | None = None
-        """Called when the client has its answer, or has left."""
+        """Called when the client has its response, or has disconnected."""
         self._wake: anyio.Event | None = None
         self._stop_deadline: Callable[[], object] | None = None
 
-    @property
-    def principal(self) -> Principal | None:
-        """The principal of the request; None if it has none."""
-        return self.http.principal
+    def open_stream(self) -> Stream:
+        """Return a stream for the response, which the client cannot resume."""
+        return Stream(owner=self.owner, unread=self.open_requests.quotas.unread)
 
     def reserve(self, size: int) -> None:
-        """Count bytes that are kept of it for as long as it goes on.
+        """Count bytes that are kept of it for as long as it continues.
 
         Raises:
-            TooMuchWatched: There is no room for them.
+            TooManyWatched: There is no room for them.
         """
         if self._watched is None:
-            self._watched = Watched(self.flight.accounts.watched, self.holder)
-        self._watched.grow(size)
+            self._watched = self.open_requests.quotas.watched.charge(self.owner)
+        watch(self._watched, size)
 
-    # --- what the session says --------------------------------------------------------------------
-
-    @property
-    def is_ready(self) -> bool:
-        """True if the answer is at hand, and of a size that sockets take."""
-        return self.done and self.stream is None and len(self.body or b"") < _LARGE
+    # --- from the session -------------------------------------------------------------------------
 
     def push(self, text: bytes) -> None:
-        """Take a notification or a question, with which the answer becomes a stream."""
-        if self.done:
-            return
-        if self.stream is None:
-            self._become_stream()
-        assert self.stream is not None
-        self.stream.put(text)
+        """Take a notification or a question, with which the response becomes a stream."""
+        if not self.done:
+            self._streaming().put(text)
 
-    def settle(self, text: bytes | None, error: ProtocolError | None) -> None:
-        """Take the answer to a request; None if it has none, or its batch is incomplete."""
+    def complete(
+        self, text: bytes | None, error: ProtocolError | None, status: int | None = None
+    ) -> None:
+        """Take the response to a request.
+
+        Args:
+            text: The response; None if it has none, or its batch is incomplete.
+            error: The error that it is.
+            status: Of an error whose request was not served.
+        """
         if self.done:
             return
         self._count -= 1
-        if text is None:
-            if self._count > 0:
-                return
-            if self.stream is None and not self._modern:
-                # CANC-4 wants no answer, and HTTPL-3 one object or a stream: so it is an empty one.
-                self.stream = self.flight.open_stream(self.holder)
-        status = 200
-        if error is not None:
-            status = error_status(error, modern=self._modern, served=True)
-        self._finish(text, error, status)
-
-    def reject(self, event: Refused | Dropped) -> None:
-        """Take the error of a message that is not served."""
-        error = event.error
-        if isinstance(event, Dropped):
-            if error is not None and self.body is None:
-                # Whatever a revision has a shape for: HTTP always has one (MSG-8).
-                self.body = error_text(UNSET, error)
-                self.status = 400
-            if event.refused and not self.done:
-                self._count -= 1
-                if self._count <= 0:
-                    self._finish(self.body, error, 400)
+        if text is None and self._count > 0:
             return
-        if self.done and (self.body is not None or self.stream is not None):
-            return  # it is part of a batch that another part has completed
-        self._count -= 1
-        if event.text is not None or self._count <= 0:
-            status = error_status(event.error, modern=self._modern, served=False)
-            self._finish(event.text, event.error, status)
-
-    def _finish(self, text: bytes | None, error: ProtocolError | None, status: int) -> None:
+        if text is None and status is None and self.stream is None and not self._modern:
+            # CANC-4 wants no response, and HTTPL-3 one object or a stream: so it is an empty one.
+            self.stream = self.open_stream()
         self.done = True
         if self.stream is not None:
             if text is not None:
@@ -251,13 +206,12 @@ class Exchange(Occupant):
         else:
             self.body = text
             self.error = error
-            self.status = status if text is not None else 202
-            if error is not None and isinstance(error, Forbidden):
-                if text is not None and text.startswith(b"["):
-                    self.status = 200  # others in the batch are allowed
-                else:
-                    challenge = forbidden_challenge(self.flight.authorization, self.http, error)
-                    self.headers = (*self.headers, *challenge)
+            self.ready = text is None or len(text) < _LARGE
+            self.status = 202
+            if text is not None:
+                self.status = status or 200
+                if error is not None:
+                    self._set_error_status(error, text, status)
         if self._stop_deadline is not None:
             self._stop_deadline()
         if self._wake is not None:
@@ -265,78 +219,107 @@ class Exchange(Occupant):
         if self.on_done is not None:
             self.on_done()
 
-    def _become_stream(self) -> None:
-        self.stream = self._open_stream(self.holder)
-        self.stream.expected = not self.gone
-        if self._wake is not None:
-            self._wake.set()
+    def _set_error_status(self, error: ProtocolError, text: bytes, status: int | None) -> None:
+        self.status = status or error_status(error, modern=self._modern, served=True)
+        if isinstance(error, Forbidden) and text.startswith(b"["):
+            self.status = 200  # others in the batch are allowed
 
-    def leave(self, retry: float | None) -> None:
-        """Close the connection, because the client comes back for the rest."""
+    def reject(self, event: Refused | Dropped) -> None:
+        """Take the error of a message that is not served."""
+        error = event.error
+        if isinstance(event, Dropped):
+            if error is not None and self.body is None:
+                # Also where the revision has no shape for it: HTTP always has one (MSG-8).
+                self.body = error_text(UNSET, error)
+                self.status = 400
+            if event.refused and not self.done:
+                if self._count > 1:
+                    self._count -= 1
+                else:
+                    self.complete(self.body, error, 400)
+            return
+        if self.done:
+            if self.body is not None or self.stream is not None:
+                return  # it is part of a batch that another part has completed
+            self.done = False  # nothing was expected of it but 202
+        status = error_status(event.error, modern=self._modern, served=False)
+        self.complete(event.text, event.error, status)
+
+    def _streaming(self) -> Stream:
+        """Return the stream of the response, which it becomes."""
+        if self.stream is None:
+            self.stream = self.open_stream()
+            self.stream.expected = not self.disconnected
+            if self._wake is not None:
+                self._wake.set()
+        return self.stream
+
+    def detach(self, retry: float | None) -> None:
+        """Close the connection, because the client reconnects for the rest."""
         if self.done:
             return
-        if self.stream is None:
-            self._become_stream()
-        assert self.stream is not None
+        stream = self._streaming()
         if retry is not None:
-            self.stream.put_retry(retry)
-        self.gone = True
-        response = self._response or self.stream.response
+            stream.put_retry(retry)
+        self.disconnected = True
+        response = self._response or stream.response
         if response is not None:
-            response.let_go()
+            response.close()
 
-    # --- what the client sees ---------------------------------------------------------------------
+    # --- to the client ----------------------------------------------------------------------------
 
     async def wait(self, receive: Receive) -> None:
-        """Wait until there is an answer, something streams, or the client has gone away."""
+        """Wait until there is a response, something streams, or the client has disconnected."""
         self._wake = anyio.Event()
-        self._stop_timer = self.flight.loop.later(_WATCH_AFTER, lambda: self._first_tick(receive))
+        loop = self.open_requests.loop
+        self._stop_timer = loop.later(_WATCH_AFTER, lambda: self._first_tick(receive))
         try:
             await self._wake.wait()
         except BaseException:
-            # The server ends this task, as some do when the client goes away.
-            self.lose()
+            # The server cancels this task, as some do when the client disconnects.
+            self.disconnect()
             raise
         finally:
             if self.stream is None:
                 self._stop()
 
     def _first_tick(self, receive: Receive) -> None:
-        if self._unwatch is None:
-            self._unwatch = self.flight.loop.start(self._watch(receive))
-        settings = self.flight.settings
-        rest = settings.stream_after - _WATCH_AFTER
-        self._stop_timer = self.flight.loop.later(max(rest, 0), self._second_tick)
-        self._limit(_WATCH_AFTER)
-
-    def _limit(self, elapsed: float = 0) -> None:
-        """Let the request run no longer than it may."""
-        limit = self.flight.settings.request_timeout
-        if limit is not None and self._stop_deadline is None and not self.done:
-            self._stop_deadline = self.flight.loop.later(
-                max(limit - elapsed, 0),
-                lambda: self.expire(f"The request took longer than {limit:g} seconds"),
-            )
+        self._start_watching(receive)
+        rest = self.open_requests.settings.stream_after - _WATCH_AFTER
+        self._stop_timer = self.open_requests.loop.later(max(rest, 0), self._second_tick)
+        self._set_deadline(_WATCH_AFTER)
 
     def _second_tick(self) -> None:
         self._stop_timer = None
-        if self.stream is None and not self.done:
-            self._become_stream()
+        if not self.done:
+            self._streaming()
+
+    def _set_deadline(self, elapsed: float = 0) -> None:
+        limit = self.open_requests.limits.request_timeout
+        if limit is not None and self._stop_deadline is None and not self.done:
+            self._stop_deadline = self.open_requests.loop.later(
+                max(limit - elapsed, 0),
+                lambda: self.time_out(f"The request took longer than {limit:g} seconds"),
+            )
+
+    def _start_watching(self, receive: Receive) -> None:
+        if self._unwatch is None:
+            self._unwatch = self.open_requests.loop.start(self._watch(receive))
 
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
         self._unwatch = None
-        self.lose()
+        self.disconnect()
 
-    def lose(self) -> None:
-        """Note that the client has gone away (CANC-5, HTTPL-20)."""
-        self.gone = True
+    def disconnect(self) -> None:
+        """Note that the client has disconnected (CANC-5, HTTPL-20)."""
+        self.disconnected = True
         if self._response is not None:
-            self._response.lose()
+            self._response.disconnect()
         elif self.stream is not None:
             self.stream.expected = False
-            self.stream.relieve()
+            self.stream.on_writable()
         if self._modern and not self.done:
             for request in self.session.requests_in(self):
                 self.session.cancel(request)
@@ -352,70 +335,61 @@ class Exchange(Occupant):
             self._unwatch = None
 
     async def write_stream(self, send: Send, receive: Receive) -> None:
-        """Answer with the stream."""
+        """Respond with the stream."""
         assert self.stream is not None
-        response = self._response = StreamResponse(
-            self.stream,
-            self.flight.loop,
-            keep_alive=self.flight.settings.keep_alive,
-            write_timeout=self.flight.settings.write_timeout,
-        )
-        if self.gone:
-            response.let_go()
-        if self._unwatch is None:
-            self._unwatch = self.flight.loop.start(self._watch(receive))
-        self._limit()
+        response = self._response = self.open_requests.make_response(self.stream)
+        if self.disconnected:
+            response.close()
+        self._start_watching(receive)
+        self._set_deadline()
         try:
             await response.serve(send, list(self.headers))
         except BaseException:
-            self.lose()
+            self.disconnect()
             raise
         finally:
             self._response = None
             self._stop()
 
     async def write_json(self, send: Send) -> None:
-        """Answer with one JSON object, or with a status alone."""
+        """Respond with one JSON object, or with a status alone."""
         body = self.body or b""
-        if len(body) >= _LARGE:
-            await self._write_large(send, body)
-        else:
-            await send(self._start_of(body))
-            await send({"type": "http.response.body", "body": body})
-
-    def _start_of(self, body: bytes) -> dict[str, Any]:
         headers = [*self.headers, (b"content-length", b"%d" % len(body))]
         if body:
             headers.append(JSON)
-        return {"type": "http.response.start", "status": self.status, "headers": headers}
+        start = {"type": "http.response.start", "status": self.status, "headers": headers}
+        if len(body) >= _LARGE:
+            await self._write_large(send, start, body)
+        else:
+            await send(start)
+            await send({"type": "http.response.body", "body": body})
 
-    async def _write_large(self, send: Send, body: bytes) -> None:
-        unread = Hold(self.flight.accounts.unread, self.holder)
+    async def _write_large(self, send: Send, start: dict[str, Any], body: bytes) -> None:
         try:
-            unread.grow(len(body))
-        except Exhausted:
+            unread = self.open_requests.quotas.unread.take(self.owner, len(body))
+        except QuotaExceeded:
             self.body = None
             raise HttpError(
                 503,
-                "Too many answers wait to be read; come back later "
-                "(the server's setting is max_unread)",
+                "Too many responses wait to be read; try again later "
+                "(the server's limit is max_unread)",
                 headers=retry_after(1),
             ) from None
         try:
-            await send(self._start_of(body))
+            await send(start)
             # Servers wait for the client before a part of a body, and not after the last one.
-            for start in range(0, len(body), _PART):
-                part = body[start : start + _PART]
-                more = start + _PART < len(body)
+            for index in range(0, len(body), PART):
+                part = body[index : index + PART]
+                more = index + PART < len(body)
                 message = {"type": "http.response.body", "body": part, "more_body": more}
-                await write(send, message, self.flight.settings.write_timeout)
+                await write(send, message, self.open_requests.limits.write_timeout)
         finally:
             unread.release()
 
     def close(self) -> None:
-        """Give back what it holds: the client has the answer, or has left."""
-        if self._holds:
-            self.release()
+        """Give back everything that it holds."""
+        if self.place is not None or self._body is not None or self._stop_expiry is not None:
+            OpenRequest.close(self)
         if self._watched is not None:
             self._watched.release()
         if self.stream is not None and not self.outlasts:
@@ -423,8 +397,12 @@ class Exchange(Occupant):
         if self.on_close is not None:
             self.on_close()
 
-    def expire(self, why: str) -> None:
-        """Stop the work, and answer why."""
+    def end_listens(self) -> None:
+        """End a stream of changes, if it is one."""
+        self.session.end_listens(announce=False)
+
+    def time_out(self, why: str) -> None:
+        """Stop the work, and respond with the reason."""
         for request in self.session.requests_in(self):
             if request.known.operation != "listen":
                 self.session.end(request, InternalError(why))

@@ -1,8 +1,10 @@
-"""Checks of the headers of a POST: before its body is read, and against its body.
+"""The headers of a POST: checked before its body is read, and compared with its body.
 
-Only judgements on values that all clients share are remembered, each by itself and within bounds:
-media types here, hosts and origins in `access`. Most headers differ from request to request, and
-some are secrets.
+They also decide the era of a request: revisions with sessions, which begin with a handshake, or
+those without. It is decided here for all of HTTP, once for each request.
+
+Only verdicts on values that all clients share are cached, each by itself and within bounds. Most
+headers differ from request to request, and some are secrets.
 """
 
 from __future__ import annotations
@@ -11,37 +13,51 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mcpkit._protocol import headers
-from mcpkit._protocol.connection import CAPABILITIES_KEY, VERSION_KEY, Request
+from mcpkit._protocol.connection import CAPABILITIES_KEY, VERSION_KEY, Request, announces_itself
 from mcpkit._protocol.messages import check_envelope, readable_id
-from mcpkit._protocol.revisions import BY_VERSION, Method
+from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, Method
 from mcpkit._server.registry import Catalog
 from mcpkit._utils.json import is_object
+from mcpkit._utils.text import quote
 from mcpkit.errors import HeaderMismatch, InvalidRequest
 from mcpkit.transports.http.http_error import HttpError
 
-__all__ = [
-    "TOO_LONG",
-    "accepts",
-    "check_coding",
-    "check_media",
-    "check_repeated",
-    "check_request",
-    "is_too_long",
-    "read_token",
-]
+TOO_LONG: Final = "The body is longer than %d bytes (the server's limit is max_body)"
 
-TOO_LONG: Final = "The body is longer than %d bytes (the server's setting is max_body)"
-
-_MOST_REMEMBERED: Final = 64
-_LONGEST_REMEMBERED: Final = 256
+MAX_CACHED_VALUES: Final = 64
+MAX_CACHED_LENGTH: Final = 256
 """Bytes of a value; honest ones have a few dozen."""
 
-_DIGITS: Final = 18
-"""Digits of a length that is worth reading."""
+MAX_LENGTH_DIGITS: Final = 18
+"""Digits of a Content-Length that is worth reading."""
+
+_BLANKS: Final = b" \t"
+"""May be around the value of a header (RFC 9110, 5.6.3)."""
+
+_VERSION: Final = b"mcp-protocol-version"
+_LEGACY: Final = frozenset(each.version.encode() for each in HANDSHAKE)
+_MODERN: Final = {each.version.encode(): each.version for each in PER_REQUEST}
+_NO_META: Final[Mapping[str, Any]] = {}
 
 
-class HeaderCheckCache(dict[bytes, bool]):
-    """HeaderCheckCache on values of one header, remembered within bounds.
+def strip_values(pairs: list[tuple[bytes, bytes]]) -> bool:
+    """Remove the blanks around the values of headers, in their list; there are hardly ever any.
+
+    Returns:
+        True if there were some.
+    """
+    for _, value in pairs:
+        if value.strip(_BLANKS) is not value:
+            pairs[:] = [(name, value.strip(_BLANKS)) for name, value in pairs]
+            return True
+    return False
+
+
+# --- before the body is read ----------------------------------------------------------------------
+
+
+class VerdictCache(dict[bytes, bool]):
+    """Verdicts on values of one header, cached within bounds.
 
     Args:
         judge: Judges a value by nothing but itself.
@@ -53,15 +69,15 @@ class HeaderCheckCache(dict[bytes, bool]):
 
     def __missing__(self, value: bytes) -> bool:
         found = self._judge(value)
-        if len(value) <= _LONGEST_REMEMBERED:
-            if len(self) >= _MOST_REMEMBERED:
+        if len(value) <= MAX_CACHED_LENGTH:
+            if len(self) >= MAX_CACHED_VALUES:
                 self.clear()
             self[value] = found
         return found
 
 
 def accepts(accept: bytes | None, *wanted: bytes) -> bool:
-    """True if a client takes all of some media types (RFC 9110, 12.5.1)."""
+    """Return True if a client accepts all of some media types (RFC 9110, 12.5.1)."""
     if accept is None:
         return True
     listed: set[bytes] = set()
@@ -74,23 +90,19 @@ def accepts(accept: bytes | None, *wanted: bytes) -> bool:
     )
 
 
-def _is_json(content_type: bytes) -> bool:
-    return content_type.partition(b";")[0].strip().lower() == b"application/json"
-
-
-def _accepts_both(accept: bytes) -> bool:
-    return accepts(accept, b"application/json", b"text/event-stream")
-
-
-IS_JSON: Final = HeaderCheckCache(_is_json)
+IS_JSON: Final = VerdictCache(
+    lambda value: value.partition(b";")[0].strip().lower() == b"application/json"
+)
 """True for each Content-Type that is JSON."""
 
-ACCEPTS_BOTH: Final = HeaderCheckCache(_accepts_both)
+ACCEPTS_BOTH: Final = VerdictCache(
+    lambda value: accepts(value, b"application/json", b"text/event-stream")
+)
 """True for each Accept that lists JSON and event streams."""
 
 
 def check_media(raw: Mapping[bytes, bytes]) -> None:
-    """Refuse a POST that is no JSON, or whose client does not accept what may be answered.
+    """Refuse a POST that is not JSON, or whose client does not accept every kind of response.
 
     Args:
         raw: The headers by lower-case name.
@@ -108,10 +120,7 @@ def check_media(raw: Mapping[bytes, bytes]) -> None:
 
 
 def check_coding(raw: Mapping[bytes, bytes]) -> None:
-    """Refuse a body in a transfer coding that nobody undoes here (RFC 9112, 6.1).
-
-    Args:
-        raw: The headers by lower-case name.
+    """Refuse a body in a transfer coding that is not decoded here (RFC 9112, 6.1).
 
     Raises:
         HttpError: It has one.
@@ -121,10 +130,15 @@ def check_coding(raw: Mapping[bytes, bytes]) -> None:
         raise HttpError(501, "The only Transfer-Encoding that is understood is chunked")
 
 
-def is_too_long(raw: Mapping[bytes, bytes], limit: int) -> bool:
-    """True if the headers say that a body is longer than the limit, in bytes."""
+def check_length(raw: Mapping[bytes, bytes], limit: int) -> None:
+    """Refuse a body that is longer than the limit, in bytes, if its headers say so.
+
+    Raises:
+        HttpError: It is.
+    """
     length = raw.get(b"content-length", b"0")
-    return not length.isdigit() or len(length) > _DIGITS or int(length) > limit
+    if not length.isdigit() or len(length) > MAX_LENGTH_DIGITS or int(length) > limit:
+        raise HttpError(413, TOO_LONG % limit)
 
 
 def read_token(sent: bytes | None) -> str:
@@ -132,8 +146,58 @@ def read_token(sent: bytes | None) -> str:
     return "" if sent is None else sent.decode("latin-1").strip(" \t")
 
 
+# --- the era --------------------------------------------------------------------------------------
+
+
+def is_announced(message: Mapping[str, Any]) -> bool:
+    """Return True if the ``_meta`` of a message says that it belongs to no session (META-1)."""
+    params: dict[str, Any] | None = message.get("params")
+    meta: dict[str, Any] | None = params.get("_meta") if type(params) is dict else None
+    return type(meta) is dict and (VERSION_KEY in meta or CAPABILITIES_KEY in meta)
+
+
+def is_modern(message: dict[str, Any] | list[Any], raw: Mapping[bytes, bytes]) -> bool:
+    """Return True if a POST belongs to a revision without sessions (PROTOCOL §3.3).
+
+    Args:
+        message: The message in its body, or a batch of them. One that is announced is modern, and
+            does not come here.
+        raw: Its headers by lower-case name.
+
+    Raises:
+        HttpError: A session is asked for in a version that is unknown (HTTPL-18).
+    """
+    if isinstance(message, list):
+        return not has_session_version(raw)
+    method: Any = message.get("method")
+    if method == "initialize":
+        return False
+    version = raw.get(_VERSION)
+    if version is not None and version not in _LEGACY and not has_session_version(raw):
+        version = version.strip(_BLANKS)
+        if b"mcp-session-id" in raw and version not in _MODERN:
+            raise HttpError(
+                400,
+                # Some clients look for these three words.
+                f"Unsupported protocol version in MCP-Protocol-Version: "
+                f"{quote(version.decode('latin-1'))}",
+                readable_id(message),
+            )
+        return True
+    return isinstance(method, str) and announces_itself(method, _NO_META)
+
+
+def has_session_version(raw: Mapping[bytes, bytes]) -> bool:
+    """Return True if ``MCP-Protocol-Version`` names a revision with sessions, or is missing."""
+    version = raw.get(_VERSION)
+    return version is None or version in _LEGACY or version.strip(_BLANKS) in _LEGACY
+
+
+# --- against the body -----------------------------------------------------------------------------
+
+
 def check_request(raw: Mapping[bytes, bytes], request: Request, catalog: Catalog) -> None:
-    """Hold the headers of a request of 2026-07-28 against what it says (HTTPM-2, SEC-14).
+    """Compare the headers of a request of 2026-07-28 with its body (HTTPM-2, SEC-14).
 
     Args:
         raw: The headers by lower-case name.
@@ -143,9 +207,28 @@ def check_request(raw: Mapping[bytes, bytes], request: Request, catalog: Catalog
     Raises:
         HttpError: They disagree, or a header is missing.
     """
+    known, params = request.known, request.params
+    name: Any = None if known.mirrored is None else params.get(known.mirrored)
+    tool = catalog.tools.get(name) if known.operation == "call_tool" else None
+    # Nearly every client writes the values as they are, so that their bytes can be compared.
+    if (
+        _MODERN.get(raw.get(_VERSION, b"")) == request.revision.version
+        and raw.get(b"mcp-method") == request.method.encode()
+        and (
+            type(name) is not str
+            or (
+                name.isascii()
+                and raw.get(b"mcp-name") == name.encode()
+                and name == name.strip(" \t")
+                and not name.startswith("=?")
+            )
+        )
+        and (tool is None or not tool.headers)
+    ):
+        return
     try:
         headers.check_version(raw, request.revision.version)
-        _compare(raw, request.method, request.known, request.params, catalog)
+        _compare(raw, request.method, known, params, catalog)
     except HeaderMismatch as error:
         raise HttpError(400, error, request.id) from None
 
@@ -153,10 +236,10 @@ def check_request(raw: Mapping[bytes, bytes], request: Request, catalog: Catalog
 def check_repeated(
     raw: Mapping[bytes, bytes], message: Mapping[str, Any], catalog: Catalog
 ) -> None:
-    """Hold the headers of a message against its body, that is no request to serve, or not yet.
+    """Compare the headers of a message with its body, if no session has read it as a request.
 
-    Flaws of the body alone are left to the session that serves it. Which of several flaws is told
-    does not depend on who finds it: the order is that of §8.4.
+    Faults of the body alone are left to the session that serves it. The fault that is reported does
+    not depend on who finds it: the order is that of §8.4.
 
     Args:
         raw: The headers by lower-case name.
@@ -173,7 +256,7 @@ def check_repeated(
         _compare_unread(raw, message, method, catalog)
     except HeaderMismatch as error:
         try:
-            # A broken envelope is told before headers that differ. The session looks at every
+            # A broken envelope is reported before headers that differ. The session checks every
             # envelope anyway; here that is done for the few messages that do not agree.
             check_envelope(message)
         except InvalidRequest:
@@ -182,10 +265,7 @@ def check_repeated(
 
 
 def _compare_unread(
-    raw: Mapping[bytes, bytes],
-    message: Mapping[str, Any],
-    method: str,
-    catalog: Catalog,
+    raw: Mapping[bytes, bytes], message: Mapping[str, Any], method: str, catalog: Catalog
 ) -> None:
     params: dict[str, Any] | None = message.get("params")
     meta: dict[str, Any] | None = params.get("_meta") if type(params) is dict else None

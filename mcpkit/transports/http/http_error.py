@@ -1,27 +1,27 @@
-"""Errors of HTTP: requests that are not served, but answered with a status and an error."""
+"""An HTTP status and a JSON-RPC error to answer a request with that is not served."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from mcpkit._protocol.messages import Id, error_text
 from mcpkit._utils.json import UNSET, Unset
 from mcpkit.errors import InternalError, InvalidRequest, ProtocolError
-from mcpkit.transports.http.streams import Send
-
-__all__ = ["HttpError", "Pairs", "retry_after", "send_error"]
+from mcpkit.http import Send
 
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
 """Headers of a response."""
+
+JSON: Final = (b"content-type", b"application/json")
 
 
 class HttpError(Exception):
     """A request that is answered with a status and an error, and not served.
 
     Args:
-        status: The status of HTTP.
+        status: The HTTP status.
         error: The error in the body.
         id: The id of the request, if it is known by then (ERR-5).
         headers: Headers of the response, in addition.
@@ -50,16 +50,19 @@ class HttpError(Exception):
 
 async def send_error(send: Send, error: HttpError) -> None:
     """Answer a request with an error."""
-    body = error.body
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        *error.headers,
-    ]
-    await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await respond(send, error.status, [JSON, *error.headers], error.body)
+
+
+async def respond(
+    send: Send, status: int, headers: Pairs, body: bytes = b"", *, head: bool = False
+) -> None:
+    """Send a whole response, with its length, but for 204; `head` omits the body."""
+    if status != 204:
+        headers = [*headers, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head else body})
 
 
 def retry_after(seconds: float) -> Pairs:
-    """Return the header that says after how many seconds to come back."""
+    """Return the header that says after how many seconds to try again."""
     return [(b"retry-after", b"%d" % max(1, math.ceil(seconds)))]

@@ -7,76 +7,93 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mcpkit._concurrency.threads import Threads
 from mcpkit._protocol.connection import (
     INITIALIZE_IN_BATCH,
     Connection,
     holds_initialize,
     wants_answer,
 )
-from mcpkit._protocol.messages import check_envelope, encode, readable_id
+from mcpkit._protocol.messages import check_envelope, readable_id
 from mcpkit._protocol.revisions import HANDSHAKE
+from mcpkit._server.server import Server
 from mcpkit._server.session import Session
 from mcpkit._utils.json import Unset, is_object
 from mcpkit._utils.sealing import SealBroken
 from mcpkit.errors import InvalidRequest
-from mcpkit.http import HttpRequest
+from mcpkit.http import HttpRequest, Receive, Send
 from mcpkit.tasks.protocol import take_answer
-from mcpkit.transports.http.era import has_session_version, is_announced
 from mcpkit.transports.http.exchange import Exchange, ExchangeChannel
-from mcpkit.transports.http.headers import accepts, check_repeated, read_token
-from mcpkit.transports.http.http_error import HttpError, retry_after
+from mcpkit.transports.http.headers import (
+    accepts,
+    check_repeated,
+    has_session_version,
+    is_announced,
+    read_token,
+)
+from mcpkit.transports.http.http_error import HttpError, respond, retry_after
 from mcpkit.transports.http.modern import stateless_session
-from mcpkit.transports.http.quotas import holder_of, owner_of
-from mcpkit.transports.http.requests import InFlight
+from mcpkit.transports.http.quotas import owner_of
+from mcpkit.transports.http.requests import OpenRequests
 from mcpkit.transports.http.security import principal_id
 from mcpkit.transports.http.session_ids import SessionId, SessionIds
-from mcpkit.transports.http.session_store import SessionStore, TooManyEnds
-from mcpkit.transports.http.sessions import LiveSession, SessionTable, Unknown
-from mcpkit.transports.http.streams import Receive, Send
-
-__all__ = ["LegacySessions"]
+from mcpkit.transports.http.sessions import (
+    LiveSession,
+    LocalStore,
+    SessionTable,
+    TooManyEnds,
+    Unknown,
+)
+from mcpkit.transports.http.streams import Stream
 
 _CHANNEL: Final = ExchangeChannel()
-_NOBODY: Final = SessionId("", HANDSHAKE[0], Connection().client, None, 0)
+_UNKNOWN_SESSION: Final = SessionId("", HANDSHAKE[0], Connection().client, None, 0)
 _WORKERS: Final = "MCPKIT_WORKERS"
-"""The number of processes that serve the app, if more than one: set by whoever starts them."""
+"""The number of processes that serve the app, if more than one: set by the one that starts them."""
 
 
 class SessionExchange(Exchange):
-    """A POST in a session, which goes on if its client leaves and may come back for the answer."""
+    """A POST in a session, which continues if its client disconnects, and may be resumed."""
 
     live: LiveSession
 
     outlasts = True
 
+    def open_stream(self) -> Stream:
+        """Return a stream for the response, which the client may resume."""
+        return self.live.open_stream()
+
     def close(self) -> None:
-        """Give back what it holds, and keep its stream for the return of its client."""
+        """Give back everything that it holds, and keep its stream until its client reconnects."""
         Exchange.close(self)
         if self.stream is not None:
             self.live.retire(self.stream)
-        self.live.settle()
+        self.live.finish()
 
 
 class LegacySessions:
     """The server of requests in sessions.
 
     Args:
-        flight: The requests of the endpoint.
-        store: The store of what is known of sessions that are not held here.
+        server: The server that answers.
+        threads: The worker threads that all sessions share.
+        open_requests: The requests of the endpoint.
+        store: The store of facts about sessions that are not held here.
     """
 
-    def __init__(self, flight: InFlight, store: SessionStore) -> None:
-        server, settings = flight.server, flight.settings
-        self.table = SessionTable(
-            server, settings, flight.loop, flight.lifespan.threads, store, flight.accounts
-        )
+    def __init__(
+        self, server: Server, threads: Threads, open_requests: OpenRequests, store: LocalStore
+    ) -> None:
+        settings, loop = open_requests.settings, open_requests.loop
+        self.table = SessionTable(server, settings, loop, threads, store, open_requests.quotas)
         self._store = store
         self._ended = store.ended
-        self._flight = flight
+        self._open_requests = open_requests
         self._server = server
-        self._ids = SessionIds(server.sealer("session"), settings.session_lifetime)
+        self._threads = threads
+        self._ids = SessionIds(server.sealer("session"), settings.limits.session_lifetime)
         self._workers = int(os.environ.get(_WORKERS) or 1)
-        self._nobody = stateless_session(flight)
+        self._stateless = stateless_session(server, loop, threads)
         """The session of messages that are accepted, and need nothing else."""
         self._unsubscribe = (
             server.changes.subscribe(store.publish),
@@ -85,8 +102,8 @@ class LegacySessions:
 
     # --- POST -------------------------------------------------------------------------------------
 
-    def begin(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
-        """Begin a message, or a batch.
+    def start(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
+        """Start to serve a message, or a batch.
 
         Raises:
             HttpError: The message is not served; nothing was done.
@@ -95,37 +112,33 @@ class LegacySessions:
         sent = raw.get(b"mcp-session-id")
         if sent is None:
             if isinstance(message, dict):
-                return self._begin_handshake(message, http)
+                return self._start_handshake(message, http)
             if holds_initialize(message):
                 raise HttpError(400, INITIALIZE_IN_BATCH)  # MSG-10
         token = read_token(sent)
         id, live = self._session_of(http, token, message)
         if isinstance(message, list):
             count = self._check_batch(message, id, raw)
-            self._flight.accounts.check_request(http, max(1, count))
+            self._open_requests.quotas.check_request(http, max(1, count))
         else:
             if message.get("method") == "initialize":
-                # LIFE-11: some bridges begin a session, and then let their client begin in it.
-                return self._begin_handshake(message, http)
+                # LIFE-11: some bridges begin a session, and their client then begins one in it.
+                return self._start_handshake(message, http)
             count = 1 if "method" in message and "id" in message else 0
             if count == 0 and self._is_taken(message, id, live):
-                return Exchange(
-                    http, self._nobody, self._flight, 0, self._flight.open_stream, modern=True
-                )
+                return Exchange(http, self._stateless, self._open_requests, 0, modern=True)
         if live is None:
             live = self._open(id, token, message, http)
         if self._workers > 1 and isinstance(message, dict):
             self._check_worker(message, live)
-        exchange = SessionExchange(
-            http, live.session, self._flight, count, live.open_stream, modern=False
-        )
+        exchange = SessionExchange(http, live.session, self._open_requests, count, modern=False)
         exchange.live = live
-        exchange.places = count or 1
+        exchange.size = count or 1
         live.session.take(message, exchange)
         return exchange
 
-    def _begin_handshake(self, message: dict[str, Any], http: HttpRequest) -> Exchange:
-        """Begin a session; refuse any other request, whose client has forgotten the session id."""
+    def _start_handshake(self, message: dict[str, Any], http: HttpRequest) -> Exchange:
+        """Begin a session; refuse any other request, because its client has lost the session id."""
         if message.get("method") != "initialize":
             raise HttpError(
                 400,
@@ -138,11 +151,11 @@ class LegacySessions:
         session = Session(
             self._server,
             _CHANNEL,
-            self._flight.loop,
-            threads=self._flight.lifespan.threads,
+            self._open_requests.loop,
+            threads=self._threads,
             attached=False,
         )
-        exchange = Exchange(http, session, self._flight, 1, self._flight.open_stream, modern=False)
+        exchange = Exchange(http, session, self._open_requests, 1, modern=False)
         session.take(message, exchange)
         revision = session.revision
         if revision is not None and exchange.error is None and exchange.status == 200:
@@ -151,7 +164,7 @@ class LegacySessions:
         return exchange
 
     def _check_batch(self, batch: list[Any], id: SessionId, raw: Mapping[bytes, bytes]) -> int:
-        """Return the number of answers that a batch wants."""
+        """Return the number of responses that a batch wants."""
         if not id.revision.batching:
             raise HttpError(400, "Batches do not exist in this revision")  # MSG-11
         for part in batch:
@@ -168,7 +181,7 @@ class LegacySessions:
             about = readable_id(message)
             if live is not None and not isinstance(about, Unset) and live.session.awaits(about):
                 return False
-            self._pass_on(message, id)
+            self._take_answer(message, id)
             return True
         if live is not None:
             return False
@@ -179,8 +192,8 @@ class LegacySessions:
             raise HttpError(400, error) from None
         return True
 
-    def _pass_on(self, message: Mapping[str, Any], id: SessionId) -> None:
-        """Take an answer to a question that nobody has put here."""
+    def _take_answer(self, message: Mapping[str, Any], id: SessionId) -> None:
+        """Take an answer to a question that no session here has asked."""
         try:
             check_envelope(message)
             answer = message.get("id")
@@ -191,14 +204,14 @@ class LegacySessions:
                 tasks.answer_later, id.revision, id.principal, message
             ):
                 return
-            self.table.pass_on(id, answer, encode(message))
+            self.table.check_answer(answer)
         except InvalidRequest as error:
             raise HttpError(400, error) from None
         except Unknown as why:
             raise HttpError(409, str(why)) from None
 
     def _check_worker(self, message: Mapping[str, Any], live: LiveSession) -> None:
-        """Refuse to subscribe where no stream could tell of changes."""
+        """Refuse to subscribe where no stream could carry the changes."""
         standalone = live.standalone
         here = standalone is not None and standalone.response is not None
         if message.get("method") == "resources/subscribe" and not here:
@@ -214,13 +227,13 @@ class LegacySessions:
     def _session_of(
         self, http: HttpRequest, token: str, message: Any
     ) -> tuple[SessionId, LiveSession | None]:
-        """Return what the session id of a request says, and the session if it is held here."""
+        """Return the content of the session id of a request, and the session if it is held here."""
         live = self.table.find(token)
         id = self._read(token, message) if live is None else live.id
         principal = http.principal
-        owner = None if principal is None else principal.id
-        # One answer for every cause (SEC-6): nobody is to learn which ids exist.
-        if id.expires <= time.time() or self._ended(id.key) or id.principal != owner:
+        caller = None if principal is None else principal.id
+        # One response for every cause (SEC-6): it must not reveal which ids exist.
+        if id.expires <= time.time() or self._ended(id.key) or id.principal != caller:
             raise HttpError(
                 404, "Session not found: begin again with initialize", readable_id(message)
             )
@@ -232,18 +245,18 @@ class LegacySessions:
         try:
             return self._ids.read(token)
         except SealBroken:
-            return _NOBODY
+            return _UNKNOWN_SESSION
 
     def _open(self, id: SessionId, token: str, message: Any, http: HttpRequest) -> LiveSession:
         try:
-            return self.table.open(id, token, holder_of(http))
+            return self.table.open(id, token, owner_of(http))
         except Unknown as why:
             raise HttpError(503, str(why), readable_id(message), retry_after(10)) from None
 
     # --- GET and DELETE ---------------------------------------------------------------------------
 
     async def get(self, http: HttpRequest, receive: Receive, send: Send) -> None:
-        """Open the stream of a session, or go on with one that was lost (HTTPL-8, HTTPL-13)."""
+        """Open the stream of a session, or resume one that was lost (HTTPL-8, HTTPL-13)."""
         raw = http.raw
         if not has_session_version(raw):
             raise HttpError(405, "This revision has no GET", headers=((b"allow", b"POST"),))
@@ -251,7 +264,7 @@ class LegacySessions:
             raise HttpError(406, "The Accept header must list text/event-stream")
         token = read_token(raw.get(b"mcp-session-id"))
         id, live = self._session_of(http, token, None)
-        self._flight.check_streams(http)
+        self._open_requests.check_streams(http)
         if live is None:
             live = self._open(id, token, None, http)
         last = raw.get(b"last-event-id")
@@ -259,14 +272,14 @@ class LegacySessions:
             stream = live.open_standalone() if last is None else live.resume(last.decode("latin-1"))
         except Unknown as why:
             raise HttpError(400, str(why)) from None
-        response = self._flight.open_response(stream, http)
+        response = self._open_requests.open_response(stream, http)
         try:
             await response.serve(send, [], receive)
         finally:
-            self._flight.close_response(response)
+            self._open_requests.close_response(response)
             if stream is live.standalone:
                 live.leave_standalone()
-            live.settle()
+            live.finish()
 
     async def delete(self, http: HttpRequest, send: Send) -> None:
         """End a session (HTTPL-17)."""
@@ -282,8 +295,7 @@ class LegacySessions:
                 headers=retry_after(error.retry),
             ) from None
         await self.table.close(id)
-        await send({"type": "http.response.start", "status": 204, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
+        await respond(send, 204, [])
 
     async def aclose(self) -> None:
         """End all sessions."""

@@ -1,8 +1,8 @@
 """Lifespans of an app: entered by lifespan events, else by the first request in an event loop.
 
-No host has to be told: without lifespan events, the app's lifespan is entered in a task of its own.
-It is left when the event loop ends, which cancels that task, or when the process was told to stop
-and no call is running any more: some servers do not end their loop, but the process.
+A host needs no configuration: without lifespan events, the app's lifespan is entered in a task of
+its own. It is left when the event loop ends, which cancels that task, or when the process was told
+to stop and no call is running any more: some servers do not end their loop, but the process.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ from mcpkit._concurrency.threads import Threads
 from mcpkit._server.server import Server, log
 from mcpkit._server.task_runs import serving_tasks
 
-__all__ = ["Lifespan", "Lifespans"]
-
 Running = Callable[[], AbstractAsyncContextManager[Server]]
 
-_GLANCE: Final = 0.02
-"""Seconds between two looks at whether calls still run, while the server stops."""
+_CHECK: Final = 0.02
+"""Seconds between two checks for running calls, while the server stops."""
 
 
 class Lifespan:
@@ -45,12 +43,12 @@ class Lifespan:
         self.server: Server
         self.loop: Loop
         self.threads: Threads
-        self.begun = False
+        self.started = False
         self.over = False
         self.failure: BaseException | None = None
         self.draining = False
         self.grace = 0.0
-        """Seconds that what runs may go on when the server is told to stop."""
+        """Seconds that requests may continue when the server is told to stop."""
         self._drained_at = 0.0
         self.on_drain: list[Callable[[], object]] = []
         """Functions to call once when the server is told to stop."""
@@ -60,29 +58,17 @@ class Lifespan:
         """Functions to call and await before the app's lifespan is left, the last one first."""
         self.task: asyncio.Task[None] | None = None
         """The task that holds it without lifespan events; loops hold tasks only weakly."""
-        self._settled = anyio.Event()
-        self._told = anyio.Event()
+        self._decided = anyio.Event()
+        self._stopping = anyio.Event()
         self._signals = _Signals(self)
 
-    @property
-    def is_here(self) -> bool:
-        """True if it has begun, is not over, and belongs to the running event loop."""
-        try:
-            return self.is_in(get_running_loop())
-        except RuntimeError:
-            return False  # trio's is found the longer way
-
-    def is_in(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return True if it has begun, is not over, and belongs to an event loop of asyncio's."""
-        return self.token is loop and self.begun and not self.over
-
     async def wait(self) -> None:
-        """Wait until it has begun.
+        """Wait until it has started.
 
         Raises:
-            RuntimeError: It could not begin; the cause is the exception of the app's lifespan.
+            RuntimeError: It could not start; the cause is the exception of the app's lifespan.
         """
-        await self._settled.wait()
+        await self._decided.wait()
         if self.failure is not None:
             raise RuntimeError("the app's lifespan failed") from self.failure
 
@@ -97,8 +83,8 @@ class Lifespan:
             ):
                 self.server, self.loop = served, loop
                 self.threads = Threads(loop, served.settings.max_threads)
-                self.begun = True
-                self._settled.set()
+                self.started = True
+                self._decided.set()
                 self._signals.chain()
                 try:
                     yield self
@@ -111,17 +97,17 @@ class Lifespan:
                     since = time.monotonic() - self._drained_at if self.draining else self.grace
                     await tasks.aclose(self.grace - since)
         except BaseException as error:
-            if not self.begun:
+            if not self.started:
                 self.failure = error
-                self._settled.set()
+                self._decided.set()
             raise
 
     def drain(self) -> None:
-        """Begin to stop: end streams that only wait, let calls finish."""
+        """Start to stop: end streams that only wait, let calls finish."""
         if not self.draining:
             self.draining = True
             self._drained_at = time.monotonic()
-            self._told.set()
+            self._stopping.set()
             for each in self.on_drain:
                 each()
 
@@ -132,9 +118,9 @@ class Lifespan:
             True if the loop ends: the running task was cancelled, which is not raised.
         """
         try:
-            await self._told.wait()
+            await self._stopping.wait()
             while any(each() for each in self.busy):
-                await anyio.sleep(_GLANCE)
+                await anyio.sleep(_CHECK)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if sys.version_info >= (3, 11) and task is not None:
@@ -160,7 +146,7 @@ class Lifespans:
         self._last: Lifespan | None = None
 
     async def current(self) -> Lifespan:
-        """Return the lifespan of this event loop; begin it if need be.
+        """Return the lifespan of this event loop; start it if need be.
 
         Raises:
             RuntimeError: The app's lifespan failed; the next request tries again.
@@ -170,13 +156,13 @@ class Lifespans:
         if lifespan is None or lifespan.token is not loop:
             lifespan = self._by_loop.get(id(loop))
             if lifespan is None or lifespan.token is not loop:
-                lifespan = self._begin(loop)
+                lifespan = self._start(loop)
             self._last = lifespan
-        if not lifespan.begun:
+        if not lifespan.started:
             await lifespan.wait()
         return lifespan
 
-    def _begin(self, loop: object) -> Lifespan:
+    def _start(self, loop: object) -> Lifespan:
         lifespan = self._add(loop)
 
         async def live() -> None:
@@ -185,18 +171,18 @@ class Lifespans:
                 with anyio.CancelScope() as scope:
                     async with lifespan.entered(self._running):
                         loop_ended = await lifespan.until_over()
-                        # What follows is as with lifespan events, and may take as long.
+                        # The rest is as with lifespan events, and may take as long.
                         scope.shield = True
                         lifespan.drain()
             except Exception:
-                # Whoever waits for it is told; this is for the log.
+                # Those in `wait` get it; this is for the log.
                 log.exception("the app's lifespan failed")
             finally:
                 if loop_ended:
                     self._remove(lifespan)
-                # Else it stays, and refuses what still comes: nothing begins again now.
+                # Else it stays, and refuses further requests: nothing starts again now.
 
-        # What serves everybody must not have the context of the first who asked.
+        # A task for all requests must not have the context of the first one.
         if isinstance(loop, asyncio.AbstractEventLoop):
             lifespan.task = contextvars.Context().run(loop.create_task, live())
         else:

@@ -4,46 +4,45 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from mcpkit._concurrency.loop import Loop
+from mcpkit._concurrency.threads import Threads
 from mcpkit._protocol.connection import Connection, Request
+from mcpkit._server.server import Server
 from mcpkit._server.session import Session
 from mcpkit.http import HttpRequest
 from mcpkit.transports.http.exchange import Exchange, ExchangeChannel
 from mcpkit.transports.http.headers import check_repeated, check_request
 from mcpkit.transports.http.http_error import HttpError
-from mcpkit.transports.http.requests import InFlight
-
-__all__ = ["ModernRequests", "stateless_session"]
+from mcpkit.transports.http.requests import OpenRequests
 
 _CHANNEL: Final = ExchangeChannel()
 
 
-def stateless_session(flight: InFlight) -> Session:
+def stateless_session(server: Server, loop: Loop, threads: Threads) -> Session:
     """Return a session that knows no client, for requests that announce themselves."""
-    return Session(
-        flight.server,
-        _CHANNEL,
-        flight.loop,
-        connection=Connection(announced=True),
-        threads=flight.lifespan.threads,
-        attached=False,
-    )
+    connection = Connection(announced=True)
+    return Session(server, _CHANNEL, loop, connection=connection, threads=threads, attached=False)
 
 
 class ModernRequests:
     """The server of requests that announce themselves.
 
     Args:
-        flight: The requests of the endpoint.
+        server: The server that answers.
+        threads: The worker threads that all sessions share.
+        open_requests: The requests of the endpoint.
     """
 
-    def __init__(self, flight: InFlight) -> None:
-        self._flight = flight
-        self._registry = flight.server.registry
-        self._spare: Session | None = None
+    def __init__(self, server: Server, threads: Threads, open_requests: OpenRequests) -> None:
+        self._server = server
+        self._threads = threads
+        self._open_requests = open_requests
+        self._registry = server.registry
+        self._idle_session: Session | None = None
         """The session of a request that is over, for the next one to use."""
 
-    def begin(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
-        """Begin a request.
+    def start(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
+        """Start to serve a request.
 
         Raises:
             HttpError: The request is not served; nothing was done.
@@ -51,37 +50,25 @@ class ModernRequests:
         if isinstance(message, list):
             raise HttpError(400, "A single message is expected, not a batch")  # HTTPM-1
         if "method" not in message and ("result" in message or "error" in message):
-            raise HttpError(400, "There is no question that this could answer")
-        session, self._spare = self._spare or stateless_session(self._flight), None
+            raise HttpError(400, "The response does not belong to any request")
+        open_requests = self._open_requests
+        session, self._idle_session = self._idle_session, None
+        if session is None:
+            session = stateless_session(self._server, open_requests.loop, self._threads)
         wants_answer = "id" in message
-        exchange = Exchange(
-            http,
-            session,
-            self._flight,
-            1 if wants_answer else 0,
-            self._flight.open_stream,
-            modern=True,
-        )
+        exchange = Exchange(http, session, open_requests, 1 if wants_answer else 0, modern=True)
         event = session.read(message, exchange)
         if type(event) is not Request:
             check_repeated(http.raw, message, self._registry)
         else:
             check_request(http.raw, event, self._registry)
             if event.known.operation == "listen":
-                self._listen(event, exchange)
+                # A stream of changes is counted for as long as its client listens.
+                open_requests.check_streams(http, event.id)
+                exchange.lasts = True
+                exchange.end_on_expiry(open_requests.loop, exchange.end_listens)
+                exchange.on_close = session.detach
         session.act_on(event, exchange)
         if wants_answer and exchange.done and session.is_unused:
-            self._spare = session
+            self._idle_session = session
         return exchange
-
-    def _listen(self, request: Request, exchange: Exchange) -> None:
-        """Count a stream of changes for as long as its client listens."""
-        self._flight.check_streams(exchange.http, request.id)
-        exchange.lasts = True
-        exchange.on_expiry(self._flight.loop, lambda: exchange.session.end_listens(announce=False))
-        exchange.on_close = lambda: _leave(exchange)
-
-
-def _leave(exchange: Exchange) -> None:
-    exchange.stop_expiry()
-    exchange.session.detach()

@@ -1,172 +1,69 @@
-"""Accounts of an endpoint: what its clients hold of it, and what each may hold.
+"""The quotas of an endpoint, and the owner that a request is counted to.
 
-Everything that a client makes the server keep is noted here under the name of whoever caused it:
-its principal, else the network of its address, and within that its session. Each kind has a total,
-and nobody may have all of it (`mcpkit._utils.quota`). What lasts has totals of its own, so that
-streams, open questions and abandoned calls never take the place of calls.
+Everything that a client makes the server keep is counted to its owner: its principal, else the
+network of its address. Each kind has a total and a bound for each owner (`mcpkit._utils.quota`).
+Streams, open questions and abandoned calls have quotas of their own, so that they never take the
+place of calls.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import time
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.messages import Id
 from mcpkit._utils.json import UNSET, Unset
-from mcpkit._utils.quota import Budget, Exhausted, Hold, Holder
+from mcpkit._utils.quota import Quota, QuotaExceeded, Reservation
 from mcpkit.errors import InternalError
-from mcpkit.http import HttpRequest, HttpSettings
+from mcpkit.http import HttpRequest
 from mcpkit.transports.http.http_error import HttpError, retry_after
+from mcpkit.transports.http.options import HttpSettings
 
-__all__ = [
-    "BODIES",
-    "MOST_WATCHED",
-    "Accounts",
-    "Occupant",
-    "TooMuchWatched",
-    "Watched",
-    "holder_of",
-    "owner_of",
-]
-
-BODIES: Final = 8
-"""Bodies of the greatest length that may arrive, or be served, at once."""
-
-MOST_WATCHED: Final = 64 * 1024 * 1024
-"""Bytes of the URIs that clients watch."""
-
-_NETWORK: Final = 64
+_NETWORK_BITS: Final = 64
 """Bits of an IPv6 address that name the network of a client (RFC 6177)."""
 
-_FAR: Final = 30 * 24 * 3600.0
-"""Seconds after which a stream ends in any case that ends with an authentication."""
-
-_LONGEST_ADDRESS: Final = 64
-"""Characters of an address; a server that believes a proxy's headers may pass on anything."""
+MAX_ADDRESS: Final = 64
+"""Characters of an address; a server that trusts a proxy's headers may pass on any text."""
 
 
-class TooMuchWatched(InternalError):
-    """A client may watch no more URIs for now."""
+class TooManyWatched(InternalError):
+    """A client may not watch more URIs for now."""
 
     def __init__(self) -> None:
         super().__init__("Too many resources are watched; end a subscription first")
 
 
-class Watched(Hold):
-    """The bytes of the URIs that one client watches."""
-
-    __slots__ = ()
-
-    def grow(self, amount: int) -> None:
-        """Take an amount, or give it back if it is less than nothing.
-
-        Raises:
-            TooMuchWatched: The client may not have so much; nothing has changed.
-        """
-        try:
-            super().grow(amount)
-        except Exhausted:
-            raise TooMuchWatched from None
-
-
-class Occupant:
-    """Something that holds a place at the endpoint until it is over.
-
-    Args:
-        http: The request that has caused it.
-    """
-
-    budget: Budget | None = None
-    """What it holds a place of; None if it holds none."""
-    asking = 0
-    """The number of questions whose answers it waits for."""
-    is_left = False
-    """True if its client has gone, and may come back for the answer."""
-    lasts = False
-    """True for a stream that stays open until its client ends it."""
-    places = 1
-    """The number of places that it takes: one for each request of a batch."""
-    _holder: Holder | None = None
-    _holds: tuple[Hold, ...] = ()
-    _expiry: Callable[[], object] | None = None
-    """Takes back what happens when the authentication of whoever has caused it ends."""
-
-    def __init__(self, http: HttpRequest) -> None:
-        self.http = http
-
-    def keep(self, budget: Budget, size: int) -> None:
-        """Count bytes that it keeps until it is over, without asking for room."""
-        made = Hold(budget, self.holder)
-        made.set(size)
-        self._holds = (*self._holds, made)
-
-    def release(self) -> None:
-        """Give back the bytes that it keeps."""
-        for each in self._holds:
-            each.release()
-        self._holds = ()
-
-    def on_expiry(self, loop: Loop, end: Callable[[], object]) -> None:
-        """End what stays open when the authentication of its client ends (AUTH-17)."""
-        principal = self.http.principal
-        if principal is not None and principal.expires_at is not None:
-            left = principal.expires_at - time.time()
-            self._expiry = loop.later(min(max(left, 0), _FAR), end)
-
-    def stop_expiry(self) -> None:
-        """Wait for the end of the authentication no more."""
-        if self._expiry is not None:
-            self._expiry()
-            self._expiry = None
-
-    @property
-    def holder(self) -> Holder:
-        """Whoever has caused it."""
-        if self._holder is None:
-            self._holder = holder_of(self.http)
-        return self._holder
-
-    def occupy(self, budget: Budget | None) -> None:
-        """Take a place in a budget, instead of the one it has, without asking for room."""
-        had = self.budget
-        if had is budget:
-            return
-        if had is not None:
-            had.give_back(self.holder, self.places)
-        self.budget = budget
-        if budget is not None:
-            budget.add(self.holder, self.places)
-
-
-class Accounts:
-    """What the clients of an endpoint hold.
+class EndpointQuotas:
+    """The quotas of an endpoint.
 
     Args:
         settings: The settings of the endpoint.
     """
 
     def __init__(self, settings: HttpSettings) -> None:
-        share = settings.max_share
-        self.requests = Budget(settings.max_requests, share)
-        """Requests that run, whose body arrives, or whose answer is being read."""
-        self.parked = Budget(settings.max_parked, share)
+        limits, share = settings.limits, settings.max_share
+
+        def quota(total: int, each: int | None = None) -> Quota:
+            return Quota(total, each if share is None else max(1, int(share * total)))
+
+        each = limits.max_each
+        self.requests = quota(limits.max_requests, each)
+        """Requests that run, whose body arrives, or whose response is being read."""
+        self.parked = quota(limits.max_parked, each)
         """Requests that wait for their client: for its answer to a question, or for its return."""
-        self.streams = Budget(settings.max_streams, share)
+        self.streams = quota(limits.max_streams, each)
         """Streams that clients hold open."""
-        self.bodies = Budget(BODIES * settings.max_body, share)
-        """Bytes of large bodies that arrive or are served."""
-        self.sessions = Budget(settings.max_sessions, share)
+        self.sessions = quota(limits.max_sessions, each)
         """Sessions that are held for their state."""
-        self.watched = Budget(MOST_WATCHED, share)
+        self.bodies = quota(limits.max_bodies * limits.max_body)
+        """Bytes of large bodies that arrive or are served."""
+        self.watched = quota(limits.max_watched)
         """Bytes of the URIs that clients watch."""
-        self.unread = Budget(settings.max_unread, share)
-        """Bytes of answers and events that wait for clients to read them."""
-        self.replay = Budget(settings.replay_buffer, share)
-        """Bytes that are kept of what clients have missed."""
+        self.unread = quota(limits.max_unread)
+        """Bytes of responses and events that wait for clients to read them."""
+        self.replay = quota(limits.replay_buffer)
+        """Bytes of events that are kept for clients that reconnect."""
 
     def check_request(self, http: HttpRequest, amount: int = 1) -> None:
         """Refuse one more request, or as many as a batch has, if there are enough.
@@ -174,7 +71,8 @@ class Accounts:
         Raises:
             HttpError: There is no room for it.
         """
-        self._check(self.requests, "requests are being served", "max_requests", http, amount=amount)
+        settings = "max_requests", "requests are being served"
+        _check(self.requests, http, *settings, amount=amount)
 
     def check_stream(self, http: HttpRequest, id: Id | Unset = UNSET) -> None:
         """Refuse one more stream that a client would hold open, if there are enough.
@@ -182,40 +80,47 @@ class Accounts:
         Raises:
             HttpError: There is no room for it.
         """
-        self._check(self.streams, "streams are open", "max_streams", http, id, wait=10)
-
-    def _check(
-        self,
-        budget: Budget,
-        what: str,
-        setting: str,
-        http: HttpRequest,
-        id: Id | Unset = UNSET,
-        *,
-        wait: float = 1,
-        amount: int = 1,
-    ) -> None:
-        holder = holder_of(http)
-        try:
-            budget.check(holder, amount)
-        except Exhausted as full:
-            if full.own:
-                status, count = 429, f"{budget.held(holder.owner)} of your"
-                settings = f"settings are {setting} and max_share"
-            else:
-                status, count = 503, str(budget.total)
-                settings = f"setting is {setting}"
-            text = f"{count} {what}; come back later (the server's {settings})"
-            raise HttpError(status, text, id, retry_after(wait)) from None
+        _check(self.streams, http, "max_streams", "streams are open", id=id, wait=10)
 
 
-def holder_of(http: HttpRequest) -> Holder:
-    """Return who holds what a request causes: its owner, and the session that it names."""
-    return Holder(owner_of(http), http.raw.get(b"mcp-session-id"))
+def _check(
+    quota: Quota,
+    http: HttpRequest,
+    setting: str,
+    held: str,
+    *,
+    id: Id | Unset = UNSET,
+    amount: int = 1,
+    wait: float = 1,
+) -> None:
+    owner = owner_of(http)
+    try:
+        quota.check(owner, amount)
+    except QuotaExceeded as full:
+        if full.own:
+            status, count = 429, f"{quota.held(owner)} of your"
+            limits = f"limits are {setting} and max_each"
+        else:
+            status, count = 503, str(quota.total)
+            limits = f"limit is {setting}"
+        text = f"{count} {held}; try again later (the server's {limits})"
+        raise HttpError(status, text, id, retry_after(wait)) from None
+
+
+def watch(watched: Reservation, size: int) -> None:
+    """Count more bytes of URIs that a client watches, or fewer if negative.
+
+    Raises:
+        TooManyWatched: The client may not have so many; nothing has changed.
+    """
+    try:
+        watched.resize(max(0, watched.amount + size))
+    except QuotaExceeded:
+        raise TooManyWatched from None
 
 
 def owner_of(http: HttpRequest) -> str:
-    """Return the name under which a request is counted: its principal, or its client's network.
+    """Return the owner that a request is counted to: its principal, or its client's network.
 
     The address of an IPv6 client says little, because it may choose any of its network.
     """
@@ -226,7 +131,7 @@ def owner_of(http: HttpRequest) -> str:
     if client is None:
         return ""
     host = client[0]
-    return _network_of(host) if len(host) <= _LONGEST_ADDRESS else host[:_LONGEST_ADDRESS]
+    return _network_of(host) if len(host) <= MAX_ADDRESS else host[:MAX_ADDRESS]
 
 
 @lru_cache(maxsize=1024)
@@ -238,4 +143,4 @@ def _network_of(host: str) -> str:
     address = getattr(address, "ipv4_mapped", None) or address
     if address.version == 4:
         return f"network {address}"
-    return f"network {ipaddress.ip_network((address, _NETWORK), strict=False)}"
+    return f"network {ipaddress.ip_network((address, _NETWORK_BITS), strict=False)}"

@@ -1,190 +1,248 @@
-"""Requests and streams of an endpoint in one event loop, and the limits on them."""
+"""The requests and streams that are open at an endpoint in one event loop."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Final
 
+from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.messages import Id
 from mcpkit._server.server import log
-from mcpkit._utils.json import UNSET, Unset, is_array
-from mcpkit._utils.quota import Holder
+from mcpkit._utils.json import UNSET, Unset
+from mcpkit._utils.quota import Quota, Reservation
 from mcpkit.errors import InputRequestError
-from mcpkit.http import HttpRequest, HttpSettings
-from mcpkit.transports.http.authorization import Authorization
-from mcpkit.transports.http.bodies import Bodies
-from mcpkit.transports.http.exchange import Exchange
+from mcpkit.http import HttpRequest
 from mcpkit.transports.http.http_error import HttpError, retry_after
-from mcpkit.transports.http.lifespan import Lifespan
-from mcpkit.transports.http.quotas import Accounts, Occupant
+from mcpkit.transports.http.options import HttpSettings
+from mcpkit.transports.http.quotas import EndpointQuotas, owner_of
 from mcpkit.transports.http.streams import Stream, StreamResponse
+from mcpkit.types import Principal
 
-__all__ = ["Expirable", "InFlight"]
-
-
-class Expirable(Protocol):
-    """Work that clients wait for, and that may take too long."""
-
-    def expire(self, why: str) -> None:
-        """Stop the work, and tell the client why."""
-        ...
+MAX_STREAM_TIME: Final = 30 * 24 * 3600.0
+"""Seconds after which a stream ends in any case that ends with an authentication."""
 
 
-class InFlight:
+class OpenRequest:
+    """A request, or a stream, that holds a place at the endpoint until it is over.
+
+    Args:
+        http: The HTTP request.
+    """
+
+    place: Reservation | None = None
+    """Its place in one of the quotas; None if it holds none."""
+    size = 1
+    """The number of places that it takes: one for each request of a batch."""
+    done = False
+    """True if its response is complete."""
+    asking = 0
+    """The number of questions whose answers it waits for."""
+    is_detached = False
+    """True if its client has disconnected, and may reconnect for the response."""
+    lasts = False
+    """True for a stream that stays open until its client ends it."""
+    outlasts = False
+    """True if it continues when its client disconnects, who may reconnect for the response."""
+    on_done: Callable[[], None] | None = None
+    """Called when the response is complete."""
+    _owner: str | None = None
+    _body: Reservation | None = None
+    _stop_expiry: Callable[[], object] | None = None
+
+    def __init__(self, http: HttpRequest) -> None:
+        self.http = http
+
+    @property
+    def principal(self) -> Principal | None:
+        """The principal of the request; None if it has none."""
+        return self.http.principal
+
+    @property
+    def owner(self) -> str:
+        """The owner that it is counted to."""
+        if self._owner is None:
+            self._owner = owner_of(self.http)
+        return self._owner
+
+    def occupy(self, quota: Quota | None) -> None:
+        """Take a place in a quota, instead of the one it has, without asking for room."""
+        had = self.place
+        if had is not None:
+            if had.quota is quota:
+                return
+            had.release()
+        self.place = None if quota is None else quota.charge(self.owner, self.size)
+
+    def keep_body(self, quota: Quota, size: int) -> None:
+        """Count the bytes of its body until it is closed."""
+        self._body = quota.charge(self.owner, size)
+
+    def end_on_expiry(self, loop: Loop, end: Callable[[], object]) -> None:
+        """Call a function when the authentication of its client expires (AUTH-17)."""
+        principal = self.http.principal
+        if principal is not None and principal.expires_at is not None:
+            left = principal.expires_at - time.time()
+            self._stop_expiry = loop.later(min(max(left, 0), MAX_STREAM_TIME), end)
+
+    def time_out(self, why: str) -> None:
+        """Stop the work, and tell the client the reason."""
+
+    def end_listens(self) -> None:
+        """End a stream of changes, if it is one."""
+
+    def close(self) -> None:
+        """Give back everything that it holds: its client has the response, or has disconnected."""
+        if self.place is not None:
+            self.occupy(None)
+        if self._body is not None:
+            self._body.release()
+            self._body = None
+        if self._stop_expiry is not None:
+            self._stop_expiry()
+            self._stop_expiry = None
+
+
+class OpenRequests:
     """The requests and streams that clients wait for.
 
     Args:
-        lifespan: The lifespan of the app.
         settings: The settings of the endpoint.
-        authorization: Of those who send requests, if the server takes tokens.
+        loop: The event loop.
     """
 
-    def __init__(
-        self,
-        lifespan: Lifespan,
-        settings: HttpSettings,
-        authorization: Authorization | None = None,
-    ) -> None:
-        self.lifespan = lifespan
+    def __init__(self, settings: HttpSettings, loop: Loop) -> None:
         self.settings = settings
-        self.authorization = authorization
-        self.server = lifespan.server
-        self.loop = lifespan.loop
-        self.accounts = Accounts(settings)
-        self.exchanges: set[Exchange] = set()
-        self.posted: set[Expirable] = set()
-        """Messages that are answered on a stream of HTTP+SSE, not where they were posted."""
-        self.streams: dict[StreamResponse, Occupant] = {}
+        self.limits = settings.limits
+        self.loop = loop
+        self.quotas = EndpointQuotas(settings)
+        self.requests: set[OpenRequest] = set()
+        self.responses: dict[StreamResponse, OpenRequest] = {}
         """Responses that clients hold open."""
-        self.bodies = Bodies(settings, lifespan.token, self.accounts)
-
-    @property
-    def busy(self) -> bool:
-        """True while a request arrives or is served."""
-        return bool(self.bodies.arriving or self.exchanges or self.posted)
+        self.draining = False
+        """True if the server is about to stop."""
 
     # --- limits -----------------------------------------------------------------------------------
 
     def check_room(self, http: HttpRequest) -> None:
         """Refuse one more request, if there are enough."""
-        if self.lifespan.draining:
+        if self.draining:
             raise HttpError(503, "The server is about to stop", headers=retry_after(1))
-        requests = self.accounts.requests
-        if requests.used >= requests.plenty:
-            self.accounts.check_request(http)
+        requests = self.quotas.requests
+        if requests.used >= requests.each:
+            self.quotas.check_request(http)
 
-    def check_batch(self, message: Any) -> None:
+    def check_batch(self, message: list[object]) -> None:
         """Refuse a batch that is too long."""
-        if is_array(message) and len(message) > self.settings.max_batch:
+        if len(message) > self.limits.max_batch:
             raise HttpError(
                 413,
-                f"The batch has more than {self.settings.max_batch} messages "
-                f"(the server's setting is max_batch)",
+                f"The batch has more than {self.limits.max_batch} messages "
+                f"(the server's limit is max_batch)",
             )
 
     def check_streams(self, http: HttpRequest, id: Id | Unset = UNSET) -> None:
         """Refuse one more stream that a client would hold open, if there are enough."""
-        if self.lifespan.draining:
+        if self.draining:
             raise HttpError(503, "The server is about to stop", id, retry_after(1))
-        self.accounts.check_stream(http, id)
+        self.quotas.check_stream(http, id)
 
-    # --- what is open -----------------------------------------------------------------------------
-
-    def open_stream(self, holder: Holder) -> Stream:
-        """Return a stream whose client does not come back for what it has missed."""
-        return Stream(holder=holder, unread=self.accounts.unread)
+    # --- open requests ----------------------------------------------------------------------------
 
     def open_response(self, stream: Stream, http: HttpRequest) -> StreamResponse:
         """Return a response that a client holds open; `close_response` ends that."""
-        response = StreamResponse(
+        response = self.make_response(stream)
+        place = self.responses[response] = OpenRequest(http)
+        place.occupy(self.quotas.streams)
+        place.end_on_expiry(self.loop, response.close)
+        return response
+
+    def make_response(self, stream: Stream) -> StreamResponse:
+        """Return a response that carries a stream."""
+        return StreamResponse(
             stream,
             self.loop,
             keep_alive=self.settings.keep_alive,
-            write_timeout=self.settings.write_timeout,
+            write_timeout=self.limits.write_timeout,
         )
-        place = self.streams[response] = Occupant(http)
-        place.occupy(self.accounts.streams)
-        place.on_expiry(self.loop, response.let_go)
-        return response
 
     def close_response(self, response: StreamResponse) -> None:
-        """Forget a response that no client holds open any more."""
-        place = self.streams.pop(response)
-        place.occupy(None)
-        place.stop_expiry()
+        """Forget a response that its client does not hold open any more."""
+        self.responses.pop(response).close()
 
-    def add(self, exchange: Exchange) -> None:
-        """Count an exchange for as long as it goes on."""
-        self.exchanges.add(exchange)
-        self.place(exchange)
+    def add(self, request: OpenRequest) -> None:
+        """Count a request for as long as it continues."""
+        self.requests.add(request)
+        self._place(request)
 
-    def place(self, occupant: Occupant) -> None:
-        """Count something that goes on as what it is at the moment."""
-        accounts = self.accounts
-        if occupant.lasts:
-            occupant.occupy(accounts.streams)
-        elif occupant.asking or occupant.is_left:
-            occupant.occupy(accounts.parked)
+    def _place(self, request: OpenRequest) -> None:
+        """Count a request in the quota of its present kind."""
+        quotas = self.quotas
+        if request.lasts:
+            request.occupy(quotas.streams)
+        elif request.asking or request.is_detached:
+            request.occupy(quotas.parked)
         else:
-            occupant.occupy(accounts.requests)
+            request.occupy(quotas.requests)
 
-    def park(self, occupant: Occupant) -> Callable[[], None]:
+    def park(self, request: OpenRequest) -> Callable[[], None]:
         """Count a request among those that wait for their client; the result ends that.
 
         Raises:
             InputRequestError: There are too many.
         """
-        parked = self.accounts.parked
-        if occupant.budget is not parked and not parked.has_room(occupant.holder):
+        if not self._has_parking(request):
             raise InputRequestError("Too many questions wait for an answer; ask again later")
-        occupant.asking += 1
-        if occupant.budget is not None:
-            self.place(occupant)
+        request.asking += 1
+        if request.place is not None:
+            self._place(request)
 
         def unpark() -> None:
-            occupant.asking -= 1
-            if occupant.budget is not None:
-                self.place(occupant)
+            request.asking -= 1
+            if request.place is not None:
+                self._place(request)
 
         return unpark
 
-    def end(self, exchange: Exchange) -> None:
-        """Forget an exchange whose client has its answer or has left, unless it is to go on."""
-        if not exchange.done and exchange.outlasts:
-            self._leave(exchange)
-        if exchange.done or not exchange.outlasts:
-            if exchange.budget is not None:  # it was added
-                self.exchanges.discard(exchange)
-                exchange.occupy(None)
-            exchange.close()
+    def _has_parking(self, request: OpenRequest) -> bool:
+        parked = self.quotas.parked
+        is_parked = request.place is not None and request.place.quota is parked
+        return is_parked or parked.has_room(request.owner)
 
-    def _leave(self, exchange: Exchange) -> None:
-        """Let an exchange go on without its client, if there is room for it."""
-        exchange.is_left = True
-        parked = self.accounts.parked
-        if exchange.budget is parked or parked.has_room(exchange.holder):
-            self.place(exchange)
-            exchange.on_done = lambda: self.end(exchange)
-        else:
-            exchange.expire("Too many requests go on whose clients have left")
+    def end(self, request: OpenRequest) -> None:
+        """Forget a request whose client has its response or has disconnected.
+
+        One that outlasts its client continues, if there is room for it.
+        """
+        if not request.done and request.outlasts:
+            request.is_detached = True
+            if self._has_parking(request):
+                self._place(request)
+                request.on_done = lambda: self.end(request)
+            else:
+                request.time_out("Too many requests wait for clients that have disconnected")
+        if request.done or not request.outlasts:
+            self.requests.discard(request)
+            request.close()
 
     # --- the end ----------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Take no new request, end streams that only wait, and give calls their time."""
-        self.let_go_all()
-        for exchange in list(self.exchanges):
-            exchange.session.end_listens(announce=False)
-        if self.exchanges:
-            log.info("waiting for %d requests", len(self.exchanges))
-        self.loop.later(self.settings.grace, self.expire_all)
+        """Refuse new requests, end streams that only wait, and give calls their time."""
+        self.draining = True
+        self.close_responses()
+        for request in list(self.requests):
+            request.end_listens()
+        if self.requests:
+            log.info("waiting for %d requests", len(self.requests))
+        self.loop.later(self.limits.grace, self.time_out_all)
 
-    def expire_all(self) -> None:
+    def time_out_all(self) -> None:
         """Stop every request that still runs."""
-        for each in [*self.exchanges, *self.posted]:
-            each.expire("The server is stopping")
+        for request in list(self.requests):
+            request.time_out("The server is stopping")
 
-    def let_go_all(self) -> None:
+    def close_responses(self) -> None:
         """End every response that a client holds open."""
-        for response in list(self.streams):
-            response.let_go()
+        for response in list(self.responses):
+            response.close()

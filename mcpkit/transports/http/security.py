@@ -5,34 +5,29 @@ from __future__ import annotations
 import ipaddress
 import re
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator
 from functools import lru_cache
 from inspect import isawaitable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from mcpkit._server.server import log
 from mcpkit._utils.text import quote
 from mcpkit.errors import AccessDenied
-from mcpkit.http import FindPrincipal, HttpRequest, HttpSettings
+from mcpkit.http import HttpRequest
 from mcpkit.transports.http.http_error import HttpError
+from mcpkit.transports.http.options import FindPrincipal, HttpSettings
 from mcpkit.types import Principal
 
-__all__ = ["Guard", "Later", "RateLimit", "identify", "principal_id", "principal_of", "spelled"]
-
-_MOST_REMEMBERED: Final = 256
-_LONGEST_REMEMBERED: Final = 512
+MAX_VERDICTS: Final = 256
+MAX_CACHED_LENGTH: Final = 512
 """Bytes of a host and an origin together; honest ones have a few dozen."""
 
-_LONGEST_NAME: Final = 253
+MAX_NAME: Final = 253
 """Characters of a domain name (RFC 1035, 2.3.4)."""
 
 _EXPIRED: Final = [(b"www-authenticate", b'Bearer error="invalid_token"')]
-"""The challenge of an authentication that has ended (RFC 6750, 3.1)."""
+"""The challenge of an authentication that has expired (RFC 6750, 3.1)."""
 
-_MOST_CLIENTS: Final = 10_000
-_HANDSHAKE: Final = 3
-"""Requests before the first that is of any use: to discover, to begin, and to say so."""
 _AUTHORITY: Final = re.compile(
     r"(?:\[([0-9a-f:.]+)\]|([a-z0-9_](?:[a-z0-9_.-]*)))(?::([0-9]{0,5}))?"
 )
@@ -40,8 +35,15 @@ _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
 _PORTS: Final = {"http": "80", "https": "443"}
 
 
-class Guard:
+_Arrival: TypeAlias = tuple["bytes | None", "bytes | None", object]
+"""Host and Origin of a request, and the address that it has arrived at."""
+
+
+class Guard(dict[_Arrival, "str | None"]):
     """Checks of ``Host`` and ``Origin`` against DNS rebinding and foreign pages (SEC-1, SEC-3).
+
+    It maps the two, with the address that a request has arrived at (as the ASGI scope has it), to
+    the reason why the request is refused, or None. Verdicts are cached, within bounds.
 
     Args:
         settings: The settings of the endpoint.
@@ -50,37 +52,24 @@ class Guard:
     """
 
     def __init__(self, settings: HttpSettings, loopback: bool | None = None) -> None:
+        super().__init__()
         self._loopback = loopback
         self._any_host = "*" in settings.allowed_hosts
         self._hosts = {_host_setting(each) for each in settings.allowed_hosts if each != "*"}
         self._any_origin = "*" in settings.allowed_origins
         self._origins = {_origin_setting(each) for each in settings.allowed_origins if each != "*"}
-        self._known: OrderedDict[tuple[bytes | None, bytes | None, bool], str | None] = (
-            OrderedDict()
-        )
 
-    def refusal(
-        self, headers: Mapping[bytes, bytes], server: Sequence[object] | None
-    ) -> str | None:
-        """Return the reason why a request is refused; None if it is not.
-
-        Args:
-            headers: The headers by lower-case name.
-            server: The address that it has arrived at, as the ASGI scope has it.
-        """
+    def __missing__(self, arrival: _Arrival) -> str | None:
+        host, origin, address = arrival
         loopback = self._loopback
         if loopback is None:
-            loopback = _is_loopback_server(server)
-        key = (headers.get(b"host"), headers.get(b"origin"), loopback)
-        try:
-            return self._known[key]
-        except KeyError:
-            found = self._judge(*key)
-            if len(key[0] or b"") + len(key[1] or b"") <= _LONGEST_REMEMBERED:
-                self._known[key] = found
-                if len(self._known) > _MOST_REMEMBERED:
-                    self._known.popitem(last=False)
-            return found
+            loopback = isinstance(address, str) and _names_loopback(address)
+        found = self._judge(host, origin, loopback)
+        if len(host or b"") + len(origin or b"") <= MAX_CACHED_LENGTH:
+            if len(self) >= MAX_VERDICTS:
+                self.clear()
+            self[arrival] = found
+        return found
 
     def _judge(self, host: bytes | None, origin: bytes | None, loopback: bool) -> str | None:
         if loopback and not self._any_host and host is not None:
@@ -104,7 +93,9 @@ class Guard:
                 return None
             if parsed in self._origins or (scheme, name, "*") in self._origins:
                 return None
-        setting = "*" if parsed is None else said  # what names no page cannot be allowed by name
+        setting = (
+            "*" if parsed is None else said
+        )  # a value that names no page cannot be allowed by name
         return (
             f"Pages of the origin {quote(said)} may not call this server; "
             f"to allow them, set allowed_origins=[{quote(setting)}]"
@@ -138,12 +129,12 @@ def _origin_setting(text: str) -> tuple[str, str, str]:
     parsed = _parsed_origin(text.removesuffix(":*"))
     if parsed is None:
         raise ValueError(
-            f"allowed_origins: {text!r} is no origin, which looks like https://app.example.com"
+            f"allowed_origins: {text!r} is not an origin, which looks like https://app.example.com"
         )
     return (*parsed[:2], "*") if any_port else parsed
 
 
-def spelled(setting: str) -> str:
+def normalized_origin(setting: str) -> str:
     """Return an allowed origin as browsers spell it; its port may be ``*``."""
     scheme, name, port = _origin_setting(setting)
     name = f"[{name}]" if ":" in name else name
@@ -157,16 +148,16 @@ def _host_setting(text: str) -> str:
     parsed = _parsed_authority(address)
     if parsed is None or parsed[1]:
         raise ValueError(
-            f"allowed_hosts: {text!r} is no name, which looks like app.example.com, without a port"
+            f"allowed_hosts: {text!r} is not a name like app.example.com, without a port"
         )
     return parsed[0]
 
 
 def _is_loopback_name(name: str) -> bool:
-    return len(name) <= _LONGEST_NAME and _names_loopback(name)
+    return len(name) <= MAX_NAME and _names_loopback(name)
 
 
-@lru_cache(maxsize=_MOST_REMEMBERED)
+@lru_cache(maxsize=MAX_VERDICTS)
 def _names_loopback(name: str) -> bool:
     if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, 6.3
         return True
@@ -178,13 +169,7 @@ def _names_loopback(name: str) -> bool:
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
-def _is_loopback_server(server: Sequence[object] | None) -> bool:
-    if not server or not isinstance(server[0], str):
-        return False
-    return _names_loopback(server[0])
-
-
-def identify(http: HttpRequest, find: FindPrincipal) -> Later | None:
+def authenticate(http: HttpRequest, find: FindPrincipal) -> PendingAuthentication | None:
     """Find the principal of a request, and note it there.
 
     Args:
@@ -192,11 +177,11 @@ def identify(http: HttpRequest, find: FindPrincipal) -> Later | None:
         find: The function that finds the principal.
 
     Returns:
-        What is still to be awaited, if the function is async.
+        The rest, to be awaited, if the function is async.
 
     Raises:
-        HttpError: The function refuses, or the authentication has ended.
-        TypeError: The function returned something else than a principal.
+        HttpError: The function refuses, or the authentication has expired.
+        TypeError: The function returned something other than a principal.
     """
     try:
         found = find(http)
@@ -206,15 +191,15 @@ def identify(http: HttpRequest, find: FindPrincipal) -> Later | None:
     if not found or isinstance(found, (str, Principal)) or not isawaitable(found):
         _note(http, found)
         return None
-    return Later(http, found)
+    return PendingAuthentication(http, found)
 
 
-class Later:
-    """A principal that is still to be found.
+class PendingAuthentication:
+    """An authentication whose function has to be awaited.
 
     Args:
-        http: The request, which it is noted in.
-        found: What the function has returned.
+        http: The request, which gets the principal.
+        found: The awaitable that the function has returned.
     """
 
     def __init__(self, http: HttpRequest, found: Awaitable[str | Principal | None]) -> None:
@@ -230,14 +215,14 @@ class Later:
         _note(self._http, found)
 
     def close(self) -> None:
-        """Do not find it."""
+        """Do not await it."""
         close: Callable[[], object] | None = getattr(self._found, "close", None)
         if close is not None:
             close()
 
 
 def _refuse(error: Any) -> None:
-    """Raise what a function that finds principals has meant by an exception.
+    """Translate an exception of a function that finds principals.
 
     Raises:
         HttpError: It refuses the request.
@@ -246,7 +231,7 @@ def _refuse(error: Any) -> None:
     if isinstance(error, AccessDenied):
         status, said, challenge = error.status, str(error), error.challenge
     elif status in (401, 403):
-        # What FastAPI's and Starlette's security functions raise.
+        # As FastAPI's and Starlette's security functions raise.
         said = str(getattr(error, "detail", "")) or "Not allowed"
         given: dict[Any, Any] = getattr(error, "headers", None) or {}
         own = {str(name).lower(): str(value) for name, value in given.items()}
@@ -272,13 +257,13 @@ def _note(http: HttpRequest, found: object) -> None:
 
 
 def principal_of(http: HttpRequest) -> str | None:
-    """Return the id of the user whom the host's authentication has found.
+    """Return the id of the user that the host's authentication has found.
 
     The id is the attribute ``identity`` of Starlette's users, or ``username`` of Django's.
 
     Raises:
-        HttpError: The user has neither. The name for display is no id, because two people may
-            share it, and must not share sessions.
+        HttpError: The user has neither. The display name is not an id: two people may have the
+            same, and must not share sessions.
     """
     user = http.user
     if user is None or not getattr(user, "is_authenticated", False):
@@ -291,7 +276,7 @@ def principal_of(http: HttpRequest) -> str | None:
         if found:
             return str(found)
     log.error(
-        "the user %s has neither identity nor username; say who calls with the option principal=",
+        "the user %s has neither identity nor username; name the caller with the option principal=",
         type(user).__name__,
     )
     raise HttpError(500, "The server cannot tell who calls; its log says why")
@@ -300,28 +285,3 @@ def principal_of(http: HttpRequest) -> str | None:
 def principal_id(http: HttpRequest) -> str | None:
     """Return the id of the principal of a request; None if it has none."""
     return None if http.principal is None else http.principal.id
-
-
-class RateLimit:
-    """A bucket of requests for every client, refilled at a steady rate.
-
-    Args:
-        rate: Requests a second. As many may be in reserve, and those of a handshake beside them; of
-            fewer than one a second, one.
-    """
-
-    def __init__(self, rate: float) -> None:
-        self._rate = rate
-        self._most = rate + _HANDSHAKE if rate >= 1 else 1.0
-        self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def wait(self, client: str) -> float:
-        """Count a request; return 0 if it may be served, else the seconds after which one may."""
-        now = time.monotonic()
-        left, at = self._clients.pop(client, (self._most, now))
-        left = min(self._most, left + (now - at) * self._rate)
-        allowed = left >= 1
-        self._clients[client] = (left - 1 if allowed else left, now)
-        if len(self._clients) > _MOST_CLIENTS:
-            self._clients.popitem(last=False)
-        return 0.0 if allowed else (1 - left) / self._rate

@@ -1,4 +1,4 @@
-"""Our own server: uvicorn, its socket, its start, and its end when it is told to stop."""
+"""mcpkit's own server: uvicorn, its socket, its start, and its end when it is told to stop."""
 
 from __future__ import annotations
 
@@ -11,24 +11,22 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import uvicorn
 from anyio import CancelScope
 
 from mcpkit._server.server import log
 from mcpkit._utils.text import single_line
-from mcpkit.http import HttpOptions
-from mcpkit.transports import Served
-from mcpkit.transports.http.app import Application
-from mcpkit.transports.http.uvicorn import bounded
+from mcpkit.http import Receive, Scope, Send
+from mcpkit.transports.http.endpoint import Shortcut
+from mcpkit.transports.http.options import HttpSettings
+from mcpkit.transports.http.uvicorn import connection_class
 from mcpkit.transports.leaving import exit_now, stop_signals
 from mcpkit.transports.stdio.redirect import never_block
-
-__all__ = ["MARGIN", "Server", "bind", "is_loopback", "serve", "serve_here", "serve_on", "where"]
 
 MARGIN: Final = 2
 """Seconds to end the rest after running requests had their time."""
@@ -37,7 +35,7 @@ _CLOSING: Final = 0.5
 """Seconds that an event loop has to close, and threads to end."""
 
 _ACCEPTING: Final = 0.01
-"""Seconds in which an event loop makes protocols for the connections it has accepted."""
+"""Seconds for an event loop to create protocols for the connections that it has accepted."""
 
 _CANNOT_START: Final = 3
 _BACKLOG: Final = 2048
@@ -45,15 +43,30 @@ _DESCRIPTORS: Final = 65_536
 _HOSTS: Final = "choose 127.0.0.1 for this machine alone, 0.0.0.0 for all that can reach it"
 
 
+class Application(Protocol):
+    """The ASGI application of an app, which `mcpkit.transports.http.app` makes."""
+
+    settings: HttpSettings
+
+    @property
+    def shortcuts(self) -> Mapping[bytes, Shortcut]:
+        """The functions that start requests where they arrive, by URL."""
+        ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection, or the lifespan events of the process."""
+        ...
+
+
 class Server(uvicorn.Server):
-    """Uvicorn, with an end of our own: streams end first, and a second Ctrl-C ends at once.
+    """Uvicorn, with an end of its own: streams end first, and a second Ctrl-C ends at once.
 
     Args:
         config: The configuration of uvicorn.
-        announce: Called once it listens.
+        announce: Called when it listens.
         numbers: The signals that stop it; None for all that there are.
         is_last: False if another server takes over the socket, with the connections that wait.
-        is_guest: True if the event loop, and so the process, is somebody else's.
+        is_guest: True if the event loop, and so the process, is the caller's.
     """
 
     def __init__(
@@ -66,7 +79,8 @@ class Server(uvicorn.Server):
         is_guest: bool = False,
     ) -> None:
         super().__init__(config)
-        self.told: list[int] = []
+        self.signals: list[int] = []
+        """The signals that it has received."""
         self._announce = announce
         self._is_last = is_last
         self._is_guest = is_guest
@@ -78,9 +92,9 @@ class Server(uvicorn.Server):
     @property
     def code(self) -> int:
         """The exit code of the process."""
-        if signal.SIGINT in self.told:
+        if signal.SIGINT in self.signals:
             return 130
-        return 0 if self.started or self.told else _CANNOT_START
+        return 0 if self.started or self.signals else _CANNOT_START
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to stop."""
@@ -90,14 +104,14 @@ class Server(uvicorn.Server):
             await self.shutdown(sockets)
         if self._is_guest:
             return
-        # All is said and done, but an event loop does not close while a handler refuses to be
-        # cancelled, or waits for a thread of its own.
-        self._watchdog = threading.Timer(_CLOSING, give_up, [self.code])
+        # An event loop does not close while a handler refuses to be cancelled, or waits for a
+        # thread of its own.
+        self._watchdog = threading.Timer(_CLOSING, exit_with_error, [self.code])
         self._watchdog.daemon = True
         self._watchdog.start()
 
     def wait_for_threads(self) -> None:
-        """Leave if threads of handlers go on, because the interpreter would wait for them."""
+        """End the process if threads of handlers still run: the interpreter would wait for them."""
         if self._watchdog is not None:
             self._watchdog.cancel()
         deadline = time.monotonic() + _CLOSING
@@ -105,10 +119,10 @@ class Server(uvicorn.Server):
             if not thread.daemon:
                 thread.join(max(deadline - time.monotonic(), 0))
                 if thread.is_alive():
-                    give_up(self.code)
+                    exit_with_error(self.code)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         await super().startup(sockets)
         if self.started and self._announce is not None:
             self._announce()
@@ -116,16 +130,16 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End connections and the app's lifespan."""
         self._shut_down = True
-        # Connections that nobody has accepted are reset when the socket closes for good.
+        # Connections that were not accepted are reset when the socket closes for good.
         closed = sockets if self._is_last and sockets else ()
         accepted = [each for bound in closed for each in _accept_all(bound)]
         for server in self.servers:
             server.close()
         loop = asyncio.get_running_loop()
         for each in accepted:
-            with suppress(OSError):  # its client has left
+            with suppress(OSError):  # its client has disconnected
                 await loop.connect_accepted_socket(self._make_protocol, each)
-        # Those that the loop has accepted just now get their protocols, which have to be told.
+        # Those that the loop has accepted just now get their protocols, which have to be stopped.
         await asyncio.sleep(_ACCEPTING)
         await super().shutdown(sockets)
 
@@ -138,7 +152,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Handle the signals; unlike uvicorn, do not send them to ourselves again later."""
+        """Handle the signals; unlike uvicorn, do not send them to this process again later."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -150,11 +164,11 @@ class Server(uvicorn.Server):
                 signal.signal(number, found)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop: in good order the first time, at once the second."""
-        if self.told and sig == signal.SIGINT:
-            # Nothing is worth waiting for; threads would be, by the interpreter.
+        """Stop: gracefully the first time, at once the second."""
+        if self.signals and sig == signal.SIGINT:
+            # Without waiting for threads, as the interpreter would.
             exit_now(130)
-        self.told.append(sig)
+        self.signals.append(sig)
         self.should_exit = True
 
 
@@ -166,7 +180,7 @@ def _accept_all(bound: socket.socket) -> Iterator[socket.socket]:
             yield bound.accept()[0]
 
 
-def give_up(code: int) -> None:
+def exit_with_error(code: int) -> None:
     """End the process, although handlers still run in it."""
     log.warning("leaving, although handlers still run")
     exit_now(code)
@@ -207,14 +221,14 @@ def bind(host: str, port: int) -> socket.socket:
         if sys.platform != "win32":
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
-        # From here on nobody else gets the port, although others may ask for its reuse as well.
+        # From here on no other process gets the port, even if it asks for its reuse as well.
         made.listen(_BACKLOG)
     except OSError as error:
         made.close()
         why = {
-            errno.EADDRINUSE: f"port {port} is taken; choose another, or 0 for any that is free",
-            errno.EACCES: f"port {port} is not for everybody; choose one above 1023",
-            errno.EADDRNOTAVAIL: f"{host} is no address of this machine; {_HOSTS}",
+            errno.EADDRINUSE: f"port {port} is in use; choose another, or 0 for any that is free",
+            errno.EACCES: f"port {port} needs privileges; choose one above 1023",
+            errno.EADDRNOTAVAIL: f"{host} is not an address of this machine; {_HOSTS}",
         }
         raise OSError(
             why.get(error.errno or 0, f"cannot listen on {host} port {port}: {error.strerror}")
@@ -231,28 +245,26 @@ def where(bound: socket.socket, host: str, path: str) -> str:
     return f"{url} and every other address of this machine" if host in anywhere else url
 
 
-def serve(served: Served, host: str, port: int, options: HttpOptions) -> None:
-    """Serve an app until SIGTERM or SIGINT; see `mcpkit.transports.http.run`."""
+def serve(application: Application, name: str, host: str, port: int) -> None:
+    """Serve an app until SIGTERM or SIGINT; see `mcpkit.transports.http.app.run`."""
     never_block()
-    application: Application = served.asgi(loopback=is_loopback(host), **options)
     bound = bind(host, port)
     place = where(bound, host, application.settings.path)
 
     def announce() -> None:
-        sys.stderr.write(f"{single_line(served.name)} listens on {place}  (Ctrl-C stops it)\n")
+        sys.stderr.write(f"{single_line(name)} listens on {place}  (Ctrl-C stops it)\n")
         sys.stderr.flush()
 
     serve_on(application, bound, announce)
 
 
-async def serve_here(served: Served, host: str, port: int, options: HttpOptions) -> None:
-    """Serve an app in the event loop that runs; see `mcpkit.transports.http.serve_here`."""
-    application: Application = served.asgi(loopback=is_loopback(host), **options)
+async def serve_here(application: Application, name: str, host: str, port: int) -> None:
+    """Serve an app in the running event loop; see `mcpkit.transports.http.app.serve_here`."""
     bound = bind(host, port)
     place = where(bound, host, application.settings.path)
 
     def announce() -> None:
-        log.info("%s listens on %s", served.name, place)
+        log.info("%s listens on %s", name, place)
 
     server = Server(_config_for(application), announce, [], is_guest=True)
     serving = asyncio.ensure_future(_serve_as_guest(server, bound))
@@ -270,12 +282,12 @@ async def serve_here(served: Served, host: str, port: int, options: HttpOptions)
 
 
 async def _serve_as_guest(server: Server, bound: socket.socket) -> None:
-    with suppress(SystemExit):  # of uvicorn, if the app cannot be begun
+    with suppress(SystemExit):  # of uvicorn, if the app cannot be started
         await server.serve([bound])
 
 
 def allow_descriptors() -> None:
-    """Raise the limit of descriptors, so that the endpoint's own limits come first."""
+    """Raise the limit on file descriptors, so that the endpoint's own limits apply first."""
     if sys.platform == "win32":
         return
     import resource
@@ -294,12 +306,12 @@ def serve_on(
     *,
     is_last: bool = True,
 ) -> None:
-    """Serve an application on a socket, and end the process as it was told to.
+    """Serve an application on a socket, and end the process as the signal says.
 
     Args:
         application: The application of an app.
         bound: The socket, which listens already.
-        announce: Called once somebody answers there.
+        announce: Called when the server listens.
         numbers: The signals that stop it; None for all that there are.
         is_last: False if another server takes over the socket, with the connections that wait.
 
@@ -311,7 +323,7 @@ def serve_on(
     try:
         server.run([bound])
     except KeyboardInterrupt:  # on Windows, and before the server listens
-        server.told.append(signal.SIGINT)
+        server.signals.append(signal.SIGINT)
     server.wait_for_threads()
     if server.code:
         raise SystemExit(server.code)
@@ -319,20 +331,21 @@ def serve_on(
 
 def _config_for(application: Application) -> uvicorn.Config:
     debug = log.isEnabledFor(logging.DEBUG)
+    limits = application.settings.limits
     return uvicorn.Config(
         application,
-        log_config=None,  # whoever runs the server has configured logging, or has not
+        log_config=None,  # the program has configured logging, or has not
         log_level="info" if debug else "warning",
         access_log=debug,
         ws="none",
         server_header=False,
         lifespan="on",
-        timeout_graceful_shutdown=math.ceil(application.settings.grace) + MARGIN,
+        timeout_graceful_shutdown=math.ceil(limits.grace) + MARGIN,
         backlog=_BACKLOG,
-        http=bounded(
-            read_timeout=application.settings.body_timeout,
-            write_timeout=application.settings.write_timeout,
-            grace=application.settings.grace,
+        http=connection_class(
+            read_timeout=limits.body_timeout,
+            write_timeout=limits.write_timeout,
+            grace=limits.grace,
             shortcuts=application.shortcuts,
         ),
     )

@@ -1,6 +1,6 @@
 """Session ids that carry the session: every process that has the secret can serve it.
 
-A handshake agrees on little: a revision, and what the client can do. Sealed, it fits into the
+A handshake negotiates little: a revision, and the client's capabilities. Sealed, they fit into the
 header that every later request repeats, so an idle session takes no memory, survives a restart, and
 may be served by any worker.
 """
@@ -19,12 +19,10 @@ from mcpkit._protocol.revisions import BY_VERSION, ClientProfile, Revision
 from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.sealing import SealBroken, Sealer
 
-__all__ = ["SessionId", "SessionIds"]
-
-_LONGEST: Final = 6 * 1024
+MAX_ID: Final = 6 * 1024
 """Characters of an id that fit into a header everywhere."""
 
-_FITS: Final = 3 * 1024
+MAX_CLIENT: Final = 3 * 1024
 """Bytes of a client's facts about itself, up to which all of them go into the id."""
 
 _ASKABLE: Final = ("roots", "sampling", "elicitation", "tasks")
@@ -35,9 +33,9 @@ class SessionId(NamedTuple):
     """The content of a session id.
 
     Args:
-        key: A name of the session that nobody can guess.
+        key: A name of the session that cannot be guessed.
         revision: The negotiated revision.
-        client: The facts that the client told of itself.
+        client: The client's profile.
         principal: The id of the principal that it belongs to; None if it belongs to none.
         expires: The time at which it ends, in seconds since the epoch.
     """
@@ -53,7 +51,7 @@ class SessionIds:
     """A maker and reader of session ids.
 
     Args:
-        sealer: Seals them, so that nobody else makes any.
+        sealer: Seals them, so that they cannot be forged.
         lifetime: Seconds for which one is valid.
     """
 
@@ -62,7 +60,7 @@ class SessionIds:
         self._lifetime = lifetime
 
     def mint(self, revision: Revision, client: ClientProfile, principal: str | None) -> str:
-        """Return the id of a session that has just been negotiated: visible ASCII (HTTPL-14)."""
+        """Return the id of a session that was just negotiated: visible ASCII (HTTPL-14)."""
         capabilities, info = _shortened(client)
         expires = int(time.time() + self._lifetime)
         key = os.urandom(12).hex()
@@ -75,7 +73,7 @@ class SessionIds:
         Raises:
             SealBroken: The id was not made here, was changed, or has expired.
         """
-        if len(id) > _LONGEST:
+        if len(id) > MAX_ID:
             raise SealBroken
         # Texts that occur once only would fill the parser's memory of texts that occur again.
         value = from_json(self._sealer.open(id), cache_strings="keys")
@@ -91,14 +89,14 @@ class SessionIds:
 def _shortened(client: ClientProfile) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
     """Return the facts of a client without those that a header has no room for."""
     capabilities, info = client
-    if len(encode([capabilities, info])) <= _FITS:
+    if len(encode([capabilities, info])) <= MAX_CLIENT:
         return capabilities, info
     if info is not None:
         # Icons may be whole pictures.
         info = {name: str(info[name])[:200] for name in _NAMING if name in info}
-    if len(encode(capabilities)) > _FITS // 2:
+    if len(encode(capabilities)) > MAX_CLIENT // 2:
         capabilities = {name: capabilities[name] for name in _ASKABLE if name in capabilities}
-    if len(encode(capabilities)) > _FITS // 2:
+    if len(encode(capabilities)) > MAX_CLIENT // 2:
         capabilities = {name: _flat(value) for name, value in capabilities.items()}
     return capabilities, info
 

@@ -1,15 +1,17 @@
-"""The sessions that this process holds: those in use, and those that have state here.
+"""The sessions that this process holds, and the facts about others that their ids do not say.
 
-No process holds any other session; its id says all that is known of it.
+A session is held while it is in use or has state. The id of any other session says everything that
+is known of it, but for its end and the state that was stored when it had been idle.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from typing import Final
@@ -18,30 +20,155 @@ from mcpkit._concurrency.loop import Loop
 from mcpkit._concurrency.threads import Threads
 from mcpkit._protocol.connection import Connection, Request
 from mcpkit._protocol.messages import Id
+from mcpkit._server.changes import Change
+from mcpkit._server.channel import NO_STATE, SessionState
 from mcpkit._server.server import Server, log
 from mcpkit._server.session import Session
-from mcpkit._utils.quota import Holder
 from mcpkit._utils.text import quote
-from mcpkit.http import HttpSettings
 from mcpkit.transports.http.exchange import ExchangeChannel
-from mcpkit.transports.http.quotas import Accounts, TooMuchWatched, Watched
+from mcpkit.transports.http.options import HttpSettings
+from mcpkit.transports.http.quotas import EndpointQuotas, TooManyWatched, watch
 from mcpkit.transports.http.session_ids import SessionId
-from mcpkit.transports.http.session_store import SessionStore
 from mcpkit.transports.http.streams import ReplayBuffer, Stream
 
-__all__ = ["LiveSession", "SessionTable", "Unknown"]
+MAX_IDLE: Final = 128
+"""Sessions without state that are held, because the next request often comes soon."""
 
-_MOST_AT_HAND: Final = 128
-"""Sessions without state that are kept at hand, because the next request often comes soon."""
+MAX_ENDS_EACH: Final = 10_000
+"""Ends of sessions that are remembered of one owner: about 2 MB."""
+
+MAX_ENDS: Final = 100_000
+"""Ends of sessions that are remembered of all owners together: about 20 MB."""
+
+MAX_STORED_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of the states that are stored."""
 
 _FINE: Final = 0.25
-"""Seconds up to which it does not matter which session was used last."""
+"""Seconds up to which the order of the sessions by their last use may be wrong."""
 
 _SWEEP: Final = 30.0
-"""Seconds between two searches for sessions that nobody uses any more."""
+"""Seconds between two searches for unused sessions."""
 
 _DELIVERED: Final = 30.0
-"""Seconds for which an answer is kept that was written, but perhaps was not read."""
+"""Seconds for which a response is kept that was written, but perhaps was not read."""
+
+_RETRY_END: Final = 60.0
+"""Seconds after which it is worth trying again, where the exact time would take long to find."""
+
+
+# --- facts that processes could share -------------------------------------------------------------
+
+
+class TooManyEnds(Exception):
+    """The end of one more session cannot be remembered.
+
+    Args:
+        own: True if the owner has ended too many sessions, not all owners together.
+        retry: Seconds after which one can be.
+    """
+
+    def __init__(self, own: bool, retry: float) -> None:
+        super().__init__("too many sessions have been ended")
+        self.own = own
+        self.retry = retry
+
+
+class LocalStore:
+    """The store of the facts that processes which serve the same sessions could share; in memory.
+
+    `ended` and `take` answer at once, because requests wait for them. A store that spans processes
+    would cache the facts of the others, and tell them of changes. All methods but `publish` are
+    called on the event loop's thread.
+
+    Args:
+        settings: The settings of the endpoint.
+    """
+
+    def __init__(self, settings: HttpSettings) -> None:
+        self._max_states = settings.limits.max_sessions
+        self._ended: set[str] = set()
+        self._by_owner: dict[str, list[tuple[float, str]]] = {}
+        """The ends of each owner, as a heap: the first expires first."""
+        self._states: OrderedDict[str, tuple[SessionState, float]] = OrderedDict()
+        self._size = 0
+        """Bytes of the states, about."""
+
+    def ended(self, key: str) -> bool:
+        """Return True if the session of a key has been ended (HTTPL-17)."""
+        return key in self._ended
+
+    async def end(self, key: str, expires: float, owner: str) -> None:
+        """Remember for as long as its id is valid that a session has ended, and drop its state.
+
+        Args:
+            key: The key of the session.
+            expires: The time until which its id is valid, in seconds since the epoch.
+            owner: The owner who ends it; the ends of one owner are bounded.
+
+        Raises:
+            TooManyEnds: The end cannot be remembered, so the session has not ended.
+        """
+        if key in self._ended:
+            return
+        ends = self._by_owner.get(owner, [])
+        now = time.time()
+        self._drop_ends(ends, now)
+        if len(ends) >= MAX_ENDS_EACH:
+            # To forget an end before its id expires would make an ended session valid again.
+            raise TooManyEnds(True, ends[0][0] - now)
+        if len(self._ended) >= MAX_ENDS:
+            raise TooManyEnds(False, _RETRY_END)
+        heapq.heappush(ends, (expires, key))
+        self._by_owner[owner] = ends
+        self._ended.add(key)
+        self._drop_state(key)
+
+    def _drop_ends(self, ends: list[tuple[float, str]], now: float) -> None:
+        while ends and ends[0][0] < now:
+            self._ended.discard(heapq.heappop(ends)[1])
+
+    def put(self, key: str, state: SessionState, until: float) -> None:
+        """Store a state until a time since the epoch; the one stored first makes room for it."""
+        self._drop_state(key)
+        self._states[key] = state, until
+        self._size += state.size
+        while len(self._states) > self._max_states or self._size > MAX_STORED_BYTES:
+            self._drop_state(next(iter(self._states)))
+
+    def take(self, key: str) -> SessionState:
+        """Take out the state of a session; `NO_STATE` if there is none."""
+        state, until = self._drop_state(key)
+        return state if until > time.time() else NO_STATE
+
+    def _drop_state(self, key: str) -> tuple[SessionState, float]:
+        found = self._states.pop(key, (NO_STATE, 0.0))
+        self._size -= found[0].size
+        return found
+
+    def publish(self, change: Change) -> None:
+        """Notify the other processes of a change in this one, from any thread: there are none."""
+
+    def subscribe(self, listener: Callable[[Change], object]) -> Callable[[], None]:
+        """Call a function with every change in the other processes; the result ends that."""
+        return _do_nothing
+
+    def drop_expired(self) -> None:
+        """Forget ends whose ids are not valid any more, and states that were kept long enough."""
+        now = time.time()
+        for owner, ends in list(self._by_owner.items()):
+            self._drop_ends(ends, now)
+            if not ends:
+                del self._by_owner[owner]
+        for key, (_, until) in list(self._states.items()):
+            if until < now:
+                self._drop_state(key)
+
+
+def _do_nothing() -> None:
+    """Do nothing: there is nothing to end."""
+
+
+# --- sessions that are held -----------------------------------------------------------------------
 
 
 class Unknown(Exception):
@@ -54,17 +181,15 @@ class LiveSession(ExchangeChannel):
     Args:
         id: The content of its id.
         token: The id itself, as the client sends it.
-        settings: The settings of the endpoint.
         table: The table that it is in.
-        holder: Whoever has caused it.
+        owner: The owner that it is counted to.
     """
 
-    def __init__(
-        self, id: SessionId, token: str, settings: HttpSettings, table: SessionTable, holder: Holder
-    ) -> None:
+    def __init__(self, id: SessionId, token: str, table: SessionTable, owner: str) -> None:
         self.id = id
-        self.holder = holder
-        self.watched = Watched(table.accounts.watched, holder)
+        self.owner = owner
+        self.watched = table.quotas.watched.charge(owner)
+        self.place = table.quotas.sessions.charge(owner, 1)
         self.token = token
         self.session: Session
         self.standalone: Stream | None = None
@@ -73,8 +198,8 @@ class LiveSession(ExchangeChannel):
         """The time at which it was put behind all that were used before it."""
         self._streams: dict[int, Stream] = {}
         self._stop_waiting: Callable[[], object] = _do_nothing
-        """Ends the wait for a client that has left its standalone stream."""
-        self._settings = settings
+        """Ends the wait for a client that has disconnected from its standalone stream."""
+        self._limits = table.settings.limits
         self._table = table
 
     @property
@@ -100,33 +225,30 @@ class LiveSession(ExchangeChannel):
         else:
             self.open_standalone().put(text)
 
-    # --- streams ----------------------------------------------------------------------------------
-
     def reserve(self, size: int, about: Request) -> None:
         """Count bytes that are kept for the client."""
-        self.watched.grow(size)
+        watch(self.watched, size)
+
+    # --- streams ----------------------------------------------------------------------------------
 
     def _new_stream(self, name: str) -> Stream:
         table = self._table
         return Stream(
-            f"{table.tag}.{name}", table.buffer, holder=self.holder, unread=table.accounts.unread
+            f"{table.tag}.{name}", table.buffer, owner=self.owner, unread=table.quotas.unread
         )
 
-    def open_stream(self, holder: Holder) -> Stream:
-        """Return a stream for the answer to a request, which the client may come back to."""
-        del holder  # it is this session, whoever sends the request
+    def open_stream(self) -> Stream:
+        """Return a stream for the response to a request, which the client may resume."""
         number = next(self._table.numbers)
-        stream = self._new_stream(f"{number}")
-        self._streams[number] = stream
+        stream = self._streams[number] = self._new_stream(f"{number}")
         if self.id.revision.polling:
-            stream.prime(self._settings.retry)
+            stream.put_retry(self._table.settings.retry)
         return stream
 
     def open_standalone(self) -> Stream:
         """Return the stream of messages that belong to no request (HTTPL-10)."""
         if self.standalone is None:
-            number = next(self._table.numbers)
-            self.standalone = self._new_stream(f"s{number}")
+            self.standalone = self._new_stream(f"s{next(self._table.numbers)}")
             self.session.attach()
         return self.standalone
 
@@ -146,7 +268,7 @@ class LiveSession(ExchangeChannel):
             standalone = self.open_standalone()
             if standalone.name == f"{tag}.{name}" and known:
                 standalone.rewind(int(number))
-            return standalone  # what another process held is lost, what comes is not
+            return standalone  # what another process held is lost; what follows is not
         stream = self._streams.get(int(name)) if name.isdecimal() and len(name) < 16 else None
         if tag != self._table.tag or stream is None:
             where = "is no longer kept" if tag == self._table.tag else "is held by another worker"
@@ -160,10 +282,10 @@ class LiveSession(ExchangeChannel):
 
     def retire(self, stream: Stream) -> None:
         """Keep the stream of a request that has been answered for only as long as it is of use."""
-        patience = self._settings.replay_time
+        seconds = self._limits.replay_time
         if not stream.has_more:
-            patience = min(_DELIVERED, patience)
-        stop = self._table.loop.later(patience, lambda: self._drop(stream))
+            seconds = min(_DELIVERED, seconds)
+        stop = self._table.loop.later(seconds, lambda: self._drop(stream))
 
         def drop() -> None:
             stop()
@@ -175,16 +297,16 @@ class LiveSession(ExchangeChannel):
     def _drop(self, stream: Stream) -> None:
         stream.on_spent = None
         if stream.response is not None:
-            self.retire(stream)  # somebody is reading it
+            self.retire(stream)  # a client is reading it
             return
         for number, each in list(self._streams.items()):
             if each is stream:
                 del self._streams[number]
         stream.discard()
-        self.settle()
+        self.finish()
 
     def leave_standalone(self) -> None:
-        """Keep for a while the messages that no request belongs to: the client's GET has ended."""
+        """Keep for a while the messages that belong to no request: the client's GET has ended."""
         stream = self.standalone
         if stream is None or stream.response is not None:
             return
@@ -193,7 +315,7 @@ class LiveSession(ExchangeChannel):
         else:
             self._stop_waiting()
             self._stop_waiting = self._table.loop.later(
-                self._settings.replay_time, lambda: self._drop_standalone(stream)
+                self._limits.replay_time, lambda: self._drop_standalone(stream)
             )
 
     def _drop_standalone(self, stream: Stream) -> None:
@@ -201,9 +323,9 @@ class LiveSession(ExchangeChannel):
             stream.discard()
             self.standalone = None
             self.session.detach()
-            self.settle()
+            self.finish()
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Note that a use of the session has ended."""
         now = self.used = time.monotonic()
         if now - self.ordered >= _FINE:
@@ -220,10 +342,6 @@ class LiveSession(ExchangeChannel):
         self.standalone = None
 
 
-def _do_nothing() -> None:
-    """Do nothing: there is no wait to end."""
-
-
 class SessionTable:
     """The sessions that one process holds.
 
@@ -232,8 +350,8 @@ class SessionTable:
         settings: The settings of the endpoint.
         loop: The event loop.
         threads: The worker threads that all sessions share.
-        store: The store of the state of sessions that are put away.
-        accounts: What the clients of the endpoint hold.
+        store: The store of the states of idle sessions.
+        quotas: The quotas of the endpoint.
     """
 
     def __init__(
@@ -242,17 +360,17 @@ class SessionTable:
         settings: HttpSettings,
         loop: Loop,
         threads: Threads,
-        store: SessionStore,
-        accounts: Accounts,
+        store: LocalStore,
+        quotas: EndpointQuotas,
     ) -> None:
+        self.settings = settings
         self.loop = loop
-        self.accounts = accounts
+        self.quotas = quotas
         self.tag = os.urandom(4).hex()
         """A name of this process, in the ids of events and questions."""
         self.numbers = count(1)
-        self.buffer = ReplayBuffer(accounts.replay)
+        self.buffer = ReplayBuffer(quotas.replay)
         self._server = server
-        self._settings = settings
         self._threads = threads
         self._store = store
         self._known: OrderedDict[str, LiveSession] = OrderedDict()
@@ -260,41 +378,28 @@ class SessionTable:
         """Returns the session of a token; None if it is not held here."""
         self._tokens: dict[str, str] = {}
         """The tokens of the sessions, by their keys."""
-        self._spare: OrderedDict[str, None] = OrderedDict()
-        """The tokens of sessions that hold nothing, or have begun to only now."""
+        self._idle: OrderedDict[str, None] = OrderedDict()
+        """The tokens of sessions that hold nothing, or are about to be used."""
         self._stop_sweeping = loop.later(_SWEEP, self._sweep)
-        self._ids: Iterator[Id] = (f"{self.tag}.{number}" for number in count(1))
+        self._ids = (f"{self.tag}.{number}" for number in count(1))
 
-    async def close(self, id: SessionId) -> None:
-        """Give up a session that has ended, and cancel its requests."""
-        token = self._tokens.get(id.key)
-        if token is not None:
-            await self._close(self._remove(token))
-
-    async def _close(self, live: LiveSession) -> None:
-        live.discard()
-        await live.session.aclose()
-
-    def open(self, id: SessionId, token: str, holder: Holder) -> LiveSession:
+    def open(self, id: SessionId, token: str, owner: str) -> LiveSession:
         """Hold a session from now on.
 
         Args:
             id: The content of its id.
             token: The id itself.
-            holder: Whoever has caused it.
+            owner: The owner that it is counted to.
 
         Raises:
             Unknown: There is no room, because all sessions are in use.
         """
-        owner = Holder(holder.owner)
-        budget = self.accounts.sessions
-        while not budget.has_room(owner):
+        while not self.quotas.sessions.has_room(owner):
             self._make_room(owner)
-        made = LiveSession(id, token, self._settings, self, holder)
-        budget.add(owner)
-        made.session = Session(
+        live = LiveSession(id, token, self, owner)
+        live.session = Session(
             self._server,
-            made,
+            live,
             self.loop,
             connection=Connection(id.revision, id.client, ids=self._ids),
             threads=self._threads,
@@ -302,73 +407,81 @@ class SessionTable:
         )
         state = self._store.take(id.key)
         try:
-            made.watched.grow(state.size)
-        except TooMuchWatched:
+            watch(live.watched, state.size)
+        except TooManyWatched:
             state = replace(state, watched=frozenset())
-        made.session.restore(state)
-        self._known[token] = made
+        live.session.restore(state)
+        self._known[token] = live
         self._tokens[id.key] = token
-        self._keep_at_hand(token)
-        return made
+        self._keep_idle(token)
+        return live
+
+    async def close(self, id: SessionId) -> None:
+        """Discard a session that has ended, and cancel its requests."""
+        token = self._tokens.get(id.key)
+        if token is not None:
+            live = self._remove(token)
+            live.discard()
+            await live.session.aclose()
 
     def _remove(self, token: str) -> LiveSession:
-        found = self._known.pop(token)
-        self.accounts.sessions.give_back(Holder(found.holder.owner))
-        self._tokens.pop(found.id.key, None)
-        self._spare.pop(token, None)
-        if not found.is_needed:
-            found.session.drop_channel()  # the two would keep each other until they are found
-        return found
+        live = self._known.pop(token)
+        live.place.release()
+        self._tokens.pop(live.id.key, None)
+        self._idle.pop(token, None)
+        if not live.is_needed:
+            live.session.drop_channel()  # the two would keep each other until they are found
+        return live
 
-    def _keep_at_hand(self, token: str) -> None:
-        self._spare[token] = None
-        self._spare.move_to_end(token)
-        if len(self._spare) > _MOST_AT_HAND:
-            self._drop_spare()
+    def _keep_idle(self, token: str) -> None:
+        self._idle[token] = None
+        self._idle.move_to_end(token)
+        if len(self._idle) > MAX_IDLE:
+            self._drop_idle()
 
-    def _drop_spare(self) -> bool:
+    def _drop_idle(self) -> bool:
         """Forget the session that has held nothing for longest; return False if none has."""
-        while self._spare:
-            token, _ = self._spare.popitem(last=False)
+        while self._idle:
+            token, _ = self._idle.popitem(last=False)
             if not self._known[token].is_needed:
                 self._remove(token)
                 return True
         return False
 
-    def _make_room(self, owner: Holder) -> None:
-        """Put away the session that has not been used for the longest time.
+    def _make_room(self, owner: str) -> None:
+        """Forget the session that has been unused for longest, and store its state.
 
-        It is one of an owner who has as many as it may, so that nobody can put others' away.
+        It is one of an owner who has as many as it may, so that no owner can evict others'.
 
         Raises:
             Unknown: All sessions are in use.
         """
-        if self._drop_spare():
+        if self._drop_idle():
             return
-        sessions = self.accounts.sessions
+        sessions = self.quotas.sessions
         own = sessions.used < sessions.total
         unused = (
             token
             for token, each in self._known.items()
-            if not each.in_use and (not own or each.holder.owner == owner.owner)
+            if not each.in_use and (not own or each.owner == owner)
         )
         longest = next(unused, None)
         if longest is None:
             whose = "of your sessions" if own else "sessions"
-            count = sessions.held(owner.owner) if own else sessions.total
+            number = sessions.held(owner) if own else sessions.total
             raise Unknown(
-                f"{count} {whose} are in use; come back later "
-                f"(the server's setting is max_sessions)"
+                f"{number} {whose} are in use; try again later (the server's limit is max_sessions)"
             )
         live = self._remove(longest)
-        idle = time.monotonic() - live.used
         state = live.session.state
         if state:
-            self._store.put(live.id.key, state, time.time() + self._settings.session_idle - idle)
+            idle = time.monotonic() - live.used
+            until = time.time() + self.settings.limits.session_idle - idle
+            self._store.put(live.id.key, state, until)
         self._forget(live)
 
     def _forget(self, live: LiveSession) -> None:
-        log.debug("the state of an idle session is given up")
+        log.debug("the state of an idle session is dropped")
         live.discard()
         self.loop.start(live.session.aclose())
 
@@ -380,38 +493,38 @@ class SessionTable:
         live.ordered = live.used
         self._known.move_to_end(token)
         if live.is_needed:
-            self._spare.pop(token, None)
+            self._idle.pop(token, None)
         else:
-            self._keep_at_hand(token)
+            self._keep_idle(token)
 
     def _sweep(self) -> None:
         now = time.monotonic()
         for token, each in list(self._known.items()):
             idle = not each.in_use and (
-                not each.is_needed or now - each.used > self._settings.session_idle
+                not each.is_needed or now - each.used > self.settings.limits.session_idle
             )
             if idle or self._store.ended(each.id.key):
                 self._forget(self._remove(token))
         self._store.drop_expired()
         self._stop_sweeping = self.loop.later(_SWEEP, self._sweep)
 
-    def pass_on(self, id: SessionId, answer: Id, text: bytes) -> None:
-        """Refuse an answer to a question of another process; drop one that came too late."""
-        del id, text
+    def check_answer(self, answer: Id) -> None:
+        """Accept an answer that came too late for a question of this process.
+
+        Raises:
+            Unknown: The question was asked by another process, which waits for the answer.
+        """
         if not str(answer).startswith(f"{self.tag}."):
             raise Unknown(
                 f"The question {quote(answer)} was put by another worker, which waits for its "
                 f"answer: route sessions to workers by Mcp-Session-Id, or run one worker"
             )
 
-    def sessions(self) -> Iterator[LiveSession]:
-        """Return an iterator over the sessions."""
-        return iter(list(self._known.values()))
-
     async def aclose(self) -> None:
         """End all sessions."""
         self._stop_sweeping()
-        for live in self.sessions():
-            await self._close(live)
+        for live in list(self._known.values()):
+            live.discard()
+            await live.session.aclose()
         for token in list(self._known):
             self._remove(token)

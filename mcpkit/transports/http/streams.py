@@ -1,83 +1,78 @@
-"""Event streams to clients, and the buffer from which they fetch what they have missed.
+"""Event streams to clients, their replay buffer, and the responses that carry them.
 
-The format is that of server-sent events (WHATWG).
-
-A stream outlives the connections it is written to. It numbers its events where a client may come
-back for what it has missed, and keeps them within a bound that all streams share.
+The format is that of server-sent events (WHATWG). A stream outlives the connections that it is
+written to: it numbers its events where a client may reconnect for those that it has missed, and
+keeps them within a bound that all streams share.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, Final
 
 import anyio
 
 from mcpkit._concurrency.loop import Loop
-from mcpkit._utils.quota import ANONYMOUS, Budget, Hold, Holder
-
-__all__ = ["HEADERS", "ClientNotReading", "ReplayBuffer", "Stream", "StreamResponse", "write"]
-
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+from mcpkit._utils.quota import ANONYMOUS, Quota
+from mcpkit.http import Receive, Send
 
 HEADERS: Final = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
-"""Headers of streams, because no proxy may hold events back or change them (HTTPM-11)."""
+"""Headers of streams, because a proxy may not hold events back or change them (HTTPM-11)."""
 
-_HIGH_WATER: Final = 256 * 1024
-"""Bytes that may wait to be written before log messages and progress are left out."""
+HIGH_WATER: Final = 256 * 1024
+"""Bytes that may wait to be written before log messages and progress are dropped."""
 
-_PART: Final = 256 * 1024
+_LOW_WATER: Final = HIGH_WATER // 4
+MAX_UNSENT: Final = 64 * HIGH_WATER
+"""Bytes of events that may wait for a client that does not read; it has to reconnect then."""
+
+PART: Final = 256 * 1024
 """Bytes that are given to the server at once."""
 
-_LOW_WATER: Final = _HIGH_WATER // 4
-_MOST_WAITING: Final = 64 * _HIGH_WATER
-"""Bytes of events that may wait for a client that does not read; it has to come back then."""
-
 _OVERHEAD: Final = 1024
-"""Bytes that a stream takes beside its events, if it is kept for a client that comes back."""
+"""Bytes that a stream takes beside its events, if it is kept for a client that reconnects."""
 
 _COMMENT: Final = b": still here\n\n"
 
 
 class ClientNotReading(Exception):
-    """A client does not take what is written to it."""
+    """A client does not read its response."""
 
 
-async def write(send: Send, message: MutableMapping[str, Any], patience: float) -> None:
+async def write(send: Send, message: MutableMapping[str, Any], timeout: float) -> None:
     """Send a part of a response.
 
     Args:
         send: The send function of the ASGI application.
         message: The part, as ASGI has it.
-        patience: Seconds that the client may take nothing.
+        timeout: Seconds for which the client may take nothing.
 
     Raises:
-        ClientNotReading: The client has taken nothing for so long.
+        ClientNotReading: The client has taken nothing for that long.
     """
     try:
-        with anyio.fail_after(patience):
+        with anyio.fail_after(timeout):
             await send(message)
     except TimeoutError:
         raise ClientNotReading from None
 
 
 class ReplayBuffer:
-    """The bound on what all streams together keep for clients that come back.
+    """The bound on the events that all streams together keep for clients that reconnect.
 
     A client that misses too much loses events of its own streams, the oldest first.
 
     Args:
-        budget: The bytes that there are, and who has them.
+        quota: The bytes that may be kept.
     """
 
-    def __init__(self, budget: Budget) -> None:
-        self.budget = budget
+    def __init__(self, quota: Quota) -> None:
+        self.quota = quota
         self._streams: dict[str, OrderedDict[Stream, None]] = {}
         """The streams that may have events to spare, by their owners."""
 
@@ -86,17 +81,12 @@ class ReplayBuffer:
         """The number of streams that may have events to spare."""
         return sum(map(len, self._streams.values()))
 
-    def add(self, stream: Stream, size: int) -> None:
-        """Count more bytes of a stream; let the oldest of its owner forget if it is too much."""
-        self.budget.add(stream.holder, size)
-        self.trim(stream)
-
     def trim(self, stream: Stream) -> None:
-        """Note that a stream may have events to spare, because they are written by now."""
-        owner = stream.holder.owner
+        """Note that a stream may have events to spare; let its owner forget some if need be."""
+        owner = stream.owner
         streams = self._streams.setdefault(owner, OrderedDict())
         streams[stream] = None
-        while streams and self.budget.exceeds(stream.holder):
+        while streams and self.quota.exceeds(owner):
             oldest = next(iter(streams))
             if not oldest.forget_first():
                 del streams[oldest]
@@ -105,29 +95,24 @@ class ReplayBuffer:
         if not streams:
             self._streams.pop(owner, None)
 
-    def remove(self, stream: Stream, size: int) -> None:
-        """Count fewer bytes of a stream."""
-        self.budget.give_back(stream.holder, size)
-
     def forget(self, stream: Stream) -> None:
         """Ask a stream for no more events, because it is over."""
-        owner = stream.holder.owner
-        streams = self._streams.get(owner)
+        streams = self._streams.get(stream.owner)
         if streams is not None:
             streams.pop(stream, None)
             if not streams:
-                del self._streams[owner]
+                del self._streams[stream.owner]
 
 
 class Stream:
     """A sequence of events for one client.
 
     Args:
-        name: The beginning of its event ids; None for a stream that nobody comes back to.
-        buffer: The bound on what it keeps; None if it keeps nothing.
+        name: The beginning of its event ids; None for a stream that cannot be resumed.
+        buffer: The bound on the events that it keeps; None if it keeps none.
         kind: The name of its events; None for the unnamed ones that mean the same to a browser.
-        holder: Whoever has caused it.
-        unread: The bytes that may wait for clients to read; None: any number.
+        owner: The owner that its bytes are counted to.
+        unread: The quota of bytes that wait for clients to read; None: any number.
     """
 
     __slots__ = (
@@ -136,16 +121,16 @@ class Stream:
         "_events",
         "_head",
         "_is_over",
-        "_relieved",
         "_unread",
         "_unsent",
+        "_writable",
         "cursor",
         "ended",
         "expected",
-        "holder",
         "name",
         "number",
         "on_spent",
+        "owner",
         "response",
     )
 
@@ -155,12 +140,12 @@ class Stream:
         buffer: ReplayBuffer | None = None,
         *,
         kind: str | None = None,
-        holder: Holder = ANONYMOUS,
-        unread: Budget | None = None,
+        owner: str = ANONYMOUS,
+        unread: Quota | None = None,
     ) -> None:
         self.name = name
-        self._unread = None if unread is None else Hold(unread, holder)
-        self.holder = holder
+        self.owner = owner
+        self._unread = None if unread is None else unread.charge(owner)
         self.number = 0
         """The number of the last event."""
         self.cursor = 0
@@ -170,37 +155,27 @@ class Stream:
         self.expected = False
         """True while its first response is about to be made."""
         self.on_spent: Callable[[], None] | None = None
-        """Called when there is no room for it, and it has no event that can be spared."""
+        """Called when there is no room for it, and it has no event that can be forgotten."""
         self._buffer = buffer
         if buffer is not None:
-            buffer.budget.add(holder, _OVERHEAD)
+            buffer.quota.add(owner, _OVERHEAD)
         self._head = b"" if kind is None else b"event: %b\n" % kind.encode()
         self._events: deque[tuple[int, bytes]] = deque()
         self._unsent = 0
         self._is_over = False
-        self._relieved: anyio.Event | None = None
+        self._writable: anyio.Event | None = None
 
-    @property
-    def _is_full(self) -> bool:
-        # What has no buffer is bounded by nothing else, and its client has been given up.
-        return self._buffer is None and self._unsent > _MOST_WAITING
-
-    # --- what goes in -----------------------------------------------------------------------------
+    # --- events in --------------------------------------------------------------------------------
 
     def put(self, text: bytes) -> None:
         """Add a message: one line of JSON."""
         self._add(self._head + b"data: " + text + b"\n\n")
 
-    def prime(self, retry: float) -> None:
-        """Give the client an event id to come back with, before there is anything to say (HTTPL-6).
-
-        Args:
-            retry: Seconds after which it should.
-        """
-        self._add(b"retry: %d\ndata:\n\n" % round(retry * 1000))
-
     def put_retry(self, retry: float) -> None:
-        """Tell the client to come back after some seconds (HTTPL-7)."""
+        """Tell the client to reconnect after some seconds (HTTPL-7).
+
+        As the first event, it gives the client an event id to reconnect with (HTTPL-6).
+        """
         self._add(b"retry: %d\ndata:\n\n" % round(retry * 1000))
 
     def put_address(self, uri: str) -> None:
@@ -208,31 +183,27 @@ class Stream:
         self._add(b"event: endpoint\ndata: %b\n\n" % uri.encode())
 
     def _add(self, event: bytes) -> None:
-        if self._is_full or self._is_over:
+        # A stream without a buffer is bounded by nothing else, and its client has been dropped.
+        is_full = self._buffer is None and self._unsent > MAX_UNSENT
+        if is_full or self._is_over:
             return
         self.number += 1
         if self.name is not None:
             event = b"id: %b.%d\n%b" % (self.name.encode(), self.number, event)
         self._events.append((self.number, event))
         self._unsent += len(event)
+        unread = self._unread
         if self._buffer is not None:
-            self._buffer.add(self, len(event))
-        else:
-            self._count(len(event))
+            self._buffer.quota.add(self.owner, len(event))
+            self._buffer.trim(self)
+        elif unread is not None:
+            unread.set(unread.amount + len(event))
         if self.response is not None:
-            if self._unsent > _MOST_WAITING or self._burdens():
-                self.response.give_up()
+            too_much = self.is_congested and unread is not None and unread.exceeds
+            if self._unsent > MAX_UNSENT or too_much:
+                self.response.abandon()
             else:
                 self.response.wake()
-
-    def _count(self, size: int) -> None:
-        """Count bytes that only the client's reading will free."""
-        if self._unread is not None:
-            self._unread.set(self._unread.amount + size)
-
-    def _burdens(self) -> bool:
-        """True if its owner makes too much wait, and this stream has part in that."""
-        return self.congested and self._unread is not None and self._unread.exceeds
 
     def end(self) -> None:
         """End the stream: no event follows."""
@@ -240,10 +211,10 @@ class Stream:
         if self.response is not None:
             self.response.wake()
 
-    # --- what comes out ---------------------------------------------------------------------------
+    # --- events out -------------------------------------------------------------------------------
 
     def rewind(self, number: int) -> bool:
-        """Go back to what follows an event; return False if that is no longer known."""
+        """Go back to the events after a number; return False if they are not all there."""
         if number > self.number:
             return False
         first = self._events[0][0] if self._events else self.number + 1
@@ -257,20 +228,20 @@ class Stream:
         """Return all events that were not written yet, to be written now."""
         events = self._events
         waiting = min(self.number - self.cursor, len(events))
-        parts = [events[place][1] for place in range(-waiting, 0)]
+        parts = [events[index][1] for index in range(-waiting, 0)]
         self.cursor = self.number
         self._unsent = 0
         text = parts[0] if len(parts) == 1 else b"".join(parts)
         if self._buffer is None:
             self._events.clear()
         else:
-            self.spare()
+            self._buffer.trim(self)
             if self._unread is not None:
-                self._unread.set(len(text))  # what another response has taken, it has given up
+                self._unread.set(len(text))  # an earlier response has given up its own
         return text
 
     def written(self) -> None:
-        """Note that the client's side has what was taken last."""
+        """Note that the events taken last have reached the client's side."""
         if self._unread is not None:
             self._unread.set(self._unsent if self._buffer is None else 0)
 
@@ -280,7 +251,7 @@ class Stream:
         return self.cursor < self.number
 
     def forget_first(self) -> bool:
-        """Forget the first event; return False if it cannot be spared."""
+        """Forget the first event; return False if it is still needed."""
         if not self._events or self._buffer is None:
             return False
         number, event = self._events[0]
@@ -289,33 +260,33 @@ class Stream:
                 return False  # it is about to be written
             self._unsent -= len(event)
         self._events.popleft()
-        self._buffer.remove(self, len(event))
+        self._buffer.quota.add(self.owner, -len(event))
         return True
 
     def spare(self) -> None:
-        """Let the buffer know that there may be events that can be spared."""
+        """Tell the buffer that there may be events that can be forgotten."""
         if self._buffer is not None:
             self._buffer.trim(self)
 
     def discard(self) -> None:
-        """Forget all events, and those that may still come: nobody comes back for them."""
+        """Forget all events, and those that may still be added: the client does not reconnect."""
         self._is_over = True
         if self._buffer is not None:
             kept = sum(len(event) for _, event in self._events)
-            self._buffer.remove(self, _OVERHEAD + kept)
+            self._buffer.quota.add(self.owner, -(_OVERHEAD + kept))
             self._buffer.forget(self)
             self._buffer = None
         self._events.clear()
         self._unsent = 0
         self.written()
-        self.relieve()
+        self.on_writable()
 
-    # --- pressure ---------------------------------------------------------------------------------
+    # --- back-pressure ----------------------------------------------------------------------------
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """True if so much waits to be written that the client does not keep up."""
-        return self._unsent > _HIGH_WATER
+        return self._unsent > HIGH_WATER
 
     @property
     def is_read(self) -> bool:
@@ -323,17 +294,17 @@ class Stream:
         return self.response is not None or self.expected
 
     async def drain(self) -> None:
-        """Wait until the stream is not congested, or nobody reads it."""
-        if self.congested and self.is_read:
-            if self._relieved is None:
-                self._relieved = anyio.Event()
-            await self._relieved.wait()
+        """Wait until the stream is not congested, or has no response."""
+        if self.is_congested and self.is_read:
+            if self._writable is None:
+                self._writable = anyio.Event()
+            await self._writable.wait()
 
-    def relieve(self) -> None:
-        """Let those go on who wait for the client to keep up, if it does."""
-        if self._relieved is not None and (self._unsent < _LOW_WATER or not self.is_read):
-            self._relieved.set()
-            self._relieved = None
+    def on_writable(self) -> None:
+        """Wake up those in `drain`, if the client keeps up."""
+        if self._writable is not None and (self._unsent < _LOW_WATER or not self.is_read):
+            self._writable.set()
+            self._writable = None
 
 
 class StreamResponse:
@@ -343,7 +314,7 @@ class StreamResponse:
         stream: The stream.
         loop: The event loop.
         keep_alive: Silent seconds after which a comment is written.
-        write_timeout: Seconds that the client may take nothing.
+        write_timeout: Seconds for which the client may take nothing.
     """
 
     def __init__(
@@ -351,18 +322,22 @@ class StreamResponse:
     ) -> None:
         self.stream = stream
         self.comment = False
-        self.lost = False
-        """True if the client went away before the stream or our side ended it."""
+        self.disconnected = False
+        """True if the client disconnected before the stream or our side ended it."""
         self._loop = loop
         self._keep_alive = keep_alive
         self._write_timeout = write_timeout
-        self._leaving = False
-        self._is_given_up = False
+        self._closing = False
+        self._is_abandoned = False
         self._writing: anyio.CancelScope | None = None
         self._event = anyio.Event()
         self._written = False
-        if stream.response is not None:
-            stream.response.replace()  # HTTPL-22: the client has come back, whatever became of it
+        earlier = stream.response
+        if earlier is not None:  # HTTPL-22: the client has reconnected
+            if earlier._writing is None:
+                earlier.close()
+            else:
+                earlier.abandon()  # the client does not read that one
         stream.response = self
         stream.expected = False
 
@@ -370,31 +345,24 @@ class StreamResponse:
         """Look for something to write, or for the end."""
         self._event.set()
 
-    def replace(self) -> None:
-        """Leave the stream to another response, at once if the client does not read this one."""
-        if self._writing is None:
-            self.let_go()
-        else:
-            self.give_up()
-
-    def let_go(self) -> None:
-        """Write what there is, and leave the rest of the stream to another response."""
-        self._leaving = True
+    def close(self) -> None:
+        """Write the events that there are, and leave the rest of the stream to another response."""
+        self._closing = True
         self._event.set()
 
-    def give_up(self) -> None:
-        """Drop the connection of a client that does not read, also while something is written."""
-        self._is_given_up = True
+    def abandon(self) -> None:
+        """Drop the connection of a client that does not read, also during a write."""
+        self._is_abandoned = True
         if self.stream.response is self:
             self.stream.response = None
-            self.stream.relieve()
+            self.stream.on_writable()
         if self._writing is not None:
             self._writing.cancel()
         self._event.set()
 
-    def lose(self) -> None:
-        """Note that the client is gone."""
-        self.lost = True
+    def disconnect(self) -> None:
+        """Note that the client has disconnected."""
+        self.disconnected = True
         self._event.set()
 
     def _tick(self) -> None:
@@ -407,75 +375,75 @@ class StreamResponse:
     async def serve(
         self, send: Send, headers: list[tuple[bytes, bytes]], receive: Receive | None = None
     ) -> None:
-        """Answer with the stream, until it ends, the client leaves, or it is to be let go.
+        """Respond with the stream, until it ends, the client disconnects, or it is closed.
 
         Args:
             send: The send function of the ASGI application.
             headers: Headers of the response, in addition to those of every stream.
-            receive: The receive function, to notice that the client leaves; None if the caller
+            receive: The receive function, to notice that the client disconnects; None if the caller
                 notices that.
         """
+        stream = self.stream
         watching = None if receive is None else self._loop.start(self._watch(receive))
         self._stop_ticking = self._loop.later(self._keep_alive, self._tick)
         try:
-            start = {
-                "type": "http.response.start",
-                "status": 200,
-                "headers": [*HEADERS, *headers],
-            }
-            await self._write(send, start)
-            while not self.lost:
+            start = [*HEADERS, *headers]
+            await self._write(
+                {"type": "http.response.start", "status": 200, "headers": start}, send
+            )
+            while not self.disconnected:
                 await self._write_events(send)
-                if self._leaving or self.stream.ended:
+                if self._closing or stream.ended:
                     break
                 await self._event.wait()
-                self._check_given_up()
-            if not self.lost:
-                await self._write(send, {"type": "http.response.body", "body": b""})
+                self._check_abandoned()
+            if not self.disconnected:
+                await self._write({"type": "http.response.body", "body": b""}, send)
         except (OSError, ClientNotReading):
-            self.lost = True
+            self.disconnected = True
             raise
         finally:
             self._stop_ticking()
             if watching is not None:
                 watching()
-            if self.stream.response is self:
-                self.stream.response = None
-                self.stream.relieve()
-            if self.stream.response is None:
-                self.stream.written()
+            if stream.response is self:
+                stream.response = None
+                stream.on_writable()
+            if stream.response is None:
+                stream.written()
 
     async def _write_events(self, send: Send) -> None:
         while True:
             self._event = anyio.Event()
-            # Once another connection has the stream, what is left is for that one to write.
+            # Once another connection has the stream, the rest is for that one to write.
             mine = self.stream.response is self
             text = self.stream.take() if mine and self.stream.has_more else b""
             if self.comment and not text:
                 text = _COMMENT
             self.comment = False
-            if not text or self.lost:
+            if not text or self.disconnected:
                 return
             self._written = True
             # In parts, since a server keeps the whole of one until the client has read it.
-            for start in range(0, len(text), _PART):
-                part = text[start : start + _PART]
-                body = {"type": "http.response.body", "body": part, "more_body": True}
-                await self._write(send, body)
+            for start in range(0, len(text), PART):
+                part = text[start : start + PART]
+                await self._write(
+                    {"type": "http.response.body", "body": part, "more_body": True}, send
+                )
             self.stream.written()
-            self.stream.relieve()
+            self.stream.on_writable()
 
-    async def _write(self, send: Send, message: MutableMapping[str, Any]) -> None:
+    async def _write(self, message: MutableMapping[str, Any], send: Send) -> None:
         with anyio.CancelScope() as self._writing:
             await write(send, message, self._write_timeout)
         self._writing = None
-        self._check_given_up()
+        self._check_abandoned()
 
-    def _check_given_up(self) -> None:
-        if self._is_given_up:
+    def _check_abandoned(self) -> None:
+        if self._is_abandoned:
             raise ClientNotReading
 
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self.lose()
+        self.disconnect()

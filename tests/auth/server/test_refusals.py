@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit._utils.rates import Rate
+from mcpkit._utils.quota import RateLimit
 from mcpkit.auth import (
     AuthorizationServer,
     Login,
@@ -27,7 +27,7 @@ from mcpkit.auth import Page as LoginPage
 from mcpkit.auth.server import clients as clients_module
 from mcpkit.auth.server import messages as requests_module
 from mcpkit.auth.server import server as server_module
-from mcpkit.auth.server.errors import OAuthError
+from mcpkit.auth.server.errors import OAuthError, check_rate
 from mcpkit.auth.server.keys import SigningKey
 from tests.auth.browser import Browser, fields_of
 from tests.auth.server.conftest import (
@@ -476,16 +476,16 @@ def test_one_address_has_so_many_documents_fetched(monkeypatch: pytest.MonkeyPat
 
 def test_an_allowance_is_that_of_one_address_and_comes_back() -> None:
     clock = Clock()
-    rate = Rate(4, 60, "logins", clock)
+    rate = RateLimit(4, 4 / 60, clock)
     for _ in range(4):
-        rate.count("one")
+        check_rate(rate, "one", "logins")
     with pytest.raises(OAuthError, match="Too many logins; try later"):
-        rate.count("one")
-    rate.count("other")
+        check_rate(rate, "one", "logins")
+    check_rate(rate, "other", "logins")
     clock.now += 15
-    rate.count("one")
+    check_rate(rate, "one", "logins")
     with pytest.raises(OAuthError):
-        rate.count("one")
+        check_rate(rate, "one", "logins")
 
 
 def test_one_address_answers_so_often(monkeypatch: pytest.MonkeyPatch) -> None:

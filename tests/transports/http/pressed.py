@@ -12,24 +12,28 @@ import os
 import threading
 import time
 from collections import Counter
+from dataclasses import fields
 from types import CoroutineType
 from typing import Any, Final
 
 import anyio
 
-from mcpkit import Context, MCPKit, SyncContext, ToolError
+from mcpkit import Context, Limits, MCPKit, SyncContext, ToolError
 from mcpkit._protocol.connection import Request
 from mcpkit._server.session import Session
-from mcpkit._utils.quota import Budget
+from mcpkit._utils.quota import Quota
+from mcpkit.transports.http.bodies import Bodies
 from mcpkit.transports.http.exchange import Exchange
-from mcpkit.transports.http.requests import InFlight
-from mcpkit.transports.http.session_store import LocalStore
-from mcpkit.transports.http.sessions import LiveSession, SessionTable
-from mcpkit.transports.http.sse import SseEndpoints
+from mcpkit.transports.http.requests import OpenRequests
+from mcpkit.transports.http.sessions import LiveSession, LocalStore, SessionTable
+from mcpkit.transports.http.sse import SseSessions
 from mcpkit.transports.http.streams import Stream, StreamResponse
 
 settings = json.loads(os.environ.get("PRESSED", "{}"))
-app = MCPKit("pressed", ask_timeout=settings.pop("ask_timeout", 5), http=settings)
+_NAMES: Final = {each.name for each in fields(Limits)}
+limits = Limits(**{name: settings.pop(name) for name in [*settings] if name in _NAMES})
+ask_timeout = settings.pop("ask_timeout", 5)
+app = MCPKit("pressed", ask_timeout=ask_timeout, limits=limits, http=settings)
 
 _COUNTED: Final = (Exchange, LiveSession, Stream, StreamResponse, Session, Request)
 
@@ -149,24 +153,24 @@ async def state(objects: bool = False) -> dict[str, int]:
         if type(each) is SessionTable:
             found |= {
                 "live": len(each._known),
-                "spare": len(each._spare),
-                "kept": each.buffer.budget.used,
+                "spare": len(each._idle),
+                "kept": each.buffer.quota.used,
                 "kept streams": each.buffer.streams,
             }
         elif type(each) is LocalStore:
             found |= {"ended": len(each._ended), "put away": len(each._states)}
-        elif type(each) is InFlight:
+        elif type(each) is Bodies:
+            found["arriving"] = each.arriving
+        elif type(each) is OpenRequests:
             found |= {
-                "exchanges": len(each.exchanges),
-                "streams": len(each.streams),
-                "posted": len(each.posted),
-                "arriving": each.bodies.arriving,
+                "exchanges": len(each.requests),
+                "streams": len(each.responses),
                 **{
-                    name: budget.used
-                    for name, budget in vars(each.accounts).items()
-                    if isinstance(budget, Budget)
+                    name: quota.used
+                    for name, quota in vars(each.quotas).items()
+                    if isinstance(quota, Quota)
                 },
             }
-        elif type(each) is SseEndpoints:
+        elif type(each) is SseSessions:
             found["old sessions"] = len(each._sessions)
     return found

@@ -18,9 +18,9 @@ import pytest
 import uvicorn
 
 from mcpkit import MCPKit
-from mcpkit.transports.http import Lifespans, make_application
 from mcpkit.transports.http import server as serve
-from mcpkit.transports.http.uvicorn import bounded
+from mcpkit.transports.http.app import Lifespans, make_application
+from mcpkit.transports.http.uvicorn import connection_class
 from tests.messages import (
     MODERN,
     Message,
@@ -256,7 +256,9 @@ class TestConnections:
             if request.param == "h11":
                 patch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
             asgi = MCPKit("ending").asgi(health=True)
-            http = bounded(read_timeout=60, write_timeout=60, grace=5, shortcuts=asgi.shortcuts)
+            http = connection_class(
+                read_timeout=60, write_timeout=60, grace=5, shortcuts=asgi.shortcuts
+            )
             config = uvicorn.Config(asgi, http=http, ws="none", log_config=None, lifespan="on")
             server = Crowded(config)
             server.should_exit = True

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit.http import HttpRequest, HttpSettings
-from mcpkit.transports.http import run
+from mcpkit.http import HttpRequest
 from mcpkit.transports.http import security as access
+from mcpkit.transports.http.app import run
 from mcpkit.transports.http.http_error import HttpError
+from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.security import Guard, principal_of
 from tests.messages import MODERN, announced, initialize
 from tests.transports.http.conftest import Serve
@@ -137,7 +138,8 @@ def refusal(
         for name, value in ((b"host", host), (b"origin", origin))
         if value is not None
     ]
-    return guard.refusal(dict(headers), server)
+    raw = dict(headers)
+    return guard[raw.get(b"host"), raw.get(b"origin"), server[0] if server else None]
 
 
 # --- Host -----------------------------------------------------------------------------------------
@@ -315,7 +317,7 @@ def test_a_long_name_is_not_remembered_and_drives_out_no_other() -> None:
     names = access._names_loopback.cache_info().currsize
     for number in range(10):
         refusal(made, host=f"{number}{'x' * 600}")
-    assert [key[0] for key in made._known] == [b"localhost"]
+    assert [key[0] for key in made] == [b"localhost"]
     assert access._names_loopback.cache_info().currsize == names
 
 
@@ -373,7 +375,7 @@ def test_a_judgement_is_remembered_for_its_own_host_origin_and_address_only() ->
     ],
 )
 def test_an_origin_that_is_none_cannot_be_allowed(origin: str) -> None:
-    with pytest.raises(ValueError, match="is no origin, which looks like"):
+    with pytest.raises(ValueError, match="is not an origin, which looks like"):
         MCPKit("guarded").asgi(allowed_origins=[origin])
 
 
@@ -381,7 +383,7 @@ def test_an_origin_that_is_none_cannot_be_allowed(origin: str) -> None:
     "host", ["https://example.com", "example.com:8000", "example.com/", "", "*.example.com", "a b"]
 )
 def test_a_host_that_is_no_name_cannot_be_allowed(host: str) -> None:
-    with pytest.raises(ValueError, match="is no name, which looks like"):
+    with pytest.raises(ValueError, match="is not a name like"):
         MCPKit("guarded").asgi(allowed_hosts=[host])
 
 

@@ -1,25 +1,22 @@
 """Every limit of the endpoint: its default, what happens at it, and that it is released again.
 
-SEC-17 wants limits; `HttpSettings` documents them. What concerns sockets is in `test_pressure`.
+SEC-17 wants limits; `Limits` documents them. What concerns sockets is in `test_pressure`.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 import select
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from mcpkit import Client, MCPKit
+from mcpkit import Client, Limits
 from mcpkit._server.channel import SessionState
-from mcpkit.http import HttpRequest, HttpSettings
+from mcpkit.http import HttpRequest
 from mcpkit.transports.http import sessions
-from mcpkit.transports.http.security import RateLimit
-from mcpkit.transports.http.session_store import LocalStore
+from mcpkit.transports.http.sessions import LocalStore
 from tests.messages import (
     BATCHES,
     LEGACY,
@@ -55,70 +52,6 @@ def is_unavailable(answer: Exchange, setting: str) -> bool:
     assert setting in error(answer)
     retry = answer.header("retry-after")
     return retry is not None and int(retry) >= 1
-
-
-# --- settings -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", HttpSettings._fields)
-def test_every_setting_is_documented(name: str) -> None:
-    assert re.search(rf"^ +{name}: ", HttpSettings.__doc__ or "", re.MULTILINE)
-
-
-@pytest.mark.parametrize("name", HttpSettings._fields)
-def test_every_setting_has_a_default(name: str) -> None:
-    assert name in HttpSettings._field_defaults
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("max_body", 0),
-        ("max_body", -1),
-        ("max_body", None),
-        ("max_body", "16MB"),
-        ("max_body", True),
-        ("max_values", 0),
-        ("max_batch", 0),
-        ("max_requests", 0),
-        ("max_parked", 0),
-        ("max_share", 0),
-        ("max_share", 1.01),
-        ("max_unread", -1),
-        ("max_sessions", 0),
-        ("max_streams", -1),
-        ("body_timeout", 0),
-        ("body_timeout", None),
-        ("body_timeout", float("inf")),
-        ("body_timeout", float("nan")),
-        ("request_timeout", 0),
-        ("request_timeout", -1),
-        ("rate_limit", 0),
-        ("write_timeout", 0),
-        ("keep_alive", 0),
-        ("stream_after", -1),
-        ("session_lifetime", 0),
-        ("session_idle", -1),
-        ("replay_buffer", -1),
-        ("replay_time", -1),
-        ("retry", -1),
-        ("grace", -1),
-    ],
-)
-def test_a_limit_that_cannot_be_kept_is_refused_by_name(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=f"^{name} must be"):
-        MCPKit("limited").asgi(**{name: value})
-
-
-@pytest.mark.parametrize("name", ["request_timeout", "rate_limit"])
-def test_some_limits_may_be_left_out(name: str) -> None:
-    options: Any = {name: None}
-    assert MCPKit("unlimited").asgi(**options) is not None
-
-
-def test_a_path_without_a_slash_is_refused() -> None:
-    with pytest.raises(ValueError, match="path must be"):
-        MCPKit("lost").asgi(path="mcp")
 
 
 # --- max_body -------------------------------------------------------------------------------------
@@ -194,7 +127,7 @@ def test_a_message_of_more_values_than_allowed_is_413_and_says_so(serve: Serve) 
     assert site.post(listing(50), HEADERS).status == 200
     answer = site.post(listing(100), HEADERS)
     assert answer.refusal == (413, -32600)
-    assert error(answer) == "The body has more than 100 values (the server's setting is max_values)"
+    assert error(answer) == "The body has more than 100 values (the server's limit is max_values)"
 
 
 def test_the_number_of_values_is_limited_by_default(site: Site) -> None:
@@ -253,7 +186,7 @@ def test_a_body_that_arrives_byte_by_byte_does_not_get_more_time(serve: Serve) -
 
 def test_one_more_request_than_may_run_is_503_until_one_has_ended(serve: Serve) -> None:
     """SEC-17."""
-    site = serve(max_requests=2, max_share=1)
+    site = serve(max_requests=2, max_each=10**6)
     talk = site.begin()
     running = [site.call("hold", name="one"), talk.call("hold", name="two")]
     site.stage.expect("begun", "one")
@@ -436,40 +369,6 @@ class Clock:
         monkeypatch.setattr("mcpkit.transports.http.security.time.monotonic", lambda: self.now)
 
 
-def test_whoever_waits_as_long_as_told_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
-    limit = RateLimit(0.25)
-    assert limit.wait("a") == 0
-    wait = limit.wait("a")
-    assert wait == pytest.approx(4)
-    clock.now += wait
-    assert limit.wait("a") == 0
-
-
-def test_as_many_requests_as_a_second_allows_may_come_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    Clock(monkeypatch)
-    limit = RateLimit(10)
-    assert [limit.wait("a") for _ in range(13)] == [0] * 13  # three of them are a handshake
-    assert limit.wait("a") > 0
-
-
-def test_a_refused_request_does_not_make_the_wait_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    Clock(monkeypatch)
-    limit = RateLimit(0.5)
-    limit.wait("a")
-    waits = [limit.wait("a") for _ in range(10)]
-    assert all(one == other for one, other in pairwise(waits))
-
-
-def test_the_rate_of_many_clients_takes_bounded_memory() -> None:
-    limit = RateLimit(1)
-    for number in range(30_000):
-        limit.wait(str(number))
-    assert len(limit._clients) <= 10_000
-
-
 # --- max_streams ----------------------------------------------------------------------------------
 
 
@@ -488,7 +387,7 @@ KINDS = ["GET", "listen", "/sse"]
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_more_stream_than_may_be_open_is_503(serve: Serve, kind: str) -> None:
     """SEC-17."""
-    site = serve(max_streams=3, max_share=1, sse=True)
+    site = serve(max_streams=3, max_each=10**6, sse=True)
     for each in KINDS:
         assert (opened(site, each).status, each) == (200, each)
     assert is_unavailable(opened(site, kind), "max_streams")
@@ -528,17 +427,20 @@ def test_the_session_that_was_used_longest_ago_makes_room(
 ) -> None:
     """DESIGN §7: state is bounded."""
     monkeypatch.setattr(sessions, "_FINE", 0)
-    site = serve(max_sessions=2, max_share=1)
+    site = serve(max_sessions=2, max_each=10**6)
     first, second = quiet(site.begin()), quiet(site.begin())
     assert is_quiet(first)
     third = quiet(site.begin())
-    assert {each.token for each in table_of(site).sessions()} == {first.token, third.token}
+    assert {each.token for each in list(table_of(site)._known.values())} == {
+        first.token,
+        third.token,
+    }
     assert is_quiet(second), "its log level was put away"
 
 
 def test_if_all_sessions_are_in_use_one_more_is_503(serve: Serve) -> None:
     """SEC-17."""
-    site = serve(max_sessions=2, max_share=1)
+    site = serve(max_sessions=2, max_each=10**6)
     streams = [site.begin().get() for _ in range(2)]
     assert [each.status for each in streams] == [200, 200]
     third = site.begin()
@@ -569,7 +471,7 @@ def test_state_that_nobody_uses_is_given_up(serve: Serve, monkeypatch: pytest.Mo
     assert is_quiet(talk)
     site.stage.signal("idle", "session")
     held = table_of(site)
-    assert eventually(lambda: not list(held.sessions()))
+    assert eventually(lambda: not held._known)
     assert not is_quiet(talk)
 
 
@@ -595,7 +497,7 @@ def table_of(site: Site) -> sessions.SessionTable:
 
 def test_thousands_of_sessions_are_not_looked_through_for_each_request(serve: Serve) -> None:
     """A flood of sessions must not make every other request slow."""
-    site = serve(max_sessions=3000, max_share=1)
+    site = serve(max_sessions=3000, max_each=10**6)
     assert site.begin().get().status == 200
     held = table_of(site)
     looked = 0
@@ -607,9 +509,9 @@ def test_thousands_of_sessions_are_not_looked_through_for_each_request(serve: Se
             looked += 1
             return True
 
-    [known] = held.sessions()
+    [known] = held._known.values()
     for number in range(2000):
-        spied = Spied(known.id, str(number), known._settings, held, known.holder)
+        spied = Spied(known.id, str(number), held, known.owner)
         spied.session = known.session
         held._known[str(number)] = spied
     looked = 0
@@ -651,9 +553,9 @@ def test_nothing_is_kept_for_a_session_that_has_ended(serve: Serve) -> None:
     talk = site.begin()
     answer = talk.call("chat", name="ended", before=["x" * 1000], after=[])
     answer.event()
-    assert table_of(site).buffer.budget.used > 1000
+    assert table_of(site).buffer.quota.used > 1000
     assert talk.delete().status == 204
-    assert eventually(lambda: table_of(site).buffer.budget.used == 0)
+    assert eventually(lambda: table_of(site).buffer.quota.used == 0)
 
 
 # --- what a message may be ------------------------------------------------------------------------
@@ -685,7 +587,7 @@ def test_a_batch_that_is_too_long_is_413(serve: Serve) -> None:
 
 
 def test_a_batch_counts_once_for_the_rate_so_it_is_short_by_default() -> None:
-    assert HttpSettings().max_batch <= 100
+    assert Limits().max_batch <= 100
 
 
 def test_an_id_of_thousands_of_digits_is_refused(site: Site) -> None:

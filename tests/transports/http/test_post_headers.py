@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit.transports.http.headers import ACCEPTS_BOTH, IS_JSON, HeaderCheckCache, accepts
-from mcpkit.transports.http.uvicorn import Shortcut
+from mcpkit.transports.http.endpoint import Shortcut
+from mcpkit.transports.http.headers import ACCEPTS_BOTH, IS_JSON, VerdictCache, accepts
 from tests.messages import LEGACY, MODERN, announced, called, initialize, request
 from tests.transports.http.wire import EVENTS, JSON
 
@@ -99,15 +99,15 @@ def test_no_value_of_a_request_is_kept_once_it_is_answered(version: str) -> None
 # --- judgements -----------------------------------------------------------------------------------
 
 
-def counted(judge: Callable[[bytes], bool]) -> tuple[HeaderCheckCache, list[bytes]]:
-    """HeaderCheckCache, and the values that had to be judged."""
+def counted(judge: Callable[[bytes], bool]) -> tuple[VerdictCache, list[bytes]]:
+    """VerdictCache, and the values that had to be judged."""
     judged: list[bytes] = []
 
     def spy(value: bytes) -> bool:
         judged.append(value)
         return judge(value)
 
-    return HeaderCheckCache(spy), judged
+    return VerdictCache(spy), judged
 
 
 def test_a_value_that_comes_again_is_not_judged_again() -> None:

@@ -8,18 +8,19 @@ from typing import Any, Final
 
 import pytest
 
-from mcpkit import Principal
+from mcpkit import Limits, Principal
 from mcpkit._server.changes import Change
 from mcpkit._server.channel import NO_STATE, SessionState
-from mcpkit.http import HttpRequest, HttpSettings
+from mcpkit.http import HttpRequest
 from mcpkit.transports.http import endpoint, sessions
+from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.quotas import owner_of
-from mcpkit.transports.http.session_store import LocalStore, TooManyEnds
+from mcpkit.transports.http.sessions import LocalStore, TooManyEnds
 from tests.messages import request
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import JSON, Site, Talk
 
-STORE: Final = "mcpkit.transports.http.session_store"
+STORE: Final = "mcpkit.transports.http.sessions"
 SECRET: Final = {"secret": "the secret of all workers"}
 QUIET: Final = SessionState("error", frozenset({"wire://a"}))
 
@@ -45,7 +46,7 @@ def test_an_ended_session_stays_ended_however_many_others_end(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """HTTPL-17, SEC-17: what is bounded is how many can be ended, not how many are remembered."""
-    monkeypatch.setattr(f"{STORE}._MOST_OF_ONE", 3)
+    monkeypatch.setattr(f"{STORE}.MAX_ENDS_EACH", 3)
     site = serve()
     talks = [site.begin() for _ in range(8)]
     statuses = [talk.delete().status for talk in talks]
@@ -56,7 +57,7 @@ def test_an_ended_session_stays_ended_however_many_others_end(
 def test_who_cannot_end_a_session_is_told_when_and_keeps_it(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"{STORE}._MOST_OF_ONE", 1)
+    monkeypatch.setattr(f"{STORE}.MAX_ENDS_EACH", 1)
     site = serve(session_lifetime=600)
     assert site.begin().delete().status == 204
     talk = site.begin()
@@ -74,7 +75,7 @@ def test_who_cannot_end_a_session_is_told_when_and_keeps_it(
 def test_one_principal_does_not_use_up_the_room_of_another(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"{STORE}._MOST_OF_ONE", 1)
+    monkeypatch.setattr(f"{STORE}.MAX_ENDS_EACH", 1)
     site = serve(principal=by_header)
     for user, status in (("ann", 204), ("ann", 429), ("bob", 204), ("bob", 429)):
         who = {"X-User": user}
@@ -86,7 +87,7 @@ def test_all_principals_together_do_not_fill_the_memory(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SEC-17."""
-    monkeypatch.setattr(f"{STORE}._MOST_OF_ALL", 2)
+    monkeypatch.setattr(f"{STORE}.MAX_ENDS", 2)
     site = serve(principal=by_header)
     answers = []
     for user in ("ann", "bob", "eve"):
@@ -154,7 +155,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def store() -> LocalStore:
-    return LocalStore(HttpSettings(max_sessions=3))
+    return LocalStore(HttpSettings(limits=Limits(max_sessions=3)))
 
 
 def test_an_end_is_remembered_for_as_long_as_the_id_is_valid(
@@ -174,7 +175,7 @@ def test_an_end_is_remembered_for_as_long_as_the_id_is_valid(
 def test_an_end_that_expires_makes_room(
     store: LocalStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"{STORE}._MOST_OF_ONE", 2)
+    monkeypatch.setattr(f"{STORE}.MAX_ENDS_EACH", 2)
     run(store.end("late", 1500, "ann"))
     run(store.end("soon", 1100, "ann"))
     run(store.end("soon", 1100, "ann"))
@@ -256,7 +257,7 @@ def test_a_session_that_made_room_goes_on_with_its_log_level_and_subscriptions(
     serve: Serve,
 ) -> None:
     """DESIGN §7: state is bounded."""
-    site = serve(max_sessions=2, max_share=1)
+    site = serve(max_sessions=2, max_each=10**6)
     talk = put_away(site)
     assert is_quiet(talk)
     stream = talk.get()
@@ -274,7 +275,9 @@ def test_a_session_that_made_room_goes_on_with_its_log_level_and_subscriptions(
 def test_what_was_put_away_is_given_up_when_nobody_has_used_it_for_long(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    early, late = (put_away(serve(max_sessions=2, max_share=1, session_idle=600)) for _ in range(2))
+    early, late = (
+        put_away(serve(max_sessions=2, max_each=10**6, session_idle=600)) for _ in range(2)
+    )
     now = time.time()
     monkeypatch.setattr(f"{STORE}.time.time", lambda: now + 590)
     assert is_quiet(early)
@@ -285,7 +288,7 @@ def test_what_was_put_away_is_given_up_when_nobody_has_used_it_for_long(
 @pytest.mark.usefixtures("ordered")
 def test_a_session_that_made_room_and_ends_has_ended(serve: Serve) -> None:
     """HTTPL-17."""
-    site = serve(max_sessions=2, max_share=1)
+    site = serve(max_sessions=2, max_each=10**6)
     talk = put_away(site)
     assert talk.delete().status == 204
     assert is_over(talk)

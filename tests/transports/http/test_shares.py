@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, MCPKit, SyncContext
-from mcpkit._utils.quota import Budget
+from mcpkit._utils.quota import Quota
 from mcpkit.http import HttpRequest
 from mcpkit.transports.http import streams
-from mcpkit.transports.http.requests import InFlight
+from mcpkit.transports.http.requests import OpenRequests
 from tests.messages import BATCHES, announced, called, initialize, request
 from tests.transports.http.attack import connect, eventually, post_head
 from tests.transports.http.conftest import Serve
@@ -71,21 +71,21 @@ def taken(attempt: Callable[[int], Exchange]) -> int:
     raise AssertionError("it was never refused")
 
 
-def flight_of(site: Site) -> InFlight:
+def open_requests(site: Site) -> OpenRequests:
     endpoint = site.host.application(site)._endpoint
     assert eventually(lambda: endpoint._state is not None), "the first request begins it"
-    flight: InFlight = endpoint._state.flight
-    return flight
+    found: OpenRequests = endpoint._state.open_requests
+    return found
 
 
-def budget(site: Site, name: str) -> Budget:
-    found: Budget = getattr(flight_of(site).accounts, name)
+def quota(site: Site, name: str) -> Quota:
+    found: Quota = getattr(open_requests(site).quotas, name)
     return found
 
 
 def holds(site: Site, name: str, amount: int) -> bool:
     """Whether clients come to hold at least an amount."""
-    return eventually(lambda: budget(site, name).used >= amount)
+    return eventually(lambda: quota(site, name).used >= amount)
 
 
 @contextmanager
@@ -108,25 +108,24 @@ def test_calls_of_one_client_leave_room_for_another(shared: Callable[..., Site])
         site.stage.expect("begun", str(number))
     refused = call(site, MALLORY, "add", a=1, b=2)
     assert refused.status == 429
-    assert "max_share" in refused.json["error"]["message"]
+    assert "max_each" in refused.json["error"]["message"]
     assert refused.header("retry-after") is not None
     assert adds(site, ALICE)
     site.stage.release("0")
     assert eventually(lambda: adds(site, MALLORY)), "she has room again"
 
 
-def test_each_further_client_gets_less_and_nobody_nothing(shared: Callable[..., Site]) -> None:
-    site = shared(max_requests=16)
+def test_each_client_has_its_share_and_something_is_left_for_the_next(
+    shared: Callable[..., Site],
+) -> None:
+    site = shared(max_requests=16, max_each=6)
     counts: list[int] = []
     for who in ("one", "two", "three", "four"):
         count = 0
         while call_began(site, who, count):
             count += 1
         counts.append(count)
-    assert counts == sorted(counts, reverse=True)
-    assert counts[0] == 8
-    assert counts[-1] >= 1
-    assert sum(counts) < 16
+    assert counts == [6, 6, 2, 1]
 
 
 def call_began(site: Site, who: str, number: int) -> bool:
@@ -136,16 +135,6 @@ def call_began(site: Site, who: str, number: int) -> bool:
     call(site, {"X-User": who}, "hold", name=f"{who} {number}")
     site.stage.expect("begun", f"{who} {number}")
     return True
-
-
-def test_a_session_leaves_room_for_others_of_its_client(shared: Callable[..., Site]) -> None:
-    site = shared(max_requests=16)
-    greedy, modest = begin(site, ALICE), begin(site, ALICE)
-    for number in range(4):
-        say(greedy, ALICE, "hold", name=f"greedy {number}")
-        site.stage.expect("begun", f"greedy {number}")
-    assert say(greedy, ALICE, "add", a=1, b=2).status == 429
-    assert say(modest, ALICE, "add", a=1, b=2).status == 200
 
 
 def test_bodies_that_do_not_arrive_leave_room_for_others(shared: Callable[..., Site]) -> None:
@@ -170,8 +159,8 @@ def test_calls_that_were_left_take_no_room_of_calls(shared: Callable[..., Site])
         for number in range(2):
             stack.enter_context(left(talk, MALLORY, str(number)))
             assert eventually(lambda: adds(site, MALLORY))
-        assert budget(site, "parked").used == 2
-    assert eventually(lambda: budget(site, "parked").used == 0)
+        assert quota(site, "parked").used == 2
+    assert eventually(lambda: quota(site, "parked").used == 0)
 
 
 def test_more_calls_that_are_left_than_one_client_may_have_are_ended(
@@ -189,7 +178,7 @@ def test_more_calls_that_are_left_than_one_client_may_have_are_ended(
     assert not any(site.stage.has("been cancelled", str(each)) for each in range(FEW // 2))
     alice = begin(site, ALICE)
     with left(alice, ALICE, "hers"):
-        assert eventually(lambda: budget(site, "parked").used == FEW // 2 + 1)
+        assert eventually(lambda: quota(site, "parked").used == FEW // 2 + 1)
     site.stage.expect("gone on", "hers")
 
 
@@ -216,12 +205,12 @@ def test_an_answer_brings_a_call_back_among_the_calls(shared: Callable[..., Site
     for _ in range(3):
         asking = say(talk, ALICE, "user", name="asks")
         question = asking.message()
-        assert budget(site, "parked").used == 1
+        assert quota(site, "parked").used == 1
         said = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
         assert talk.post(said, ALICE).status == 202
         asking.finish()
-        assert eventually(lambda: budget(site, "parked").used == 0)
-    assert eventually(lambda: budget(site, "requests").used == 0)
+        assert eventually(lambda: quota(site, "parked").used == 0)
+    assert eventually(lambda: quota(site, "requests").used == 0)
 
 
 # --- streams --------------------------------------------------------------------------------------
@@ -275,7 +264,7 @@ def test_large_bodies_of_one_client_leave_room_for_those_of_another(
         assert adds(site, MALLORY), "a small body is always read"
         large = call(site, ALICE, "echo", text="x" * (limit // 2))
         assert large.status == 200
-    assert eventually(lambda: budget(site, "bodies").used == 0)
+    assert eventually(lambda: quota(site, "bodies").used == 0)
 
 
 def test_a_stream_that_was_asked_for_at_length_holds_that_as_long_as_it_lasts(
@@ -286,10 +275,10 @@ def test_a_stream_that_was_asked_for_at_length_holds_that_as_long_as_it_lasts(
     wanted = {"resourceSubscriptions": unknown}
     listening = site.ask("subscriptions/listen", MALLORY, notifications=wanted)
     assert listening.message()["params"]["notifications"] == {}
-    assert budget(site, "watched").used == 0
-    assert budget(site, "bodies").used > 900_000, "its id and the facts of its client may be long"
+    assert quota(site, "watched").used == 0
+    assert quota(site, "bodies").used > 900_000, "its id and the facts of its client may be long"
     listening.drop()
-    assert eventually(lambda: budget(site, "bodies").used == 0)
+    assert eventually(lambda: quota(site, "bodies").used == 0)
 
 
 # --- subscriptions --------------------------------------------------------------------------------
@@ -304,18 +293,14 @@ def watched(host: Host) -> Site:
     async def long(name: str) -> str:
         return name
 
-    return host.serve(app, principal=by_header)
+    return host.serve(app, principal=by_header, max_watched=FEW * 61_000)
 
 
 def uri_of(number: int) -> str:
     return f"long://{number}/" + "x" * 60_000
 
 
-def test_uris_that_one_client_watches_leave_room_for_those_of_another(
-    watched: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mcpkit.transports.http.quotas.MOST_WATCHED", FEW * 61_000)
-
+def test_uris_that_one_client_watches_leave_room_for_those_of_another(watched: Site) -> None:
     def watches(talk: Talk, who: Headers, number: int) -> bool:
         uri = uri_of(number)
         answer = talk.post(request(1, "resources/subscribe", {"uri": uri}), who)
@@ -328,17 +313,13 @@ def test_uris_that_one_client_watches_leave_room_for_those_of_another(
     alice = begin(watched, ALICE)
     assert watches(alice, ALICE, 1)
     assert watches(alice, ALICE, 1), "it is watched already, which takes nothing"
-    held = budget(watched, "watched").used
+    held = quota(watched, "watched").used
     talk_ends = alice.post(request(1, "resources/unsubscribe", {"uri": uri_of(1)}), ALICE)
     assert talk_ends.status == 200
-    assert budget(watched, "watched").used < held - 60_000
+    assert quota(watched, "watched").used < held - 60_000
 
 
-def test_streams_of_changes_count_what_they_watch_until_they_end(
-    watched: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mcpkit.transports.http.quotas.MOST_WATCHED", FEW * 61_000)
-
+def test_streams_of_changes_count_what_they_watch_until_they_end(watched: Site) -> None:
     def listening(who: Headers, number: int) -> Exchange:
         wanted = {"resourceSubscriptions": [uri_of(number)]}
         return watched.ask("subscriptions/listen", who, notifications=wanted)
@@ -348,9 +329,9 @@ def test_streams_of_changes_count_what_they_watch_until_they_end(
     refused = listening(MALLORY, FEW)
     assert "Too many resources are watched" in refused.json["error"]["message"]
     assert listening(ALICE, 1).kind == EVENTS
-    held = budget(watched, "watched").used
+    held = quota(watched, "watched").used
     open_ones[0].drop()
-    assert eventually(lambda: budget(watched, "watched").used < held - 60_000)
+    assert eventually(lambda: quota(watched, "watched").used < held - 60_000)
 
 
 def test_a_stream_of_changes_watches_no_more_uris_than_a_session(watched: Site) -> None:
@@ -370,7 +351,7 @@ def test_sessions_of_one_client_put_none_of_another_away(shared: Callable[..., S
         talk = begin(site, MALLORY)
         assert talk.post(request(1, "logging/setLevel", {"level": "error"}), MALLORY).status == 200
     table = site.host.application(site)._endpoint._state.legacy.table
-    owners = [each.id.principal for each in table.sessions()]
+    owners = [each.id.principal for each in list(table._known.values())]
     assert owners.count("alice") == 1
     assert owners.count("mallory") <= FEW // 2
 
@@ -405,14 +386,14 @@ def test_large_answers_that_nobody_reads_leave_room_for_others(host: Host) -> No
         assert "max_unread" in refused.json["error"]["message"]
         assert call(site, MALLORY, "large", size=10).status == 200
         assert len(call(site, ALICE, "large", size=size).text) == size
-    assert eventually(lambda: budget(site, "unread").used == 0)
+    assert eventually(lambda: quota(site, "unread").used == 0)
 
 
 def test_a_stream_that_nobody_reads_is_dropped_when_too_much_waits(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SSE-3: all answers of a session go to its one stream."""
-    monkeypatch.setattr(streams, "_MOST_WAITING", 1_000_000)
+    monkeypatch.setattr(streams, "MAX_UNSENT", 1_000_000)
     app = MCPKit("unread")
 
     @app.tool
@@ -429,15 +410,15 @@ def test_a_stream_that_nobody_reads_is_dropped_when_too_much_waits(
         message = request(2, "tools/call", called("large", {}))
 
         def is_dropped() -> bool:
-            assert budget(site, "unread").used < 3_000_000
+            assert quota(site, "unread").used < 3_000_000
             return site.post({**message, "id": "again"}, path=where).status == 404
 
         for number in range(3, 40):
             if site.post({**message, "id": number}, path=where).status == 404:
                 break
         assert eventually(is_dropped)
-    assert eventually(lambda: budget(site, "unread").used == 0)
-    assert flight_of(site).streams == {}
+    assert eventually(lambda: quota(site, "unread").used == 0)
+    assert open_requests(site).responses == {}
 
 
 def test_streams_that_are_kept_for_whoever_comes_back_are_bounded_in_number(
@@ -451,7 +432,7 @@ def test_streams_that_are_kept_for_whoever_comes_back_are_bounded_in_number(
     for _ in range(5 * FEW):
         say(mallory, MALLORY, "tell", texts=["x"]).finish()
     table = site.host.application(site)._endpoint._state.legacy.table
-    kept = {each.id.principal: len(each._streams) for each in table.sessions()}
+    kept = {each.id.principal: len(each._streams) for each in list(table._known.values())}
     assert kept["mallory"] <= FEW
     assert kept["alice"] == 1
     assert alice.get(last, ALICE).status == 200
@@ -480,9 +461,9 @@ def test_whoever_resumes_a_stream_again_and_again_and_reads_nothing_holds_one_an
             raw = stack.enter_context(connect(host.port, receive_buffer=4096))
             raw.send(f"GET {site.path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}\r\n".encode())
             raw.until(b"\r\n\r\n")
-        assert eventually(lambda: len(flight_of(site).streams) == 1)
-        assert budget(site, "unread").used < 5_000_000
-    assert eventually(lambda: budget(site, "unread").used == 0)
+        assert eventually(lambda: len(open_requests(site).responses) == 1)
+        assert quota(site, "unread").used < 5_000_000
+    assert eventually(lambda: quota(site, "unread").used == 0)
 
 
 def test_messages_over_http_sse_are_held_until_they_are_answered(
@@ -498,12 +479,12 @@ def test_messages_over_http_sse_are_held_until_they_are_answered(
     site.stage.expect("begun", "old")
     assert holds(site, "bodies", 200_001)
     site.stage.release("old")
-    assert eventually(lambda: budget(site, "bodies").used == 0)
-    assert eventually(lambda: budget(site, "requests").used == 0)
+    assert eventually(lambda: quota(site, "bodies").used == 0)
+    assert eventually(lambda: quota(site, "requests").used == 0)
 
 
 def test_a_batch_takes_a_place_for_each_of_its_requests(shared: Callable[..., Site]) -> None:
-    site = shared(max_requests=4 * FEW)
+    site = shared(max_requests=3 * FEW)
     talk = begin(site, ALICE, version=BATCHES)
     calls = [
         request(f"b{number}", "tools/call", called("hold", {"name": "batch"}))
@@ -514,30 +495,28 @@ def test_a_batch_takes_a_place_for_each_of_its_requests(shared: Callable[..., Si
     assert holds(site, "requests", FEW)
     assert talk.post([{**each, "id": f"again {each['id']}"} for each in calls], ALICE).status == 429
     site.stage.release("batch")
-    assert eventually(lambda: budget(site, "requests").used == 0)
+    assert eventually(lambda: quota(site, "requests").used == 0)
 
 
-def test_a_session_that_comes_back_takes_room_for_what_it_watched(
-    watched: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_that_comes_back_takes_room_for_what_it_watched(watched: Site) -> None:
     """State that was put away counts again for whoever takes it up."""
     talk = begin(watched, ALICE)
     answer = talk.post(request(1, "resources/subscribe", {"uri": uri_of(1)}), ALICE)
     assert "result" in answer.json
     table = watched.host.application(watched)._endpoint._state.legacy.table
-    [live] = [each for each in table.sessions() if each.token == talk.token]
+    [live] = [each for each in list(table._known.values()) if each.token == talk.token]
 
     def put_away() -> None:
         table._store.put(live.id.key, live.session.state, time.time() + 60)
         table._forget(table._remove(talk.token))
 
     table.loop.soon(put_away)
-    assert eventually(lambda: budget(watched, "watched").used == 0)
+    assert eventually(lambda: quota(watched, "watched").used == 0)
     assert say(talk, ALICE, "none").status == 200
-    assert budget(watched, "watched").used > 60_000
+    assert quota(watched, "watched").used > 60_000
     ends = talk.post(request(9, "resources/unsubscribe", {"uri": uri_of(1)}), ALICE)
     assert ends.status == 200
-    assert budget(watched, "watched").used == 0
+    assert quota(watched, "watched").used == 0
 
 
 def test_every_call_gives_its_place_back_whatever_it_did(host: Host) -> None:
@@ -562,8 +541,8 @@ def test_every_call_gives_its_place_back_whatever_it_did(host: Host) -> None:
         assert call(site, ALICE, "reads").status == 200
         for _ in range(20):
             assert call(site, ALICE, "quick").status == 200
-    assert eventually(lambda: budget(site, "requests").used == 0)
-    assert flight_of(site).exchanges == set()
+    assert eventually(lambda: quota(site, "requests").used == 0)
+    assert open_requests(site).requests == set()
 
 
 # --- what is no request ---------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import anyio
 import httpx2
 import pytest
 
-from mcpkit import Context, Depends, MCPKit
+from mcpkit import Context, Depends, Limits, MCPKit
 from mcpkit.http import Scope
 from mcpkit.transports.http.exchange import Exchange
 from tests.messages import (
@@ -486,7 +486,7 @@ def test_what_is_begun_counts_at_once_among_the_requests() -> None:
     async def wait() -> None:
         await anyio.sleep_forever()
 
-    asgi = app.asgi(loopback=True, max_requests=2, max_share=1)
+    asgi = app.asgi(loopback=True, limits=Limits(max_requests=2, max_each=2))
     message = announced(1, "tools/call", name="wait", arguments={})
     headers = {
         "content-type": JSON,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit._utils.quota import Budget, Holder
+from mcpkit._utils.quota import Quota
 from mcpkit.transports.http.streams import ReplayBuffer, Stream
 from tests.messages import LEGACY, NEWEST, called
 from tests.transports.http.conftest import Serve
@@ -307,9 +307,9 @@ def test_it_has_no_priming_event(site: Site) -> None:
 
 def test_nothing_is_kept_of_a_stream_that_is_over() -> None:
     """A request may still run when its session ends, and its handler may still be talking."""
-    kept, unread = Budget(10_000), Budget(10_000)
+    kept, unread = Quota(10_000), Quota(10_000)
     buffer = ReplayBuffer(kept)
-    stream = Stream("1", buffer, holder=Holder("somebody"), unread=unread)
+    stream = Stream("1", buffer, owner="somebody", unread=unread)
     stream.put(b"{}")
     stream.end()
     stream.discard()

@@ -14,14 +14,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeVar
 
 import anyio
 
-from mcpkit import MCPKit
-from mcpkit.transports.http.uvicorn import Shortcut, bounded
+from mcpkit import Limits, MCPKit
+from mcpkit.transports.http.endpoint import Shortcut
+from mcpkit.transports.http.uvicorn import connection_class
 from tests.messages import (
     BATCHES,
     MODERN,
@@ -46,6 +48,7 @@ __all__ = [
     "Talk",
     "eventually",
     "hosting",
+    "limited",
 ]
 
 PATIENCE: Final = 20.0
@@ -400,6 +403,14 @@ def _merged(usual: Headers, headers: Headers | None) -> Headers:
     return {**{name: value for name, value in usual.items() if name.lower() not in names}, **given}
 
 
+def limited(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of an endpoint, those that are limits as ``limits=``."""
+    names = {each.name for each in fields(Limits)}
+    limits = {name: value for name, value in options.items() if name in names}
+    others = {name: value for name, value in options.items() if name not in names}
+    return {**others, "limits": Limits(**limits)} if limits else others
+
+
 class Host:
     """The server that all sites are on."""
 
@@ -414,7 +425,7 @@ class Host:
     def serve(self, app: MCPKit[Any], stage: Stage | None = None, **options: Any) -> Site:
         """Serve an app at an address that no other has."""
         path = f"/{len(self._sites)}/mcp"
-        made = app.asgi(path=path, **options)
+        made = app.asgi(path=path, **limited(options))
         self._sites.append(made)
         self.shortcuts.update(made.shortcuts)
         return Site(self, app, stage or Stage(), path)
@@ -449,7 +460,9 @@ def hosting(*, silence: float = 5) -> Iterator[Host]:
     with listen() as listener:
         host = Host(listener.getsockname()[1])
         # As `mcpkit run` serves, but without its limits: they have tests of their own.
-        protocol = bounded(read_timeout=60, write_timeout=60, grace=5, shortcuts=host.shortcuts)
+        protocol = connection_class(
+            read_timeout=60, write_timeout=60, grace=5, shortcuts=host.shortcuts
+        )
         with running(
             host,
             listener,

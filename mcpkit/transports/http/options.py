@@ -1,0 +1,185 @@
+"""The options of an HTTP endpoint, and the settings that are made of them."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, cast
+
+from mcpkit.http import HttpRequest
+from mcpkit.limits import Limits
+from mcpkit.types import Principal
+
+if TYPE_CHECKING:
+    from mcpkit.auth.verifiers import Auth
+
+FindPrincipal = Callable[
+    [HttpRequest], "str | Principal | Awaitable[str | Principal | None] | None"
+]
+"""A function, async or not, that returns the principal of a request, or its id as text.
+
+None stands for an anonymous caller. It may raise `mcpkit.errors.AccessDenied`, or an exception of a
+web framework that has a ``status_code`` of 401 or 403.
+"""
+
+
+class DeprecatedOptions(TypedDict, total=False):
+    """Options that are fields of `mcpkit.Limits` now; they still work, with a warning."""
+
+    max_body: int
+    max_values: int
+    body_timeout: float
+    max_batch: int
+    max_requests: int
+    max_parked: int
+    max_share: float
+    request_timeout: float | None
+    rate_limit: float | None
+    max_streams: int
+    max_unread: int
+    write_timeout: float
+    max_sessions: int
+    session_lifetime: float
+    session_idle: float
+    replay_buffer: int
+    replay_time: float
+    grace: float
+
+
+class HttpOptions(DeprecatedOptions, total=False):
+    """The options of an endpoint, as keywords; see `HttpSettings`."""
+
+    path: str
+    sse: bool
+    health: str | bool
+    cors: bool
+    allowed_origins: Sequence[str]
+    allowed_hosts: Sequence[str]
+    principal: FindPrincipal | None
+    auth: Auth | None
+    public_url: str | None
+    limits: Limits
+    stream_after: float
+    keep_alive: float
+    retry: float
+
+
+DEPRECATED: Final = frozenset(DeprecatedOptions.__optional_keys__)
+
+
+class HttpSettings(NamedTuple):
+    """The settings of an endpoint, with their defaults. Times are in seconds.
+
+    Args:
+        path: The path at which the app answers when it is served alone.
+        sse: True adds the two endpoints of 2024-11-05 (``/sse``, ``/messages``).
+        health: A path that answers 200 to GET, below that which the app is attached or mounted at;
+            True is ``/health``, False none.
+        cors: True answers browsers' preflights for `allowed_origins`.
+        allowed_origins: The web origins whose pages may call, such as ``https://app.example.com``;
+            a port may be ``*``, and ``"*"`` alone allows every origin. Others are refused with 403;
+            loopback origins are allowed where the server listens on loopback only.
+        allowed_hosts: The names in ``Host`` that are answered on a loopback address, beside
+            loopback names; ``"*"`` allows every name.
+        principal: A function that returns the caller: a `Principal`, the id of one, or None; it may
+            be async, and refuses by raising `mcpkit.errors.AccessDenied`. By default the user whom
+            the host's authentication has put into ``scope["user"]``. One whose authentication has
+            expired is refused with 401.
+        auth: The verifier of bearer tokens: `mcpkit.auth.JWT`, ``Introspection``, ``Keys``, a
+            function, or several of them. A request without a valid token is refused with 401. Not
+            together with `principal`.
+        public_url: The URL of the endpoint as clients know it, such as
+            ``https://example.com/mcp``. By default it is taken from each request.
+        limits: Sizes, counts and times that no client may exceed; those of the app by default.
+        stream_after: The time after which a request that is still running is answered with a
+            stream.
+        keep_alive: The time after which a silent stream carries a comment, so that proxies keep it.
+        retry: The time after which a client should reconnect to a stream that was closed.
+        max_share: Deprecated: the part of each total that one client may hold, instead of
+            ``limits.max_each``.
+    """
+
+    path: str = "/mcp"
+    sse: bool = False
+    health: str | bool = False
+    cors: bool = False
+    allowed_origins: Sequence[str] = ()
+    allowed_hosts: Sequence[str] = ()
+    principal: FindPrincipal | None = None
+    auth: Auth | None = None
+    public_url: str | None = None
+    limits: Limits = Limits()
+    stream_after: float = 5
+    keep_alive: float = 15
+    retry: float = 1
+    max_share: float | None = None
+
+
+def make_settings(options: HttpOptions, limits: Limits | None = None) -> HttpSettings:
+    """Return the settings of an endpoint.
+
+    Args:
+        options: As its author gave them.
+        limits: Those of the app, if the options have none.
+
+    Raises:
+        TypeError: There is no such option.
+        ValueError: An option has a value that no server can keep to; the message names it.
+    """
+    given = cast("dict[str, Any]", dict(options))
+    unknown = given.keys() - HttpOptions.__optional_keys__
+    if unknown:
+        known = [name for name in HttpSettings._fields if name != "max_share"]
+        raise TypeError(
+            f"unknown HTTP options: {', '.join(sorted(unknown))}; there are {', '.join(known)}"
+        )
+    given.setdefault("limits", limits or Limits())
+    old = {name: given.pop(name) for name in [*given] if name in DEPRECATED}
+    if old:
+        _warn(old)
+        given["max_share"] = old.pop("max_share", None)
+        given["limits"] = replace(given["limits"], **old)
+    settings = HttpSettings(**given)
+    _check(settings)
+    return settings
+
+
+def _warn(old: Mapping[str, Any]) -> None:
+    named = ", ".join(f"{name}={value!r}" for name, value in old.items() if name != "max_share")
+    advice = [f"limits=Limits({named})"] if named else []
+    if "max_share" in old:
+        advice.append("limits=Limits(max_each=…), a count, instead of max_share=")
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("mcpkit."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"the limits of HTTP are in mcpkit.Limits now: pass {' and '.join(advice)}",
+        DeprecationWarning,
+        stacklevel=level,
+    )
+
+
+def _check(settings: HttpSettings) -> None:
+    for name in ("allowed_origins", "allowed_hosts"):
+        value = getattr(settings, name)
+        if isinstance(value, str):
+            raise ValueError(f"{name} must be a list, such as [{value!r}]")
+    if settings.auth is not None and settings.principal is not None:
+        raise ValueError(
+            "auth= and principal= both determine the caller of a request; omit one of them"
+        )
+    path = settings.path
+    if not path.startswith("/") or not path.isprintable() or not set("?#%{} ").isdisjoint(path):
+        raise ValueError(f"path must be like /mcp, without query or escapes, not {path!r}")
+    for name, above in (("stream_after", -1), ("keep_alive", 0), ("retry", -1)):
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ValueError(f"{name} must be a number, not {value!r}")
+        if value < 0 or value == above or value == float("inf"):
+            bound = "more than 0" if above == 0 else "at least 0"
+            raise ValueError(f"{name} must be {bound} and finite, not {value!r}")
+    share = settings.max_share
+    if share is not None and not 0 < share <= 1:
+        raise ValueError(f"max_share must be more than 0 and at most 1, not {share!r}")

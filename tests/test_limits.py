@@ -1,0 +1,156 @@
+"""Limits: one table of them, checked, for an app and for an endpoint."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from mcpkit import Limits, MCPKit
+from mcpkit.transports.http.options import (
+    DEPRECATED,
+    DeprecatedOptions,
+    HttpOptions,
+    HttpSettings,
+    make_settings,
+)
+
+NAMES = [each.name for each in fields(Limits)]
+
+
+@pytest.mark.parametrize("each", fields(Limits), ids=NAMES)
+def test_every_limit_has_a_default_a_unit_and_a_reason(each: Any) -> None:
+    reason = each.metadata["reason"]
+    assert reason.endswith(".")
+    assert each.metadata["unit"]
+    assert each.default == getattr(Limits(), each.name)
+    assert f"    {each.name}: {reason} (" in (Limits.__doc__ or "")
+
+
+@pytest.mark.parametrize("name", HttpSettings._fields)
+def test_every_setting_is_documented_and_has_a_default(name: str) -> None:
+    assert re.search(rf"^ +{name}: ", HttpSettings.__doc__ or "", re.MULTILINE)
+    assert name in HttpSettings._field_defaults
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("max_body", [0, -1, None, "16MB", True, float("inf")]),
+        ("max_unread", [-1]),
+        ("body_timeout", [0, None, float("nan")]),
+        ("request_timeout", [0, -1]),
+        ("rate_limit", [0]),
+        ("max_each", [0]),
+        ("session_idle", [-1]),
+        *((each.name, ["many"]) for each in fields(Limits)),
+    ],
+)
+def test_a_limit_that_no_server_can_keep_to_is_refused_by_name(
+    name: str, values: list[Any]
+) -> None:
+    for value in values:
+        with pytest.raises(ValueError, match=f"^{name} must be"):
+            Limits(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["request_timeout", "rate_limit", "max_each"])
+def test_some_limits_may_be_none(name: str) -> None:
+    none: dict[str, Any] = {name: None}
+    assert getattr(Limits(**none), name) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"path": "mcp"}, "path must be"),
+        ({"keep_alive": 0}, "keep_alive must be more than 0"),
+        ({"stream_after": -1}, "stream_after must be at least 0"),
+        ({"retry": "soon"}, "retry must be a number"),
+        ({"allowed_hosts": "a.example"}, "allowed_hosts must be a list"),
+        ({"max_share": 0}, "max_share must be more than 0"),
+        ({"max_share": 1.01}, "max_share must be more than 0 and at most 1"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_option_that_makes_no_sense_is_refused_by_name(options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        MCPKit("wrong").asgi(**options)
+
+
+def test_an_unknown_option_is_refused() -> None:
+    options: Any = {"max_bodie": 1}
+    with pytest.raises(TypeError, match="unknown HTTP options: max_bodie"):
+        MCPKit("wrong").asgi(**options)
+
+
+# --- where they are set ---------------------------------------------------------------------------
+
+
+def test_an_endpoint_has_the_limits_of_its_app_unless_it_has_its_own() -> None:
+    app: MCPKit[None] = MCPKit("limited", limits=Limits(max_body=1000, max_threads=2))
+    assert app.asgi().settings.limits.max_body == 1000
+    assert app.asgi(limits=Limits(max_body=2000)).settings.limits.max_body == 2000
+    assert app.server.settings.max_threads == 2
+    assert MCPKit("less", http={"limits": Limits(grace=1)}).asgi().settings.limits.grace == 1
+
+
+def test_options_of_the_app_count_more_than_its_limits() -> None:
+    app: MCPKit[None] = MCPKit("limited", limits=Limits(max_in_flight=5), max_in_flight=3)
+    assert app.server.settings.max_in_flight == 3
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda options: MCPKit("old", http=options).asgi(),
+        lambda options: MCPKit("old").asgi(**options),
+        lambda options: MCPKit("old").route("/mcp", **options).app,
+    ],
+    ids=["http=", "asgi", "route"],
+)
+def test_a_limit_as_an_option_still_works_with_advice(make: Callable[[Any], Any]) -> None:
+    with pytest.warns(DeprecationWarning, match=r"limits=Limits\(max_body=5, grace=1\)") as warned:
+        made = make({"max_body": 5, "grace": 1})
+    [warning] = warned
+    assert warning.filename == __file__, "it names the line of the author's code"
+    assert (made.settings.limits.max_body, made.settings.limits.grace) == (5, 1)
+    assert made.settings.limits.max_batch == Limits().max_batch
+
+
+def test_every_deprecated_option_is_a_limit_but_the_share() -> None:
+    assert set(DEPRECATED) == set(DeprecatedOptions.__optional_keys__)
+    assert set(DEPRECATED) - {"max_share"} <= set(NAMES)
+
+
+def test_a_share_means_that_part_of_each_total() -> None:
+    app: MCPKit[None] = MCPKit("old", limits=Limits(max_requests=10, max_streams=3))
+    with pytest.warns(DeprecationWarning, match="max_each"):
+        settings = make_settings(HttpOptions(max_share=0.25), app.server.settings.limits)
+    assert settings.max_share == 0.25
+    from mcpkit.transports.http.quotas import EndpointQuotas
+
+    quotas = EndpointQuotas(settings)
+    assert (quotas.requests.each, quotas.streams.each, quotas.unread.each) == (2, 1, 64 * 1024**2)
+
+
+def test_max_each_bounds_things_and_half_of_the_bytes_is_for_one_client() -> None:
+    from mcpkit.transports.http.quotas import EndpointQuotas
+
+    limits = Limits(max_requests=10, max_streams=3, max_each=4, max_unread=100)
+    quotas = EndpointQuotas(HttpSettings(limits=limits))
+    assert (quotas.requests.each, quotas.streams.each, quotas.unread.each) == (4, 3, 50)
+
+
+def test_a_name_that_has_moved_is_found_with_a_warning() -> None:
+    import mcpkit.http
+
+    with pytest.warns(DeprecationWarning, match="mcpkit.transports.http.options"):
+        assert mcpkit.http.HttpSettings is HttpSettings
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert mcpkit.HttpOptions is HttpOptions
