@@ -934,7 +934,7 @@ def test_folders_are_walked(server: Path) -> None:
     ("make", "why"),
     [
         (lambda path: None, "there is no such file"),
-        (os.mkfifo, "it is no regular file"),
+        (os.mkfifo, "it is not a regular file"),
         (lambda path: path.write_bytes(b"\xff"), "it is not UTF-8"),
         (lambda path: path.write_text("import fastmcp\n(\n"), "parser error"),
     ],
