@@ -659,7 +659,7 @@ def test_what_is_harder_to_see_is_rewritten_too(theirs: str, ours: str) -> None:
             "from mcp.types import …",
             "give it a line of its own",
         ),
-        ("f.settings.port = 1", "f.settings.port", "nothing is known of it here"),
+        ("f.settings.port = 1", "f.settings.port", "no mcpkit equivalent; replace it by hand"),
         (
             "x = f.resources.FileResource()",
             "f.resources.FileResource",

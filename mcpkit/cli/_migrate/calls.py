@@ -85,7 +85,7 @@ class Calls(cst.CSTTransformer):
         return last_part(self.get_metadata(meta.QualifiedNameProvider, node, set()))
 
     def _ours(self, row: PeerName) -> str:
-        """Return what a name is called here, and have it imported."""
+        """Return our name for one of theirs, and import it."""
         name = row.ours
         module = "mcpkit"
         if name.startswith("types."):
@@ -99,7 +99,9 @@ class Calls(cst.CSTTransformer):
         return name
 
     def _mark(self, what: str, row: PeerName | None, say: str = "") -> None:
-        advice = say or (row.advice if row is not None else "nothing is known of it here")
+        advice = say or (
+            row.advice if row is not None else "no mcpkit equivalent; replace it by hand"
+        )
         self._marks[-1].append(f"{what}: {advice}")
 
     # --- the context ------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ class Calls(cst.CSTTransformer):
                     yield name, value
 
     def _guarded(self, original: cst.Call, args: Args, row: PeerName) -> None:
-        """Take out an option that may be off, and refuse to start if it is on."""
+        """Remove an option that may be off, and raise an error at the start if it is on."""
         value = args.get(row.theirs)
         if text_of(value) == "None":
             args.take(row.theirs)
@@ -270,7 +272,7 @@ class Calls(cst.CSTTransformer):
         self._around[-1][1].append(cast("Any", loop).with_changes(iter=value))
 
     def _is_ours_now(self, value: cst.BaseExpression) -> bool:
-        """Whether middleware is none of theirs, nor of a class here that is left to a person."""
+        """Return True if no middleware is theirs, or of a class that is left to the user."""
         for each in m.findall(value, m.Call()):
             function = cast("cst.Call", each).func
             if self._theirs(function) or text_of(function) in self._middlewares_left:
@@ -347,8 +349,7 @@ class Calls(cst.CSTTransformer):
                         self._mark(f"{each}=", row)
         elif name in _LISTS:
             args.all = [cst.Arg(expression(f'"{_LISTS[name]}"'))]
-            call = args.call(expression(f"{front}.list_changed"))
-            return self._not_awaited(call)
+            return args.call(expression(f"{front}.list_changed"))
         return args.call()
 
     def _inclusion(self, front: str, name: str, args: Args) -> cst.BaseExpression:
@@ -365,11 +366,8 @@ class Calls(cst.CSTTransformer):
                 self._mark(f"{front}.{name}({each}=…)", peer_name("app", name))
         return args.call()
 
-    def _not_awaited(self, call: cst.Call) -> cst.BaseExpression:
-        return call
-
     def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
-        """Nothing is waited for by what only announces something."""
+        """Remove the ``await`` from calls that are not coroutines in mcpkit."""
         inner = updated_node.expression
         if isinstance(inner, cst.Call):
             front, _, name = text_of(inner.func).rpartition(".")

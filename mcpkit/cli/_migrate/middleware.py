@@ -18,8 +18,6 @@ from mcpkit.cli._migrate.imports import MARK
 from mcpkit.cli._migrate.source import is_theirs, text_of
 from mcpkit.cli._migrate.values import Args, expression
 
-__all__ = ["Middlewares"]
-
 _METHODS: Final = {
     "on_call_tool": "tools/call",
     "on_read_resource": "resources/read",

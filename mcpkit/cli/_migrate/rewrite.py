@@ -1,7 +1,7 @@
-"""A file of another library → the same for mcpkit, with marks where a person has to decide.
+"""Rewrites a file of another library for mcpkit, with marks where the user has to decide.
 
-What is written instead of a name is in `mcpkit._utils.names`. Comments and layout stay, and what
-is not understood is left as it is.
+The replacements of names are in `mcpkit._utils.names`. Comments and layout are kept, and unknown
+code is unchanged.
 """
 
 from __future__ import annotations
@@ -27,16 +27,14 @@ from mcpkit.cli._migrate.source import (
 )
 from mcpkit.cli._migrate.values import Args, expression, string_of
 
-__all__ = ["MARK", "Migrated", "Remark", "migrate"]
-
 
 class Remark(NamedTuple):
-    """Something that is left to a person.
+    """A decision that is left to the user.
 
     Args:
-        line: In the new text.
-        text: What there is, and what to do.
-        guide: The page of the documentation about it, and the place on it.
+        line: The line in the new text.
+        text: The code in question, and advice.
+        guide: The page and section of the migration guide.
     """
 
     line: int
@@ -48,8 +46,8 @@ class Migrated(NamedTuple):
     """A file that has been rewritten.
 
     Args:
-        text: The new text; the old one if there was nothing to do.
-        remarks: What is left.
+        text: The new text, which may be the old one.
+        remarks: The decisions that are left to the user.
     """
 
     text: str
@@ -63,7 +61,7 @@ def migrate(source: str) -> Migrated:
         source: The text of a Python file.
 
     Raises:
-        libcst.ParserSyntaxError: It is no Python.
+        libcst.ParserSyntaxError: It is not Python.
     """
     if not imports_others(source):
         return Migrated(source, [])
@@ -86,7 +84,7 @@ def migrate(source: str) -> Migrated:
 
 
 def _with_middleware(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module:
-    """Take out what classes of middleware needed, and import what they need now."""
+    """Remove the imports of the old middleware classes, and add those of the new ones."""
     used = Used()
     module.visit(used)
     gone = {each for each in _OF_MIDDLEWARE if each not in used.names}
@@ -107,7 +105,7 @@ def _imported_of_theirs(module: cst.Module) -> set[str]:
 
 
 def _remarks(text: str, source: str) -> list[Remark]:
-    """Find the marks in a text, those that were there before too."""
+    """Return the marks in a text, old and new."""
     roots = {match[1] for match in re.finditer(r"^[ \t]*(?:from|import)[ \t]+(\w+)", source, re.M)}
     known: list[Library] = [name for root, name in LIBRARIES.items() if root in roots]
     page = GUIDES[known[0] if known else "FastMCP"]
@@ -197,7 +195,7 @@ class _Rewrite(Calls):
         return updated_node
 
     def _stands_alone(self, node: cst.Name) -> bool:
-        """Whether a name is an expression of its own, and not a part of something else."""
+        """Return True if a name is an expression by itself."""
         parent = self.get_metadata(meta.ParentNodeProvider, node, None)
         if isinstance(parent, cst.Attribute):
             return parent.value is node
@@ -306,12 +304,10 @@ class _Rewrite(Calls):
 
     def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> Any:
         self._importing -= 1
-        kept: list[cst.ImportAlias] = []
         for alias in updated_node.names:
             name = text_of(alias.asname.name if alias.asname else alias.name)
             if is_theirs(text_of(alias.name)):
                 self.kept.add(name.partition(".")[0] if not alias.asname else name)
-            kept.append(alias)
         return updated_node
 
     def leave_ImportFrom(
@@ -523,7 +519,7 @@ def _pars(node: cst.BaseExpression) -> Any:
 
 
 def _marked(statement: Any, marks: Sequence[str]) -> Any:
-    """Put marks above a statement, those that are not there."""
+    """Add marks above a statement, except for those that it has."""
     lines = list(statement.leading_lines)
     there = {line.comment.value for line in lines if line.comment is not None}
     new = [f"{MARK}{each}" for each in dict.fromkeys(marks)]
@@ -532,7 +528,7 @@ def _marked(statement: Any, marks: Sequence[str]) -> Any:
 
 
 def _without_unused(module: cst.Module, rewrite: _Rewrite) -> cst.Module:
-    """Take out imports that nothing uses any more, merge ours, and add what is missing."""
+    """Remove unused imports, merge ours, and add missing ones."""
     used = Used()
     module.visit(used)
     gone = {name for name in rewrite.kept if name not in used.names}
