@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit._utils.names import PeerName, peer_names
-from mcpkit.cli._migrate.rewrite import MARK, migrate
+from mcpkit.cli._migrate.imports import MARK
+from mcpkit.cli._migrate.rewrite import migrate
 from mcpkit.testing import TestClient
 from tests.authoring import module_from
 from tests.cli.commands import mcpkit, single_line
