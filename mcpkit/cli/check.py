@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.targets import is_remote, split
-from mcpkit.cli._check.gather import gather
-from mcpkit.cli._check.listing import Served
+from mcpkit.cli._check import apply, choose, unknown
+from mcpkit.cli._check.listing import Listing, fetch_listing
 from mcpkit.cli._check.report import as_json, print_findings, print_rules, rules_as_json
-from mcpkit.cli._check.rules import SEVERITIES, Finding, Rule
-from mcpkit.cli._check.settings import SettingsError, Wishes, wishes_for
-from mcpkit.cli._check.source import with_facts
-from mcpkit.cli._check.table import check as apply
-from mcpkit.cli._check.table import chosen, unknown
+from mcpkit.cli._check.rules import SEVERITIES
+from mcpkit.cli._check.source import add_source
 from mcpkit.cli._connection import is_python, run_async
 from mcpkit.cli._options import Env, Headers, Reach, Revision, Timeout, Token
 from mcpkit.cli._render import put_json
+from mcpkit.cli._target import TargetError, load_app
 from mcpkit.cli._terminal import BAD_NEWS, fail, note, on_stdout
 
 __all__ = ["check"]
@@ -48,7 +50,7 @@ def check(
     select: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only these rules, by id or beginning: DESC, SCHEMA003; several by commas",
+            help="Only these rules, by id or prefix: DESC, SCHEMA003; several by commas",
             metavar="IDS",
             rich_help_panel=_WHICH,
         ),
@@ -59,7 +61,7 @@ def check(
     ] = None,
     rules: Annotated[
         bool,
-        typer.Option("--rules", help="Explain the rules, and leave", rich_help_panel=_WHICH),
+        typer.Option("--rules", help="Explain the rules, and exit", rich_help_panel=_WHICH),
     ] = False,
     revision: Revision = None,
     header: Headers = None,
@@ -69,88 +71,127 @@ def check(
 ) -> None:
     """Find what hosts and models will stumble over.
 
-    The server is started and asked as a host would. What it lists is held against what hosts,
-    model APIs and the specification demand. Each finding has a rule; --rules says why it is one,
-    what to do, and where to read about it.
+    The server is started and queried as by a host. Its lists are compared with the requirements of
+    hosts, model APIs and the specification. Each finding has a rule; --rules gives its reason, its
+    fix and its source.
 
     The exit code is 0 if nothing is worse than a note, 1 otherwise (--fail-on), and 2 if the
-    server cannot be asked.
+    server cannot be queried.
 
-    To leave a rule out for one tool, write @app.tool(meta={"mcpkit/ignore": ["DESC004"]}). For a
-    project, write ignore = ["DESC004"] under [tool.mcpkit.check] in pyproject.toml.
+    To silence a rule for one tool, write @app.tool(meta={"mcpkit/ignore": ["DESC003"]}). For a
+    project, write ignore = ["DESC003"] under [tool.mcpkit.check] in pyproject.toml.
 
     \b
     Examples:
       mcpkit check server.py
-      mcpkit check server.py --ignore HINT,DESC004 --fail-on error
+      mcpkit check server.py --ignore HINT,DESC003 --fail-on error
       mcpkit check "npx -y @modelcontextprotocol/server-everything" --select SCHEMA
       MCPKIT_TOKEN=… mcpkit check https://example.com/mcp --json
     """
-    wishes = _wishes(target)
-    wanted = _ids(select) or wishes.select
-    unwanted = (*_ids(ignore), *wishes.ignore)
-    wrong = unknown((*wanted, *unwanted))
+    settings = _settings(target)
+    selected = _ids(select) or settings.select
+    ignored = (*_ids(ignore), *settings.ignore)
+    wrong = unknown((*selected, *ignored))
     if wrong:
         fail(f"no rule's id begins with {wrong[0]!r}; mcpkit check --rules lists them")
-    threshold = fail_on or wishes.fail_on or "warning"
+    threshold = fail_on or settings.fail_on or "warning"
     if threshold not in _FAIL_ON:
         fail(f"--fail-on {threshold}: use one of {', '.join(_FAIL_ON)}")
-    applied = chosen(wanted, unwanted)
+    chosen = choose(selected, ignored)
     if rules:
-        _explain(applied, json_)
+        if json_:
+            put_json(rules_as_json(chosen))
+        else:
+            print_rules(on_stdout(), chosen)
         return
     if target is None:
-        fail("say what to check, as in mcpkit check server.py")
-    if wishes.unread is not None:
-        note(f"{wishes.unread.name} is not read for settings; that needs Python 3.11")
+        fail("name the server to check, as in mcpkit check server.py")
+    if settings.unread is not None:
+        note(f"the settings in {settings.unread.name} are ignored; reading them needs Python 3.11")
     reach = Reach(target, revision, header, env, timeout, token)
-    served = run_async(lambda: _asked(reach))
+
+    async def query() -> Listing:
+        async with reach.connected() as client:
+            return await fetch_listing(client)
+
+    listing = run_async(query)
     if is_remote(target) and reach.is_anonymous:
-        served = replace(served, open_at=target)
+        listing = replace(listing, open_at=target)
     if is_python(target):
-        served = with_facts(served, target)
-    findings, silenced = apply(served, applied)
+        # If the import fails, only the source is unknown: the server itself has answered.
+        with contextlib.suppress(TargetError), contextlib.redirect_stdout(sys.stderr):
+            listing = add_source(listing, load_app(target))
+    findings, silenced = apply(listing, chosen)
     if json_:
-        put_json(as_json(target, served, findings, silenced))
+        put_json(as_json(target, listing, findings, silenced))
     else:
-        print_findings(on_stdout(), served, findings, silenced)
-    if _is_bad(findings, threshold):
+        print_findings(on_stdout(), listing, findings, silenced)
+    failing = () if threshold == "never" else SEVERITIES[: _FAIL_ON.index(threshold) + 1]
+    if any(each.rule.severity in failing for each in findings):
         raise typer.Exit(BAD_NEWS)
 
 
-async def _asked(reach: Reach) -> Served:
-    async with reach.connected() as client:
-        return await gather(client)
-
-
-def _ids(given: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the ids in options that may have several each, in any letter case."""
-    parts = [each.strip().upper() for option in given or () for each in option.split(",")]
+def _ids(options: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the ids in options, each of which may have several by commas."""
+    parts = [each.strip().upper() for option in options or () for each in option.split(",")]
     return tuple(each for each in parts if each)
 
 
-def _wishes(target: str | None) -> Wishes:
-    """Return the settings of the project of a target's file, or else of the working directory."""
+class CheckSettings(NamedTuple):
+    """``[tool.mcpkit.check]`` in a pyproject.toml.
+
+    Args:
+        select, ignore, fail_on: As on the command line.
+        unread: The file, if this Python cannot read its settings.
+    """
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    fail_on: str | None = None
+    unread: Path | None = None
+
+
+def _settings(target: str | None) -> CheckSettings:
+    """Return the settings of the target's project, or of the working directory's."""
     folder = Path.cwd()
     if target is not None:
         place, _ = split(target)
         if place.endswith(".py") and Path(place).is_file():
-            folder = Path(place).parent
+            folder = Path(place).parent.resolve()
+    for each in (folder, *folder.parents):
+        path = each / "pyproject.toml"
+        if path.is_file():
+            return _read_settings(path)
+    return CheckSettings()
+
+
+def _read_settings(path: Path) -> CheckSettings:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if "tool.mcpkit" not in text:
+        return CheckSettings()
+    if sys.version_info < (3, 11):
+        return CheckSettings(unread=path)
+    tomllib: Any = import_module("tomllib")  # by name, for type checkers set to Python 3.10
     try:
-        return wishes_for(folder)
-    except SettingsError as error:
-        fail(str(error))
-
-
-def _is_bad(findings: Sequence[Finding], threshold: str) -> bool:
-    if threshold == "never":
-        return False
-    bad = SEVERITIES[: _FAIL_ON.index(threshold) + 1]
-    return any(each.rule.severity in bad for each in findings)
-
-
-def _explain(rules: Sequence[Rule], json_: bool) -> None:
-    if json_:
-        put_json(rules_as_json(rules))
-    else:
-        print_rules(on_stdout(), rules)
+        found: Any = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        fail(f"{path} is not valid TOML: {error}")
+    for name in ("tool", "mcpkit", "check"):
+        found = found.get(name, {}) if is_object(found) else {}
+    where = f"{path}: tool.mcpkit.check"
+    if not is_object(found):
+        fail(f"{where} must be a table")
+    fail_on: Any = found.get("fail-on")
+    if fail_on is not None and not isinstance(fail_on, str):
+        fail(f"{where}.fail-on must be text")
+    for name, value in found.items():
+        if name not in ("select", "ignore", "fail-on"):
+            fail(f"{where} has no {name!r}; it has select, ignore and fail-on")
+        if name != "fail-on" and not (
+            is_array(value) and all(isinstance(each, str) for each in value)
+        ):
+            fail(f'{where}.{name} must be a list, as in ["DESC003"]')
+    ids: dict[str, tuple[str, ...]] = {
+        name: tuple(found.get(name, ())) for name in ("select", "ignore")
+    }
+    return CheckSettings(ids["select"], ids["ignore"], fail_on)

@@ -1,4 +1,4 @@
-"""``mcpkit install``: put a server into a host's configuration."""
+"""``mcpkit install``: add a server to a host's configuration."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 import typer
 
 from mcpkit._utils.json import is_object
 from mcpkit.cli._connection import headers_from, variables_from
-from mcpkit.cli._install import HOSTS
-from mcpkit.cli._install.config import ByHand, Change, Config, InFile, ThroughProgram
-from mcpkit.cli._install.hosts import Entry, Host, Machine, Unfit, merged
-from mcpkit.cli._install.launch import named_by, server_at
+from mcpkit.cli._install.config import Change, Config, EditByHand, InFile, ThroughProgram
+from mcpkit.cli._install.hosts import HOSTS, Entry, Host, Platform, Unsupported, merge_entry
+from mcpkit.cli._install.launch import name_of, server_at
 from mcpkit.cli._terminal import FAILED, confirm, fail, is_interactive, note, say
 
 __all__ = ["install"]
 
 _SERVER: Final = "The server"
 _PLACE: Final = "Where it goes"
-_FILLED_IN: Final = re.compile(r"(?:[A-Za-z]+ +)?\$(?:\{[^{}]+\}|[A-Za-z_]\w*)")
+_PLACEHOLDER: Final = re.compile(r"(?:[A-Za-z]+ +)?\$(?:\{[^{}]+\}|[A-Za-z_]\w*)")
 """Credentials whose secret part is the name of a variable."""
 
 
@@ -53,7 +52,7 @@ def install(
     name: Annotated[
         str | None,
         typer.Option(
-            help="What the host shall call it (default: as it calls itself)",
+            help="Its name in the host (default: the server's own)",
             rich_help_panel=_SERVER,
         ),
     ] = None,
@@ -76,27 +75,30 @@ def install(
     uv: Annotated[
         bool,
         typer.Option(
-            "--uv", help="Let uv run it, with what its project needs", rich_help_panel=_SERVER
+            "--uv",
+            help="Run it with uv, in the environment of its project",
+            rich_help_panel=_SERVER,
         ),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", "-n", help="Show what would change, and change nothing")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", "-f", help="Replace another server of this name, unasked")
+        bool,
+        typer.Option("--force", "-f", help="Replace a server of this name without asking"),
     ] = False,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Take the server out; TARGET may be its name")
+        bool, typer.Option("--remove", help="Remove the server; TARGET may be its name")
     ] = False,
     list_: Annotated[
         bool, typer.Option("--list", help="List the hosts, with their files on this machine")
     ] = False,
 ) -> None:
-    """Put a server into a host's configuration.
+    """Add a server to a host's configuration.
 
-    What is there stays there, with its comments and its indentation, and a copy of the file is
-    kept beside it. The server is written so that it starts from any folder: with this Python and
-    absolute paths, or with --uv.
+    Everything else in the file is unchanged, including comments and indentation, and one backup
+    is kept beside it. The server is written so that it starts from any folder: with this Python
+    and absolute paths, or with --uv.
 
     \b
     Examples:
@@ -112,214 +114,149 @@ def install(
         _list_hosts()
         return
     if target is None:
-        fail("which server? Give a file, a module, a command line or a URL (see --help)")
+        fail("name the server: a file, a module, a command line or a URL (see --help)")
     try:
         host = _host(client)
-        place = _place(host, project=project, config=config)
+        file = _file(host, project=project, config=config)
         if remove:
-            _remove(place, target, name, dry_run=dry_run)
+            if file is None:
+                raise Unsupported("json is printed, not stored; --config FILE names a file")
+            opened = _open(host, file, project=project, config=config)
+            _remove(host, file, opened, target, name, dry_run=dry_run)
             return
         variables, headers = variables_from(env, "KEY=VALUE"), headers_from(header)
         _check_no_token(headers)
         server = server_at(target, env=variables, headers=headers, uv=uv)
         entry = host.entry(server)
-        called = _checked(host, name) if name else ""
-        called = called or host.accepted(named_by(target, server, uv=uv, anyway=force)) or "server"
-        if place.file is None:
-            say(host.format.snippet([host.key, called], entry))
+        if name and host.accepted(name) != name:
+            raise Unsupported(
+                f"{host.title} does not accept the name {name!r}; "
+                f"{host.accepted(name) or 'server'!r} would do"
+            )
+        name = name or host.accepted(name_of(target, server, uv=uv, force=force)) or "server"
+        snippet = host.format.snippet([host.key, name], entry)
+        if file is None:
+            say(snippet)
             return
-        if _add(place, called, entry, dry_run=dry_run, force=force):
-            _warn_of_secrets({**variables, **headers}, place)
-    except ByHand as error:
+        try:
+            opened = _open(host, file, project=project, config=config)
+        except ModuleNotFoundError as error:
+            raise EditByHand(f"{error}; or add this to {file} yourself:", snippet) from None
+        if _add(host, file, opened, name, entry, dry_run=dry_run, force=force):
+            _warn_of_secrets({**variables, **headers}, file, shared=project)
+    except EditByHand as error:
         note(str(error))
         say(error.what)
         raise typer.Exit(FAILED) from None
-    except (Unfit, ModuleNotFoundError) as error:
+    except (Unsupported, ModuleNotFoundError) as error:
         fail(str(error))
 
 
-# --- where ----------------------------------------------------------------------------------------
-
-
-class _Place(NamedTuple):
-    """The place of an entry.
-
-    Args:
-        host: The host.
-        file: The host's file; None where the entry is printed instead.
-        own: True if the host's own program writes the file.
-        shared: True if the file is part of a project.
-    """
-
-    host: Host
-    file: Path | None
-    own: bool = False
-    shared: bool = False
+def _list_hosts() -> None:
+    for host in HOSTS.values():
+        file = host.user_file(Platform.current())
+        if file is not None:
+            where = str(file)
+        elif host.name == "json":
+            where = "(printed, for any other host)"
+        else:
+            where = f"(not known on {sys.platform})"
+        exists = "exists" if file is not None and file.exists() else ""
+        say(f"{host.name:15} {exists:6} {where}")
 
 
 def _host(name: str | None) -> Host:
     known = ", ".join(HOSTS)
     if name is None:
-        raise Unfit(f"for which host? Add --client NAME, one of {known}")
+        raise Unsupported(f"name the host: --client NAME, one of {known}")
     if name not in HOSTS:
         near = difflib.get_close_matches(name, HOSTS, n=1)
-        raise Unfit(
+        raise Unsupported(
             f"unknown host {name!r}; "
             + (f"did you mean {near[0]}?" if near else f"known: {known}, which fits most others")
         )
     return HOSTS[name]
 
 
-def _place(host: Host, *, project: bool, config: Path | None) -> _Place:
+def _file(host: Host, *, project: bool, config: Path | None) -> Path | None:
+    """Return the file to edit; None if the entry is printed instead."""
     if config is not None:
         if project:
-            raise Unfit("--project and --config: choose one of them")
-        return _Place(host, config.absolute())
+            raise Unsupported("--project and --config: choose one of them")
+        return config.absolute()
     if project:
-        if host.project is None:
-            raise Unfit(f"{host.title} has no configuration for a project; leave --project away")
-        return _Place(host, Path.cwd() / host.project, shared=True)
-    file = host.user(Machine.here())
+        if host.project_file is None:
+            raise Unsupported(f"{host.title} has no per-project configuration; omit --project")
+        return Path.cwd() / host.project_file
+    file = host.user_file(Platform.current())
     if file is None and host.name != "json":
-        raise Unfit(
-            f"it is not known where {host.title} has its file on {sys.platform}; "
-            "say it with --config FILE"
+        raise Unsupported(
+            f"the file of {host.title} on {sys.platform} is not known; name it with --config FILE"
         )
-    return _Place(host, file, own=host.command is not None)
+    return file
 
 
-def _list_hosts() -> None:
-    here = Machine.here()
-    rows: list[tuple[str, str, str]] = []
-    for host in HOSTS.values():
-        file = host.user(here)
-        if file is not None:
-            rows.append((host.name, "there" if file.exists() else "", str(file)))
-        elif host.name == "json":
-            rows.append((host.name, "", "(printed, for any other host)"))
-        else:
-            rows.append((host.name, "", f"(not known on {sys.platform})"))
-    for name, there, where in rows:
-        say(f"{name:15} {there:6} {where}")
+def _open(host: Host, file: Path, *, project: bool, config: Path | None) -> Config:
+    if host.program is not None and not project and config is None:
+        return ThroughProgram(host, file)
+    return InFile(host, file, private=not project)
 
 
-# --- what -----------------------------------------------------------------------------------------
-
-
-def _checked(host: Host, name: str) -> str:
-    accepted = host.accepted(name)
-    if accepted != name:
-        raise Unfit(
-            f"{host.title} does not take the name {name!r}; {accepted or 'server'!r} it would"
-        )
-    return name
-
-
-def _check_no_token(headers: Mapping[str, str]) -> None:
-    """Refuse what says to a server who asks, unless the host fills it in."""
-    for name, value in headers.items():
-        if name.lower() == "authorization" and _FILLED_IN.fullmatch(value) is None:
-            raise Unfit(
-                "the header Authorization is not written into files: hosts log in to a URL by "
-                "themselves, or fill in a variable, as in 'Authorization: Bearer ${TOKEN}'"
-            )
-
-
-def _warn_of_secrets(values: dict[str, str], place: _Place) -> None:
-    written = [name for name, value in values.items() if _is_secret(value)]
-    if written:
-        more = ", and is shared with the project" if place.shared else ""
-        note(f"{_file(place)} has {' and '.join(written)} in clear text{more}")
-
-
-def _warn_of_onlookers(host: Host, entry: Entry) -> None:
-    """Say which values the host's program is given, for want of another way, as an argument."""
-    tables = [each for each in (entry.get("env"), entry.get("headers")) if is_object(each)]
-    values = {name: str(value) for table in tables for name, value in table.items()}
-    shown = [name for name, value in values.items() if _is_secret(value) and name != "PYTHONPATH"]
-    if shown:
-        note(
-            f"{host.command} takes {' and '.join(shown)} on its command line only, where other "
-            "users of this machine can see it while it runs"
-        )
-
-
-def _is_secret(value: str) -> bool:
-    """Return True if a value may be one, rather than the name of a variable to be filled in."""
-    return bool(value) and "$" not in value
-
-
-# --- doing it -------------------------------------------------------------------------------------
-
-
-def _opened(place: _Place) -> Config:
-    if place.own:
-        return ThroughProgram(place.host, _file(place))
-    return InFile(place.host, _file(place), private=not place.shared)
-
-
-def _file(place: _Place) -> Path:
-    if place.file is None:
-        raise Unfit("json is printed, not kept; --config FILE says where a file is")
-    return place.file
-
-
-def _add(place: _Place, name: str, entry: Entry, *, dry_run: bool, force: bool) -> bool:
-    """Add an entry to a configuration; return True if that has changed it."""
-    host, file = place.host, _file(place)
-    try:
-        config = _opened(place)
-    except ModuleNotFoundError as error:
-        snippet = host.format.snippet([host.key, name], entry)
-        raise ByHand(f"{error}; or add this to {file} yourself:", snippet) from None
-    there = name in config.entries
-    wanted = merged(config.entries[name], entry) if there else entry
-    if there and wanted == config.entries[name]:
-        say(f"{name} is in {file} already, just so. Nothing to do.")
+def _add(
+    host: Host, file: Path, config: Config, name: str, entry: Entry, *, dry_run: bool, force: bool
+) -> bool:
+    """Add an entry to a configuration; return True if the configuration has changed."""
+    exists = name in config.entries
+    entry = merge_entry(config.entries[name], entry) if exists else entry
+    if exists and entry == config.entries[name]:
+        say(f"{name} is already in {file}. Nothing to do.")
         return False
-    change = config.change(name, wanted)
+    change = config.change(name, entry)
     if dry_run:
         _preview(change)
         return False
-    if there and not force:
-        _ask(name, file, change.difference)
-    if place.own:
-        _warn_of_onlookers(host, wanted)
-    backup = change.make()
-    _report(f"{'Replaced' if there else 'Added'} {name} in {file}", backup)
+    if exists and not force:
+        if not is_interactive():
+            raise Unsupported(
+                f"{file} has another {name}; --force replaces it, --dry-run shows the difference, "
+                "--name gives this one another name"
+            )
+        _show(change.difference, err=True)
+        if not confirm(f"{file} has another {name}. Replace it?"):
+            raise Unsupported("nothing was changed")
+    if isinstance(config, ThroughProgram):
+        _warn_of_arguments(host, entry)
+    _make(change, f"{'Replaced' if exists else 'Added'} {name} in {file}")
     if host.name != "json":
         say(f"Next: {host.after}")
     return True
 
 
-def _remove(place: _Place, target: str, name: str | None, *, dry_run: bool) -> None:
-    file, config = _file(place), _opened(place)
-    name = name or _name_in(config.entries, place.host, target)
+def _remove(
+    host: Host, file: Path, config: Config, target: str, name: str | None, *, dry_run: bool
+) -> None:
+    if name is None:
+        is_name = target == host.accepted(target) and not Path(target).exists()
+        if target in config.entries or is_name:
+            name = target
+        else:
+            server = server_at(target, env={}, headers={}, uv=False)
+            name = host.accepted(name_of(target, server, uv=False, force=True))
     if name not in config.entries:
         others = f"; it has {', '.join(config.entries)}" if config.entries else ""
-        raise Unfit(f"there is no {name} in {file}{others}")
+        raise Unsupported(f"there is no {name} in {file}{others}")
     change = config.change(name, None)
     if dry_run:
         _preview(change)
-        return
-    _report(f"Removed {name} from {file}", change.make())
+    else:
+        _make(change, f"Removed {name} from {file}")
 
 
-def _name_in(entries: Entry, host: Host, target: str) -> str:
-    """Return the name of the entry that a target stands for."""
-    if target in entries or (target == host.accepted(target) and not Path(target).exists()):
-        return target
-    server = server_at(target, env={}, headers={}, uv=False)
-    return host.accepted(named_by(target, server, uv=False, anyway=True))
-
-
-# --- speaking -------------------------------------------------------------------------------------
-
-
-def _report(done: str, backup: Path | None) -> None:
+def _make(change: Change, done: str) -> None:
+    backup = change.make()
     say(done)
     if backup is not None:
-        say(f"The file as it was: {backup}")
+        say(f"Backup: {backup}")
 
 
 def _preview(change: Change) -> None:
@@ -327,19 +264,44 @@ def _preview(change: Change) -> None:
     note("nothing has been changed")
 
 
-def _ask(name: str, file: Path, difference: list[str]) -> None:
-    if not is_interactive():
-        raise Unfit(
-            f"{file} has another {name}; --force replaces it, --dry-run shows the difference, "
-            "--name gives this one another name"
-        )
-    _show(difference, err=True)
-    if not confirm(f"{file} has another {name}. Replace it?"):
-        raise Unfit("nothing was changed")
-
-
 def _show(lines: list[str], *, err: bool = False) -> None:
-    colours = {"+": typer.colors.GREEN, "-": typer.colors.RED, "@": typer.colors.CYAN}
+    colors = {"+": typer.colors.GREEN, "-": typer.colors.RED, "@": typer.colors.CYAN}
     for line in lines:
-        colour = None if line.startswith(("+++ ", "--- ")) else colours.get(line[:1])
-        say(line, err=err, colour=colour)
+        color = None if line.startswith(("+++ ", "--- ")) else colors.get(line[:1])
+        say(line, err=err, colour=color)
+
+
+# --- secrets --------------------------------------------------------------------------------------
+
+
+def _check_no_token(headers: Mapping[str, str]) -> None:
+    """Reject credentials, unless the host fills them in from a variable."""
+    for name, value in headers.items():
+        if name.lower() == "authorization" and _PLACEHOLDER.fullmatch(value) is None:
+            raise Unsupported(
+                "the header Authorization is not written to files: hosts log in to a URL "
+                "themselves, or fill in a variable, as in 'Authorization: Bearer ${TOKEN}'"
+            )
+
+
+def _secrets(values: Mapping[str, object]) -> list[str]:
+    """Return the names of values that may be secrets, rather than names of variables."""
+    return [name for name, value in values.items() if value and "$" not in str(value)]
+
+
+def _warn_of_secrets(values: Mapping[str, str], file: Path, *, shared: bool) -> None:
+    names = _secrets(values)
+    if names:
+        more = ", and is shared with the project" if shared else ""
+        note(f"{file} has {' and '.join(names)} in clear text{more}")
+
+
+def _warn_of_arguments(host: Host, entry: Entry) -> None:
+    """Name the values that the host's program takes as an argument, visible to other users."""
+    tables = [each for each in (entry.get("env"), entry.get("headers")) if is_object(each)]
+    names = [name for table in tables for name in _secrets(table) if name != "PYTHONPATH"]
+    if names:
+        note(
+            f"{host.program} takes {' and '.join(names)} on its command line only, where other "
+            "users of this machine can see it while it runs"
+        )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from mcpkit._utils.text import escape_control
-from mcpkit.cli._install.writing import read, write
+from mcpkit.cli._install.config import read, write
 from mcpkit.cli._terminal import BAD_NEWS, FAILED, fail, note, on_stdout
 
 if TYPE_CHECKING:

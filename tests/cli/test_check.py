@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -47,8 +47,12 @@ SLOPPY = (
     + '''
 
 @app.tool(destructive=True, meta={"mcpkit/ignore": ["DESC002"]})
-def remove_order(order_id: str, data: str) -> str:
-    """Remove an order from the books of the shop for good."""
+def remove_order(order_id: str) -> str:
+    """Remove order.
+
+    Args:
+        data: Such as A-17.
+    """
     return order_id
 
 
@@ -56,6 +60,12 @@ def remove_order(order_id: str, data: str) -> str:
 def get_order(order_id: str):
     """Say what is in an order and when it was sent."""
     return {"order": order_id}
+
+
+@app.resource("https://example.com/orders")
+def orders() -> str:
+    """All orders."""
+    return ""
 '''
 )
 
@@ -128,7 +138,7 @@ def test_a_good_server_passes(folder: Path) -> None:
     assert ended.stdout == "shop: nothing found in 1 tool.\n"
 
 
-def test_a_finding_says_where_what_and_how_to_mend_it(folder: Path) -> None:
+def test_a_finding_has_a_location_a_message_and_a_fix(folder: Path) -> None:
     ended = check(folder, "sloppy.py", cold=True)
     line = SLOPPY.splitlines().index("@app.tool(read_only=True)") + 1
     assert ended.returncode == 1
@@ -137,33 +147,10 @@ def test_a_finding_says_where_what_and_how_to_mend_it(folder: Path) -> None:
         "parameter 'order_id' has no description\n"
         "    fix: describe each of them (in mcpkit: `Args:` in the docstring)\n"
     ) in ended.stdout
-    assert "shop: 2 warnings and 1 note in 3 tools (1 silenced).\n" in ended.stdout
+    assert "shop: 2 warnings and 1 note in 3 tools and 1 resource (1 silenced).\n" in ended.stdout
 
 
-def test_functions_without_annotations_are_looked_into(folder: Path) -> None:
-    (finding,) = found(folder, "sloppy.py", "--select", "OUT002")["findings"]
-    assert finding["subject"] == {"kind": "tool", "name": "get_order"}
-
-
-def test_a_tool_that_hides_what_it_raises_is_found_once(folder: Path) -> None:
-    (folder / "raising.py").write_text(
-        GOOD.replace(
-            "    print", '    if not order_id:\n        raise ValueError("which?")\n    print'
-        )
-        + """
-
-@app.tool(destructive=True, errors="all")
-def drop_order(order_id: str) -> str:
-    \"\"\"Drop an order that has been sent.\"\"\"
-    raise ValueError("not yet")
-"""
-    )
-    (finding,) = found(folder, "raising.py", "--select", "OUT004")["findings"]
-    assert finding["subject"] == {"kind": "tool", "name": "cancel_order"}
-    assert finding["message"] == "raises ValueError, whose text the model does not see"
-
-
-def test_what_a_server_writes_cannot_reach_the_terminal_as_it_is(folder: Path) -> None:
+def test_control_characters_of_a_server_do_not_reach_the_terminal(folder: Path) -> None:
     (folder / "foreign.py").write_text(FOREIGN.replace("get weather", "get\\x1b[31m\\u200b"))
     ended = check(folder, f"{sys.executable} foreign.py")
     assert "\x1b" not in ended.stdout
@@ -216,29 +203,29 @@ def test_json_is_one_document_with_everything(folder: Path) -> None:
     assert document["counts"] == {"error": 0, "warning": 2, "note": 1}
     assert document["silenced"] == 1
     first = document["findings"][0]
-    line = SLOPPY.splitlines().index("def remove_order(order_id: str, data: str) -> str:")
+    line = SLOPPY.splitlines().index("def remove_order(order_id: str) -> str:")
     assert first == {
-        "rule": "DESC007",
+        "rule": "DESC011",
         "severity": "warning",
         "subject": {"kind": "tool", "name": "remove_order"},
         "path": "data",
-        "message": "nothing says what the parameter 'data' may be",
-        "fix": "rename it, or describe it",
+        "message": "the docstring describes 'data', which is not a parameter",
+        "fix": "rename it in the docstring, or delete it there",
         "source": "https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools",
         "location": {"file": "sloppy.py", "line": line},
     }
 
 
-def test_what_a_module_prints_does_not_spoil_the_document(folder: Path) -> None:
+def test_the_output_of_a_module_does_not_break_the_document(folder: Path) -> None:
     (folder / "loud.py").write_text(GOOD + "print('hello')\n")
     assert found(folder, "loud.py")["findings"] == []
 
 
-def test_a_module_of_which_lines_cannot_be_shown_is_checked_all_the_same(folder: Path) -> None:
+def test_a_module_that_cannot_be_imported_twice_is_checked_without_lines(folder: Path) -> None:
     once = "import os, pathlib\npathlib.Path('seen').touch(exist_ok=False)\n"
     (folder / "once.py").write_text(once + SLOPPY)
     document = found(folder, "once.py")
-    assert ids(document) == ["DESC007", "DESC002"]
+    assert ids(document) == ["DESC002", "RES004"]
     assert {each["location"] for each in document["findings"]} == {None}
 
 
@@ -251,13 +238,13 @@ def test_a_module_of_which_lines_cannot_be_shown_is_checked_all_the_same(folder:
         (["good.py", "--fail-on", "note"], 0),
         (["sloppy.py", "--fail-on", "error"], 0),
         (["sloppy.py", "--fail-on", "never"], 0),
-        (["sloppy.py", "--select", "OUT"], 0),
-        (["sloppy.py", "--select", "OUT", "--fail-on", "note"], 1),
+        (["sloppy.py", "--select", "RES"], 0),
+        (["sloppy.py", "--select", "RES", "--fail-on", "note"], 1),
         (["sloppy.py", "--ignore", "desc"], 0),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
 )
-def test_the_exit_code_says_whether_it_is_good_enough(
+def test_the_exit_code_depends_on_the_severity(
     folder: Path, arguments: list[str], code: int
 ) -> None:
     assert check(folder, *arguments).returncode == code
@@ -266,7 +253,7 @@ def test_the_exit_code_says_whether_it_is_good_enough(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "say what to check, as in mcpkit check server.py"),
+        ([], "name the server to check, as in mcpkit check server.py"),
         (["missing.py"], "there is no file missing.py"),
         (["no-such-command"], "no file, module, command or URL"),
         (["good.py", "--ignore", "DESK"], "no rule's id begins with 'DESK'"),
@@ -275,7 +262,7 @@ def test_the_exit_code_says_whether_it_is_good_enough(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_done_is_one_line_and_2(
+def test_an_unusable_command_line_is_one_line_and_2(
     folder: Path, arguments: list[str], message: str
 ) -> None:
     ended = check(folder, *arguments)
@@ -295,13 +282,9 @@ def test_a_server_that_cannot_start_is_2(folder: Path) -> None:
 # --- which rules ----------------------------------------------------------------------------------
 
 
-def test_select_and_ignore_take_beginnings_and_lists(folder: Path) -> None:
-    assert ids(found(folder, "sloppy.py", "--select", "DESC,OUT002")) == [
-        "DESC007",
-        "DESC002",
-        "OUT002",
-    ]
-    assert ids(found(folder, "sloppy.py", "--ignore", "DESC007", "--ignore", "OUT")) == ["DESC002"]
+def test_select_and_ignore_accept_prefixes_and_lists(folder: Path) -> None:
+    assert ids(found(folder, "sloppy.py", "--select", "DESC002,RES")) == ["DESC002", "RES004"]
+    assert ids(found(folder, "sloppy.py", "--ignore", "DESC011", "--ignore", "RES")) == ["DESC002"]
 
 
 def test_the_rules_explain_themselves(folder: Path) -> None:
@@ -315,13 +298,13 @@ def test_the_rules_explain_themselves(folder: Path) -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is newer")
 class TestProjects:
-    def test_the_nearest_pyproject_leaves_rules_out(self, folder: Path) -> None:
+    def test_the_nearest_pyproject_ignores_rules(self, folder: Path) -> None:
         (folder / "inner").mkdir()
         (folder / "inner" / "server.py").write_text(SLOPPY)
         (folder / "pyproject.toml").write_text('[tool.mcpkit.check]\nignore = ["DESC"]\n')
-        assert ids(found(folder, "inner/server.py")) == ["OUT002"]
+        assert ids(found(folder, "inner/server.py")) == ["RES004"]
 
-    def test_it_draws_the_line_and_the_command_line_overrides_it(self, folder: Path) -> None:
+    def test_its_threshold_is_overridden_by_the_command_line(self, folder: Path) -> None:
         (folder / "pyproject.toml").write_text('[tool.mcpkit.check]\nfail-on = "error"\n')
         assert check(folder, "sloppy.py").returncode == 0
         assert check(folder, "sloppy.py", "--fail-on", "warning").returncode == 1
@@ -332,12 +315,10 @@ class TestProjects:
             ("ignored = []", "has no 'ignored'"),
             ('ignore = "DESC"', "must be a list"),
             ('ignore = ["DESK"]', "begins with 'DESK'"),
-            ("ignore = [", "is no TOML"),
+            ("ignore = [", "is not valid TOML"),
         ],
     )
-    def test_settings_that_cannot_be_used_are_2(
-        self, folder: Path, settings: str, message: str
-    ) -> None:
+    def test_unusable_settings_are_2(self, folder: Path, settings: str, message: str) -> None:
         (folder / "pyproject.toml").write_text(f"[tool.mcpkit.check]\n{settings}\n")
         ended = check(folder, "good.py")
         assert ended.returncode == 2
@@ -345,14 +326,16 @@ class TestProjects:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 11), reason="tomllib is there")
-def test_settings_that_this_python_cannot_read_are_mentioned(folder: Path) -> None:
+def test_settings_that_this_python_cannot_read_are_noted(folder: Path) -> None:
     (folder / "pyproject.toml").write_text('[tool.mcpkit.check]\nignore = ["DESC"]\n')
     ended = check(folder, "sloppy.py")
     assert ended.returncode == 1
-    assert "pyproject.toml is not read for settings; that needs Python 3.11" in ended.stderr
+    assert (
+        "the settings in pyproject.toml are ignored; reading them needs Python 3.11" in ended.stderr
+    )
 
 
-# --- other people's servers -----------------------------------------------------------------------
+# --- servers in other languages -------------------------------------------------------------------
 
 
 def test_any_server_on_a_command_line(folder: Path) -> None:
@@ -362,7 +345,7 @@ def test_any_server_on_a_command_line(folder: Path) -> None:
     assert document["findings"][0]["location"] is None
 
 
-def test_lists_that_fail_are_found_and_the_rest_is_checked(folder: Path) -> None:
+def test_a_failing_list_is_reported_and_the_rest_is_checked(folder: Path) -> None:
     document = found(folder, f"{sys.executable} foreign.py", "--select", "SERVER004")
     messages = [each["message"] for each in document["findings"]]
     assert len(messages) == 2
@@ -375,7 +358,7 @@ def test_a_server_at_a_url(folder: Path) -> None:
     with started(command, cwd=folder) as process:
         process.wait_for_stderr("/mcp")
         url = next(word for word in process.stderr.split() if word.startswith("http"))
-        assert ids(found(folder, url)) == ["DESC007", "DESC002"]
+        assert ids(found(folder, url)) == ["DESC002", "RES004"]
 
 
 # --- our own --------------------------------------------------------------------------------------
@@ -420,7 +403,9 @@ def test_names_of_another_library_are_found_before_they_are_called(tmp_path: Pat
         ("http={'public_url': 'https://example.com/mcp'}, auth=lambda token: None", False),
     ],
 )
-def test_it_warns_of_an_app_that_anybody_may_use(tmp_path: Path, options: str, found: bool) -> None:
+def test_it_warns_of_an_app_without_authorization(
+    tmp_path: Path, options: str, found: bool
+) -> None:
     """SEC-4."""
     (tmp_path / "server.py").write_text(
         f"from mcpkit import MCPKit\napp = MCPKit('open', {options})\n"
@@ -429,40 +414,3 @@ def test_it_warns_of_an_app_that_anybody_may_use(tmp_path: Path, options: str, f
     ended = mcpkit("check", str(tmp_path / "server.py"), "--select", "SAFE006", "--json")
     assert ended.code == (1 if found else 0), ended.stderr
     assert ("SAFE006" in ended.stdout) is found
-
-
-SCOPED: Final = (
-    "from mcpkit import MCPKit\napp = MCPKit('scoped', {options})\n"
-    "@app.tool({scopes})\ndef add(a: int) -> int:\n    return a\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("options", "scopes", "others", "found"),
-    [
-        ("", "scopes=['a']", {}, True),
-        ("", "", {}, False),
-        ("auth=lambda token: None", "scopes=['a']", {}, False),
-        ("http={'principal': lambda http: None}", "scopes=['a']", {}, False),
-        ("", "scopes=['a']", {"main.py": "from server import app\napp.asgi(auth=1)"}, False),
-        ("", "scopes=['a']", {"main.py": "import server\noptions = {'auth': 1}"}, False),
-        ("", "scopes=['a']", {"main.py": "from another import app\napp.asgi(auth=1)"}, True),
-        ("", "scopes=['a']", {"main.py": "import server\nserver.authors == 'auth'"}, True),
-        ("", "scopes=['a']", {"__init__.py": "", "web/main.py": "served(auth=1)"}, False),
-        ("", "scopes=['a']", {"__init__.py": "", "web/main.py": "served()"}, True),
-        ("", "scopes=['a']", {"web/main.py": "import server\nserved(auth=1)"}, True),
-    ],
-)
-def test_it_warns_of_scopes_that_nobody_can_have(
-    tmp_path: Path, options: str, scopes: str, others: dict[str, str], found: bool
-) -> None:
-    """Whoever serves the app may have said who calls, in a file that is not imported."""
-    folder = tmp_path / "shop"
-    for name, text in others.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    folder.mkdir(exist_ok=True)
-    (folder / "server.py").write_text(SCOPED.format(options=options, scopes=scopes))
-    ended = mcpkit("check", str(folder / "server.py"), "--select", "SAFE007", "--json")
-    assert ended.code == (1 if found else 0), ended.stderr
-    assert ("'add' needs scopes" in ended.stdout) is found

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Client
-from mcpkit.cli._install import HOSTS
+from mcpkit.cli._install.hosts import HOSTS
 from tests.transports.processes import (
     TIMEOUT,
     environment,
@@ -40,7 +40,7 @@ def this_python() -> str:
 
 
 class Person:
-    """Somebody with a home folder, and a project to install from."""
+    """A user with a home folder, and a project to install from."""
 
     def __init__(self, root: Path) -> None:
         self.home = root / "home"
@@ -51,7 +51,7 @@ class Person:
         (self.project / "weather.py").write_text(SERVER)
 
     def environment(self, **variables: str) -> dict[str, str]:
-        """Without what would lead out of the home folder."""
+        """The environment, without variables that lead out of the home folder."""
         kept = environment(**variables)
         for name in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME"):
             kept.pop(name, None)
@@ -81,7 +81,7 @@ class Person:
         )
 
     def printed(self, *arguments: str) -> dict[str, Any]:
-        """The entry that is made of a target, by ``--client json``, and its name."""
+        """The entry of a target, by ``--client json``, and its name."""
         done = self.installs(*arguments, "--client", "json")
         assert done.code == 0, done.stderr
         servers: dict[str, Any] = json.loads(done.stdout)["mcpServers"]
@@ -90,14 +90,14 @@ class Person:
 
 
 class Outcome:
-    """What the command has said."""
+    """The result of the command."""
 
     def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
         self.code, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
 
     @property
     def refusal(self) -> str:
-        """The one line that says why it was not done."""
+        """The one line with the reason of the failure."""
         assert (self.code, self.stdout) == (2, ""), self.stdout + self.stderr
         [line] = self.stderr.splitlines()
         assert line.startswith("mcpkit: ")
@@ -137,7 +137,7 @@ command = "keep"
 
 
 def others_in(name: str) -> str:
-    """A file of this host that somebody has written by hand."""
+    """A hand-written file of this host."""
     host = HOSTS[name]
     texts = {"codex": TABLES, "vscode": COMMENTED, "zed": COMMENTED, "gemini-cli": COMMENTED}
     return texts.get(name, JSON) % host.key
@@ -148,7 +148,7 @@ def backups_of(file: Path) -> list[Path]:
 
 
 class Story:
-    """What happens to a file of a host, step by step."""
+    """The changes to a file of a host, step by step."""
 
     def __init__(self, name: str, root: Path) -> None:
         self.name = name
@@ -192,40 +192,38 @@ class TestEveryHost:
         assert Path(entry["command"]) == Path(sys.executable)
         assert entry["args"] == ["--version"]
 
-    def test_where_it_is_and_what_comes_next_is_said(self, story: Story) -> None:
+    def test_the_file_and_the_next_step_are_shown(self, story: Story) -> None:
         next = f"Next: {HOSTS[story.name].after}\n"
         assert story.newly.stdout == f"Added weather in {story.new}\n{next}"
         assert (story.newly.code, story.newly.stderr) == (0, "")
 
-    def test_of_a_new_file_there_is_no_copy(self, story: Story) -> None:
+    def test_a_new_file_has_no_backup(self, story: Story) -> None:
         assert backups_of(story.new) == []
 
-    def test_what_is_there_stays_there(self, story: Story) -> None:
+    def test_everything_else_is_unchanged(self, story: Story) -> None:
         assert set(entries_in(story.name, story.after)) == {"other", "weather"}
         kept = iter(story.after.splitlines())
         # A comma may have come to the end of a line.
         lines = [re.escape(line.rstrip(",")) + ",?" for line in story.found.splitlines()]
         assert all(any(re.fullmatch(line, each) for each in kept) for line in lines)
 
-    def test_a_copy_of_the_old_file_is_beside_it(self, story: Story) -> None:
+    def test_a_backup_of_the_old_file_is_beside_it(self, story: Story) -> None:
         assert story.copy == [story.found]
-        assert f"The file as it was: {story.backups[0]}\n" in story.added.stdout
+        assert f"Backup: {story.backups[0]}\n" in story.added.stdout
 
-    def test_once_more_changes_nothing_and_says_so(self, story: Story) -> None:
+    def test_installing_again_changes_nothing(self, story: Story) -> None:
         assert (story.again.code, story.again.stderr) == (0, "")
-        assert story.again.stdout == (
-            f"weather is in {story.file} already, just so. Nothing to do.\n"
-        )
+        assert story.again.stdout == (f"weather is already in {story.file}. Nothing to do.\n")
         assert story.after_again == story.after
 
-    def test_another_server_of_that_name_is_not_replaced_unasked(self, story: Story) -> None:
+    def test_another_server_of_that_name_is_not_replaced_without_asking(self, story: Story) -> None:
         assert story.refused.refusal == (
             f"{story.file} has another other; --force replaces it, --dry-run shows the "
             "difference, --name gives this one another name"
         )
         assert story.after_refusal == story.found
 
-    def test_removed_again_it_leaves_no_trace(self, story: Story) -> None:
+    def test_removing_leaves_no_trace(self, story: Story) -> None:
         assert story.removed.stdout.startswith(f"Removed weather from {story.file}\n")
         assert story.file.read_text().rstrip() == story.found.rstrip()
 
@@ -266,16 +264,16 @@ class TestEveryFormat:
     ) -> None:
         file.write_text("{ = broken")
         refusal = person.installs("weather.py", "--force", *options).refusal
-        assert refusal.startswith(f"{file} is broken, so nothing was changed: ")
+        assert refusal.startswith(f"{file} is invalid, so nothing was changed: ")
         assert file.read_text() == "{ = broken"
         assert backups_of(file) == []
 
 
 @pytest.mark.parametrize("name", [each for each in NAMED if each != "claude-code"])
-def test_the_usual_file_is_the_hosts_own(person: Person, name: str) -> None:
+def test_the_default_file_is_the_hosts_own(person: Person, name: str) -> None:
     done = person.installs("sh x", "--name", "weather", "--client", name)
     if name == "claude-desktop" and sys.platform not in ("darwin", "win32"):
-        assert "it is not known where Claude Desktop has its file" in done.refusal
+        assert "the file of Claude Desktop on" in done.refusal
         return
     [file] = [each for each in person.home.rglob("*") if each.is_file()]
     assert done.stdout.startswith(f"Added weather in {file}\n")
@@ -298,14 +296,14 @@ def test_a_project_has_a_file_of_its_own(person: Person, name: str) -> None:
     if name in PROJECT:
         assert done.stdout.startswith(f"Added weather in {person.project / PROJECT[name]}\n")
     else:
-        assert "has no configuration for a project; leave --project away" in done.refusal
+        assert "has no per-project configuration; omit --project" in done.refusal
 
 
-# --- what is written ------------------------------------------------------------------------------
+# --- entries --------------------------------------------------------------------------------------
 
 
-class TestWhatIsWritten:
-    """As ``--client json`` shows it."""
+class TestEntries:
+    """As printed by ``--client json``."""
 
     def test_a_file_with_its_absolute_path(self, person: Person) -> None:
         assert person.printed("./weather.py:app") == {
@@ -315,13 +313,13 @@ class TestWhatIsWritten:
             **unless_installed(),
         }
 
-    def test_a_module_that_only_this_folder_has(self, person: Person) -> None:
+    def test_a_module_of_this_folder(self, person: Person) -> None:
         entry = person.printed("weather:app", "--env", "KEY=a=b")
         assert entry["args"] == [*RUN, "weather:app"]
         assert entry["env"]["KEY"] == "a=b"
         assert str(person.project) in entry["env"]["PYTHONPATH"].split(os.pathsep)
 
-    def test_a_module_that_is_found_everywhere(self, person: Person) -> None:
+    def test_an_installed_module(self, person: Person) -> None:
         entry = person.printed("json", "--name", "x")
         assert str(person.project) not in entry.get("env", {}).get("PYTHONPATH", "")
 
@@ -343,7 +341,7 @@ class TestWhatIsWritten:
             "headers": {"X-A": "b"},
         }
 
-    def test_a_name_of_ones_own(self, person: Person) -> None:
+    def test_a_given_name(self, person: Person) -> None:
         assert person.printed("weather.py", "--name", "sky_2")["name"] == "sky_2"
 
     def test_with_uv_a_file_is_not_imported_here_and_named_after_itself(
@@ -353,7 +351,7 @@ class TestWhatIsWritten:
         program(person.programs / "uv")
         assert person.printed("slow.py", "--uv")["name"] == "slow"
 
-    def test_what_the_server_needs_to_be_imported(self, person: Person) -> None:
+    def test_environment_variables_are_set_for_the_import(self, person: Person) -> None:
         (person.project / "needy.py").write_text("import os\nos.environ['NEED']\n" + SERVER)
         assert person.printed("needy.py", "--env", "NEED=1")["name"] == "My-Weather"
 
@@ -372,7 +370,7 @@ def unless_installed() -> dict[str, Any]:
 
 
 def program(path: Path, script: str = "exit 0") -> Path:
-    """A program that can be found."""
+    """An executable program."""
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return path
@@ -425,7 +423,7 @@ class TestUv:
 @pytest.mark.parametrize("target", ["weather.py", "weather", "package/inner.py", "package.inner"])
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.anyio
-async def test_what_is_written_starts_from_anywhere(
+async def test_the_entry_starts_from_any_folder(
     person: Person, tmp_path: Path, target: str
 ) -> None:
     (person.project / "package").mkdir()
@@ -446,11 +444,11 @@ async def test_what_is_written_starts_from_anywhere(
         assert [tool.name for tool in await client.list_tools()] == ["sky"]
 
 
-# --- what cannot be done --------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 REFUSED = {
-    "": "which server? Give a file, a module, a command line or a URL (see --help)",
-    "weather.py": "for which host? Add --client NAME, one of claude-desktop, claude-code, cursor",
+    "": "name the server: a file, a module, a command line or a URL (see --help)",
+    "weather.py": "name the host: --client NAME, one of claude-desktop, claude-code, cursor",
     "weather.py -c curser": "unknown host 'curser'; did you mean cursor?",
     "weather.py -c x": "unknown host 'x'; known: claude-desktop",
     "missing.py -c json": "there is no file missing.py",
@@ -463,30 +461,28 @@ REFUSED = {
     "http://x/mcp -c json --env A=b": "--env is for servers that the host starts",
     "http://u:secret@x/mcp -c json": "the URL has a name or password in it, which",
     "http://x/mcp?access_token=secret -c json": "the URL has a token in it, which hosts show;",
-    "http://x:y/mcp -c json": "http://x:y/mcp is no URL: ",
-    "http:///mcp -c json": "http:///mcp names no host",
+    "http://x:y/mcp -c json": "http://x:y/mcp is not a URL: ",
+    "http:///mcp -c json": "http:///mcp has no host",
     "http://x/mcp -c json --uv": "--uv is for servers that the host starts",
-    "http://x/mcp -c claude-desktop --config c": "Claude Desktop takes no URL in its file: add it",
+    "http://x/mcp -c claude-desktop --config c": "Claude Desktop does not read URLs from",
     "weather.py -c json --uv": "--uv: there is no uv on PATH",
-    "sh -c json": "what is the server called? sh does not say so; add --name NAME",
-    "weather.py -c json --name a.b": "JSON does not take the name 'a.b'; 'a-b' it would",
-    "weather.py -c gemini-cli --name a_b": "Gemini CLI does not take the name 'a_b'; 'a-b'",
+    "sh -c json": "sh does not say the name of the server; add --name NAME",
+    "weather.py -c json --name a.b": "JSON does not accept the name 'a.b'; 'a-b' would do",
+    "weather.py -c gemini-cli --name a_b": "Gemini CLI does not accept the name 'a_b'; 'a-b'",
     "weather.py -c cursor --project --config c": "--project and --config: choose one of them",
     "weather -c cursor --remove": "there is no weather in ",
-    "weather -c json --remove": "json is printed, not kept; --config FILE says where a file is",
+    "weather -c json --remove": "json is printed, not stored; --config FILE names a file",
 }
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED.items(), ids=REFUSED)
-def test_one_line_says_what_is_wrong(person: Person, arguments: str, message: str) -> None:
+def test_an_error_is_one_line(person: Person, arguments: str, message: str) -> None:
     (person.project / "wrong.py").write_text("1 / 0")
     assert person.installs(*arguments.split()).refusal.startswith(message)
 
 
 @pytest.mark.parametrize("character", "\r\n\x1b\u202e\u200b ")
-def test_a_url_or_header_with_a_character_that_belongs_in_none(
-    person: Person, character: str
-) -> None:
+def test_a_url_or_header_with_an_invalid_character(person: Person, character: str) -> None:
     url = f"http://x/{character}y"
     assert person.installs(url, "-c", "json").refusal.startswith("the URL has a character")
     if character != " ":
@@ -494,21 +490,21 @@ def test_a_url_or_header_with_a_character_that_belongs_in_none(
         assert refusal == "--header 'A': it has a character that belongs in none"
 
 
-def test_what_cannot_be_imported_is_installed_by_force(person: Person) -> None:
+def test_a_broken_server_is_installed_by_force(person: Person) -> None:
     (person.project / "wrong.py").write_text("1 / 0")
     assert person.printed("wrong.py", "--force")["name"] == "wrong"
 
 
-def test_who_is_there_is_said_when_somebody_else_shall_be_removed(person: Person) -> None:
+def test_removing_an_unknown_server_lists_the_others(person: Person) -> None:
     person.installs("weather.py", "--client", "cursor")
     refusal = person.installs("wether", "--client", "cursor", "--remove").refusal
     assert refusal.endswith("; it has My-Weather")
 
 
-def test_a_list_of_servers_that_is_none(person: Person) -> None:
+def test_servers_that_are_not_an_object(person: Person) -> None:
     (person.project / "c").write_text('{"mcpServers": []}')
     refusal = person.installs("weather.py", "-c", "cursor", "--config", "c").refusal
-    assert refusal.endswith('is broken, so nothing was changed: "mcpServers" is no object')
+    assert refusal.endswith('is invalid, so nothing was changed: "mcpServers" is not an object')
 
 
 def test_a_folder_where_a_file_should_be(person: Person) -> None:
@@ -546,7 +542,7 @@ def test_twelve_at_once(person: Person) -> None:
 def test_a_pipe_where_a_file_should_be(person: Person) -> None:
     os.mkfifo(person.project / "c")
     refusal = person.installs("weather.py", "-c", "cursor", "--config", "c").refusal
-    assert refusal.endswith("cannot be read, so nothing was changed: it is no regular file")
+    assert refusal.endswith("cannot be read, so nothing was changed: it is not a regular file")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
@@ -572,7 +568,7 @@ def test_permissions_stay(person: Person) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_must_not_be_written_to(person: Person) -> None:
+def test_a_read_only_folder(person: Person) -> None:
     folder = person.project / "locked"
     folder.mkdir(mode=0o500)
     refusal = person.installs("weather.py", "-c", "cursor", "--config", folder / "c").refusal
@@ -586,9 +582,7 @@ def test_a_folder_that_must_not_be_written_to(person: Person) -> None:
         (["https://example.com/mcp", "--header", "X-Key: x"], "X-Key"),
     ],
 )
-def test_secrets_are_written_in_clear_text_and_that_is_said(
-    person: Person, arguments: list[str], what: str
-) -> None:
+def test_secrets_in_clear_text_are_noted(person: Person, arguments: list[str], what: str) -> None:
     done = person.installs(*arguments, "-c", "cursor", "--project")
     file = person.project / ".cursor" / "mcp.json"
     assert done.stderr == (
@@ -597,7 +591,7 @@ def test_secrets_are_written_in_clear_text_and_that_is_said(
 
 
 @pytest.mark.parametrize("value", ["Bearer ${env:TOKEN}", "Basic $LOGIN", "${input:token}"])
-def test_what_the_host_fills_in_is_no_secret(person: Person, value: str) -> None:
+def test_a_placeholder_is_not_a_secret(person: Person, value: str) -> None:
     header = f"Authorization: {value}"
     done = person.installs("https://example.com/mcp", "--header", header, "-c", "cursor")
     assert (done.code, done.stderr) == (0, "")
@@ -606,12 +600,10 @@ def test_what_the_host_fills_in_is_no_secret(person: Person, value: str) -> None
 
 @pytest.mark.parametrize("value", ["Bearer x", "authorization: Basic pa$$word", "x ${A} y", "$"])
 @pytest.mark.parametrize("host", ["cursor", "json"])
-def test_no_token_is_written_because_hosts_log_in_by_themselves(
-    person: Person, host: str, value: str
-) -> None:
+def test_a_token_is_not_written_because_hosts_log_in(person: Person, host: str, value: str) -> None:
     header = value if ":" in value else f"Authorization: {value}"
     refusal = person.installs("https://x/mcp", "--header", header, "-c", host).refusal
-    assert "hosts log in to a URL by themselves" in refusal
+    assert "hosts log in to a URL themselves" in refusal
     assert "pa$$word" not in refusal
     assert not (person.home / ".cursor").exists()
 
@@ -635,12 +627,12 @@ class TestClaudeCode:
 
     @pytest.fixture
     def told(self, person: Person) -> Path:
-        """A program of that name, and where it writes what it has been told."""
+        """A program of that name, and the file with its arguments."""
         told = person.home / "told"
         program(person.programs / "claude", f'printf "%s\\n" "$@" >> "{told}"')
         return told
 
-    def test_its_own_program_is_told(self, person: Person, told: Path) -> None:
+    def test_its_own_program_adds_the_server(self, person: Person, told: Path) -> None:
         done = person.installs("weather.py", "-c", "claude-code", cold=True)
         assert (done.code, done.stderr) == (0, "")
         *command, entry = told.read_text().splitlines()
@@ -657,10 +649,10 @@ class TestClaudeCode:
             (["weather.py", "--force"], "OLD"),
         ],
     )
-    def test_what_others_can_see_meanwhile_is_said_before(
+    def test_values_that_others_can_see_are_noted_first(
         self, person: Person, told: Path, arguments: list[str], what: str
     ) -> None:
-        """It takes an entry as an argument only; that of before is given once more."""
+        """It accepts an entry only as an argument, including the values of the old entry."""
         if what == "OLD":
             entry = {**KEPT["mcpServers"]["My-Weather"], "env": {"OLD": "x"}}
             (person.home / ".claude.json").write_text(
@@ -687,7 +679,7 @@ class TestClaudeCode:
         assert done.stdout.startswith("claude mcp add-json --scope user My-Weather '{")
         assert not told.exists()
 
-    def test_another_server_of_that_name_is_not_replaced_unasked(
+    def test_another_server_of_that_name_is_not_replaced_without_asking(
         self, person: Person, told: Path
     ) -> None:
         (person.home / ".claude.json").write_text(json.dumps(KEPT))
@@ -696,14 +688,14 @@ class TestClaudeCode:
         )
         assert not told.exists()
 
-    def test_by_force_it_is_removed_first(self, person: Person, told: Path) -> None:
+    def test_by_force_the_old_one_is_removed_first(self, person: Person, told: Path) -> None:
         (person.home / ".claude.json").write_text(json.dumps(KEPT))
         assert person.installs("weather.py", "-c", "claude-code", "--force").code == 0
         words = told.read_text().splitlines()
         assert words[:5] == ["mcp", "remove", "--scope", "user", "My-Weather"]
         assert words[5:7] == ["mcp", "add-json"]
 
-    def test_once_more_changes_nothing(self, person: Person, told: Path) -> None:
+    def test_installing_again_changes_nothing(self, person: Person, told: Path) -> None:
         person.installs("weather.py", "-c", "claude-code")
         entry = json.loads(told.read_text().splitlines()[-1])
         told.unlink()
@@ -717,7 +709,7 @@ class TestClaudeCode:
         assert person.installs("My-Weather", "-c", "claude-code", "--remove").code == 0
         assert told.read_text().split() == ["mcp", "remove", "--scope", "user", "My-Weather"]
 
-    def test_what_its_program_says_when_it_fails(self, person: Person) -> None:
+    def test_a_failure_of_its_program_is_shown(self, person: Person) -> None:
         program(person.programs / "claude", "echo no such scope >&2; exit 1")
         refusal = person.installs("weather.py", "-c", "claude-code").refusal
         assert refusal == "claude mcp add-json failed: no such scope"
@@ -735,7 +727,7 @@ class TestAtATerminal:
         return file
 
     def answered(self, person: Person, answer: str) -> tuple[int, str]:
-        """The exit code and what has been asked, when somebody answers."""
+        """The exit code and the output, given an answer."""
         import pty
 
         master, slave = pty.openpty()
@@ -784,7 +776,7 @@ def test_hosts_are_listed_with_their_files(person: Person) -> None:
     assert (done.code, done.stderr) == (0, "")
     rows = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     assert [row[0] for row in rows] == list(HOSTS)
-    assert dict(rows)["cursor"].split() == ["there", str(person.home / ".cursor" / "mcp.json")]
+    assert dict(rows)["cursor"].split() == ["exists", str(person.home / ".cursor" / "mcp.json")]
     assert dict(rows)["windsurf"].startswith(str(person.home))
 
 

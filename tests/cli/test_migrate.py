@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit._utils.names import PeerName, peer_names
-from mcpkit.cli._migrate.rewrite import MARK, migrate
+from mcpkit.cli._migrate.imports import MARK
+from mcpkit.cli._migrate.rewrite import migrate
 from mcpkit.testing import TestClient
 from tests.authoring import module_from
 from tests.cli.commands import mcpkit, single_line
@@ -659,7 +660,7 @@ def test_what_is_harder_to_see_is_rewritten_too(theirs: str, ours: str) -> None:
             "from mcp.types import …",
             "give it a line of its own",
         ),
-        ("f.settings.port = 1", "f.settings.port", "nothing is known of it here"),
+        ("f.settings.port = 1", "f.settings.port", "no mcpkit equivalent; replace it by hand"),
         (
             "x = f.resources.FileResource()",
             "f.resources.FileResource",
@@ -934,7 +935,7 @@ def test_folders_are_walked(server: Path) -> None:
     ("make", "why"),
     [
         (lambda path: None, "there is no such file"),
-        (os.mkfifo, "it is no regular file"),
+        (os.mkfifo, "it is not a regular file"),
         (lambda path: path.write_bytes(b"\xff"), "it is not UTF-8"),
         (lambda path: path.write_text("import fastmcp\n(\n"), "parser error"),
     ],

@@ -1,5 +1,99 @@
-"""The rules of ``mcpkit check``: one small function each, all in one table (`table`).
+"""The rules of ``mcpkit check``, in the order of the report.
 
-A rule looks at a `Served`, the lists that a client was sent, and yields what it found. Nothing here
-talks to a server, except `gather`.
+A rule looks at a `Listing`, everything that a server lists, and yields the faults that it finds.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from mcpkit.cli._check import (
+    behaviour,
+    cost,
+    descriptions,
+    names,
+    safety,
+    schemas,
+    server,
+)
+from mcpkit.cli._check.listing import Listing
+from mcpkit.cli._check.rules import KNOWN, SEVERITIES, Finding, Rule
+
+__all__ = ["REMOVED", "RULES", "THEMES", "apply", "choose", "unknown"]
+
+THEMES: Final = {
+    "NAME": "Names",
+    "DESC": "Descriptions",
+    "SCHEMA": "Input schemas",
+    "COST": "Cost",
+    "HINT": "Annotations",
+    "OUT": "Results",
+    "TASK": "Tasks",
+    "RES": "Resources",
+    "SERVER": "The server",
+    "MOVE": "Names of other libraries",
+    "SAFE": "Safety",
+}
+"""Theme, the letters of an id → its heading."""
+
+REMOVED: Final = (
+    *("NAME007", "DESC004", "DESC007", "DESC008", "DESC009", "DESC010", "SCHEMA014"),
+    *("COST005", "COST006", "HINT002", "OUT001", "OUT002", "OUT004", "TASK002", "RES001"),
+    *("RES002", "PROMPT001", "PROMPT002", "SERVER001", "SERVER002", "CAP001", "CAP002"),
+    *("CAP003", "SAFE004", "SAFE007"),
+)
+"""Ids of rules that no longer exist. Settings may still name them, and no new rule gets one."""
+
+MODULES: Final = (behaviour, cost, descriptions, names, safety, schemas, server)
+"""The modules that register rules."""
+
+RULES: Final[tuple[Rule, ...]] = tuple(
+    sorted(KNOWN, key=lambda each: ([*THEMES].index(each.theme), each.id))
+)
+
+
+def unknown(prefixes: Iterable[str]) -> list[str]:
+    """Return the prefixes that match no id of a rule, past or present."""
+    ids = (*REMOVED, *(rule.id for rule in RULES))
+    return [each for each in prefixes if not each or not any(id.startswith(each) for id in ids)]
+
+
+def choose(select: Sequence[str], ignore: Sequence[str]) -> list[Rule]:
+    """Return the rules to apply.
+
+    Args:
+        select: Ids of rules, or their prefixes; empty for all rules.
+        ignore: Ids of rules to leave out, or their prefixes.
+    """
+    return [
+        rule
+        for rule in RULES
+        if (not select or rule.id.startswith(tuple(select)))
+        and not (ignore and rule.id.startswith(tuple(ignore)))
+    ]
+
+
+def apply(listing: Listing, rules: Iterable[Rule] = RULES) -> tuple[list[Finding], int]:
+    """Apply rules to a server.
+
+    Returns:
+        The findings, entry by entry in the order of the lists, the worst first; and the number of
+        findings that entries silence in their ``_meta``. Safety rules cannot be silenced there,
+        because a server must not decide whether it is trusted.
+    """
+    findings = [
+        Finding(rule, each.subject, each.message, each.path)
+        for rule in rules
+        for each in rule.find(listing)
+    ]
+    reported = [each for each in findings if not _is_silenced(each)]
+    order = {id(entry): number for number, entry in enumerate(listing.entries)}
+    reported.sort(key=lambda each: (order[id(each.subject)], SEVERITIES.index(each.rule.severity)))
+    return reported, len(findings) - len(reported)
+
+
+def _is_silenced(finding: Finding) -> bool:
+    ignored = tuple(each for each in finding.subject.ignored if each)
+    rule = finding.rule
+    return bool(ignored) and rule.theme != "SAFE" and rule.id.startswith(ignored)

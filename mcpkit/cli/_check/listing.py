@@ -1,7 +1,7 @@
-"""The lists that a server has sent to a client, as rules look at them.
+"""Everything that a server lists: fetched from a client, and as rules see it.
 
-Entries are kept as they were sent: a rule must not trip over what it is there to find. So every
-accessor gives something usable for a member that is missing or of another type.
+Entries are kept as they were sent, malformed ones too, because rules exist to find their faults.
+Every accessor returns a usable value for a member that is missing or has the wrong type.
 """
 
 from __future__ import annotations
@@ -11,30 +11,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from mcpkit._protocol.revisions import Revision
+from mcpkit._protocol.revisions import BY_VERSION, Revision
 from mcpkit._utils.json import is_array, is_object
-
-__all__ = [
-    "IGNORE",
-    "Entry",
-    "Kind",
-    "Location",
-    "Raw",
-    "Served",
-    "text_of",
-    "vocabulary",
-    "words_of",
-]
+from mcpkit.client.client import Client
+from mcpkit.errors import MethodNotFound, ProtocolError
 
 Kind: TypeAlias = Literal["server", "tool", "resource", "template", "prompt"]
 Raw: TypeAlias = Mapping[str, Any]
 
 IGNORE: Final = "mcpkit/ignore"
-"""The member of ``_meta`` in which an entry names the rules that shall not look at it."""
+"""The member of an entry's ``_meta`` that names the rules to silence for it."""
+
+MAX_PAGES: Final = 1000
+MAX_LIST_BYTES: Final = 64 * 1024 * 1024
 
 
 class Location(NamedTuple):
-    """The place of a function: its file, relative to the working directory if below it."""
+    """The file and line of a function; the file is relative if below the working directory."""
 
     file: str
     line: int
@@ -44,7 +37,7 @@ class Location(NamedTuple):
 
 
 def text_of(raw: Raw, member: str) -> str:
-    """Return a member that should be text, stripped of white space; empty if there is none."""
+    """Return a text member, stripped; empty if it is missing or not text."""
     found = raw.get(member)
     return found.strip() if isinstance(found, str) else ""
 
@@ -53,16 +46,11 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 def words_of(name: str) -> list[str]:
-    """Return the words of a name in any style, in small letters.
+    """Return the words of a name in any style, lowercase.
 
     ``getUser_by-id`` → ``get``, ``user``, ``by``, ``id``.
     """
     return [word.lower() for word in _WORD.findall(name)]
-
-
-def vocabulary(text: str) -> frozenset[str]:
-    """Return the words of a text that white space separates."""
-    return frozenset(text.split())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,53 +58,39 @@ class Entry:
     """An entry of a server's list, or the server itself.
 
     Args:
-        kind: Of the entry.
-        name: The name or the URI that it is known by.
-        raw: As it was sent.
-        location: Of its function, if it is known.
-        untyped_data: True if its function returns a dict or a list without an annotation; None
-            if that is not known.
-        hidden_errors: The names of the exceptions that its function raises and whose text nobody
-            sees, as far as its code tells.
-        unknown_parameters: What its docstring describes as a parameter, and its function has not.
-        foreign_names: What its function uses of its context that only another library has, each
-            with what to write instead.
-        task_times: Of a tool that runs as a task, the seconds for which its tasks are kept, and
-            those between two looks at them; None if that is not known.
-        slow: What shows that its function takes long, such as ``reports progress``, if it is a tool
-            that never runs as a task.
+        kind: The kind of the entry.
+        name: Its name, or its URI.
+        raw: The entry as it was sent.
+        location: The place of its function, if known.
+        unknown_parameters: Parameters in its docstring that its function does not have.
+        foreign_names: Names that its function uses on its context and that only other libraries
+            have, each with advice.
+        task_times: Of a tool that runs as a task, the seconds for which its tasks are kept and
+            the seconds between two polls; None if unknown.
     """
 
     kind: Kind
     name: str
     raw: Raw
     location: Location | None = None
-    untyped_data: bool | None = None
-    hidden_errors: tuple[str, ...] = ()
     unknown_parameters: tuple[str, ...] = ()
     foreign_names: tuple[tuple[str, str], ...] = ()
     task_times: tuple[float, float] | None = None
-    slow: str = ""
 
     @property
     def description(self) -> str:
-        """The description of the entry; empty if it has none."""
+        """The description; empty if there is none."""
         return text_of(self.raw, "description")
 
     @property
     def hints(self) -> Raw:
-        """The annotations of a tool; empty if it has none."""
+        """The annotations of a tool; empty if there are none."""
         found = self.raw.get("annotations")
         return found if is_object(found) else {}
 
     @property
-    def title(self) -> str:
-        """The title that people see instead of the name; empty if there is none."""
-        return text_of(self.raw, "title") or text_of(self.hints, "title")
-
-    @property
     def schema(self) -> Raw:
-        """The input schema of a tool; empty if it has none that is an object."""
+        """The input schema of a tool; empty if it is missing or not an object."""
         found = self.raw.get("inputSchema")
         return found if is_object(found) else {}
 
@@ -136,7 +110,7 @@ class Entry:
 
     @property
     def ignored(self) -> tuple[str, ...]:
-        """The rules, or their beginnings, that the author has silenced here."""
+        """The ids of rules, or their prefixes, that the author has silenced for this entry."""
         meta = self.raw.get("_meta")
         found: Any = meta.get(IGNORE) if is_object(meta) else None
         if isinstance(found, str):
@@ -145,33 +119,28 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class Listing:
     """A server's description of itself, and its lists.
 
     Args:
-        revision: The one that was spoken.
+        revision: The negotiated protocol revision.
         itself: The ``serverInfo``, as an entry.
-        instructions: For the model; empty if there are none.
-        capabilities: As declared.
-        tools, resources, templates, prompts: As listed.
-        troubles: A sentence for each list that could not be read.
-        open_at: The URL at which anybody may use it, from other machines too; empty if there is
-            none, or nobody can tell.
-        closed: The names of entries that need scopes, of an app that nobody can have any with;
-            empty if it may know its callers.
+        instructions: The instructions for the model; empty if there are none.
+        tools, resources, templates, prompts: The lists.
+        troubles: A sentence for each fault of a list as a whole.
+        open_at: The URL at which other machines can use the server without a credential; empty
+            if there is none, or if it is not known.
     """
 
     revision: Revision
     itself: Entry
     instructions: str = ""
-    capabilities: Raw = field(default_factory=dict[str, Any])
     tools: Sequence[Entry] = ()
     resources: Sequence[Entry] = ()
     templates: Sequence[Entry] = ()
     prompts: Sequence[Entry] = ()
-    troubles: Sequence[str] = ()
+    troubles: Sequence[str] = field(default_factory=list[str])
     open_at: str = ""
-    closed: Sequence[str] = ()
 
     @property
     def entries(self) -> Iterator[Entry]:
@@ -180,7 +149,82 @@ class Served:
         for each in (self.tools, self.resources, self.templates, self.prompts):
             yield from each
 
-    def capability(self, name: str) -> Raw | None:
-        """Return the capability of a name, as declared; None if it is not."""
-        found = self.capabilities.get(name)
-        return found if is_object(found) else None
+
+_LISTS: Final[tuple[tuple[Kind, str, str, str, str], ...]] = (
+    ("tool", "tools", "tools/list", "tools", "name"),
+    ("resource", "resources", "resources/list", "resources", "uri"),
+    ("template", "resources", "resources/templates/list", "resourceTemplates", "uriTemplate"),
+    ("prompt", "prompts", "prompts/list", "prompts", "name"),
+)
+"""Kind, capability, method, member of the result, member that identifies an entry."""
+
+
+async def fetch_listing(client: Client) -> Listing:
+    """Fetch every list whose capability the server declares, in the client's revision.
+
+    Raises:
+        ConnectionClosed: The server has disconnected.
+    """
+    troubles: list[str] = []
+    lists: dict[Kind, list[Entry]] = {}
+    for kind, capability, method, member, key in _LISTS:
+        declared = is_object(client.server_capabilities.get(capability))
+        lists[kind] = await _fetch(client, kind, method, member, key, troubles) if declared else []
+    info = client.server_info
+    raw: dict[str, Any] = {} if info is None else {"name": info.name, "version": info.version}
+    for name in ("title", "description"):
+        value = getattr(info, name, None)
+        if value:
+            raw[name] = value
+    return Listing(
+        BY_VERSION[client.revision],
+        Entry("server", text_of(raw, "name"), raw),
+        client.instructions if isinstance(client.instructions, str) else "",
+        lists["tool"],
+        lists["resource"],
+        lists["template"],
+        lists["prompt"],
+        troubles,
+    )
+
+
+async def _fetch(
+    client: Client, kind: Kind, method: str, member: str, key: str, troubles: list[str]
+) -> list[Entry]:
+    entries: list[Entry] = []
+    params: Raw = {}
+    seen: set[str] = set()
+    size = 0
+    for _ in range(MAX_PAGES):
+        try:
+            # Unlike `Client.list_tools`, this keeps the pages of a malformed list.
+            page, more = await client._requested(method, params)
+        except MethodNotFound as error:
+            if kind != "template":  # many servers with resources do not implement that method
+                troubles.append(f"{method} fails: {error}")
+            break
+        except (ProtocolError, TimeoutError, ValueError) as error:
+            troubles.append(f"{method} fails: {error or 'no response in time'}")
+            break
+        size += more
+        if size > MAX_LIST_BYTES:
+            troubles.append(f"{method} does not end: more than {MAX_LIST_BYTES} bytes")
+            break
+        found = page.get(member)
+        if not is_array(found):
+            troubles.append(f"the result of {method} has no {member!r}")
+            break
+        for each in found:
+            if is_object(each) and isinstance(each.get(key), str):
+                entries.append(Entry(kind, each[key], each))
+            else:
+                troubles.append(f"{method} lists an entry without {key!r}")
+        cursor = page.get("nextCursor")
+        if not isinstance(cursor, str):
+            break
+        if cursor in seen:
+            troubles.append(f"{method} returns the cursor {cursor!r} twice")
+            break
+        seen.add(cursor)
+        params = {"cursor": cursor}
+    return entries

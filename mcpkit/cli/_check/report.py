@@ -1,4 +1,4 @@
-"""Findings for people: grouped by subject, a line each, and the fix where it first applies."""
+"""The report: one line for each finding, with the fix where a rule first applies; or JSON."""
 
 from __future__ import annotations
 
@@ -11,54 +11,52 @@ from rich.console import Console
 from rich.text import Text
 
 from mcpkit._utils.text import single_line
-from mcpkit.cli._check.listing import Served
+from mcpkit.cli._check.listing import Listing
 from mcpkit.cli._check.rules import SEVERITIES, Finding, Rule
 from mcpkit.cli._check.schema_walk import enumerated
 
-__all__ = ["as_json", "print_findings", "print_rules", "rules_as_json"]
-
 _STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 _MIN_ALIKE: Final = 4
-"""Findings that say the same become one line if there are as many, or more."""
+"""Findings with the same message are merged into one line if there are this many, or more."""
 
 
 class _Line(NamedTuple):
-    where: str
-    what: str
+    location: str
+    subject: str
     rule: Rule
     message: str
 
 
 def print_findings(
-    console: Console, served: Served, findings: Sequence[Finding], silenced: int
+    console: Console, listing: Listing, findings: Sequence[Finding], silenced: int
 ) -> None:
-    """Write findings and a summary to a terminal or a pipe.
+    """Write findings and a summary.
 
-    On a terminal lines are wrapped; elsewhere each finding is one line, for grep.
+    Lines are wrapped on a terminal; elsewhere each finding is one line, for grep.
     """
     explained: set[str] = set()
     before: tuple[str, str] | None = None
     for line in _lines(findings):
-        if before is not None and before != (line.where, line.what):
+        if before is not None and before != (line.location, line.subject):
             console.print()
-        before = (line.where, line.what)
+        before = (line.location, line.subject)
         _print_finding(console, line)
         if line.rule.id not in explained:
             explained.add(line.rule.id)
             _print_indented(console, f"fix: {line.rule.fix}", "dim")
     if findings:
         console.print()
-    for part in _wrapped(console, _summary(served, findings, silenced)):
+    for part in _wrapped(console, _summary(listing, findings, silenced)):
         console.print(Text(part))
     if findings:
-        hint = "mcpkit check --rules says more about each; --ignore ID leaves one out."
+        hint = "mcpkit check --rules explains each rule; --ignore ID omits one."
         console.print(Text(hint, "dim"))
 
 
 def _lines(findings: Sequence[Finding]) -> Iterator[_Line]:
-    """Yield findings as lines; many of one rule and kind become one line, at the end.
+    """Yield findings as lines; many of one rule and kind are merged into one line, at the end.
 
-    Notes always do, warnings if they say the same and no line of a file would be lost.
+    Notes always are, warnings if they have the same message and location.
     """
     keys = [_key(each) for each in findings]
     alike = Counter(keys)
@@ -67,42 +65,39 @@ def _lines(findings: Sequence[Finding]) -> Iterator[_Line]:
         if each.rule.severity != "error" and alike[key] >= _MIN_ALIKE:
             together.setdefault(key, []).append(each)
             continue
-        at = each.subject.location
-        what = f"{each.subject.kind} {each.subject.name}".rstrip()
-        message = each.message
+        entry, message = each.subject, each.message
         if each.path and each.path.isidentifier() and repr(each.path) not in message:
             message += f" (in {each.path})"
-        yield _Line(str(at or ""), what, each.rule, message)
+        subject = f"{entry.kind} {entry.name}".rstrip()
+        yield _Line(str(entry.location or ""), subject, each.rule, message)
     for members in together.values():
         first = members[0]
         same = len({each.message for each in members}) == 1
         shown = [each.subject.name for each in members[:_MIN_ALIKE]]
         more = f" and {len(members) - _MIN_ALIKE} more" if len(members) > _MIN_ALIKE else ""
         message = first.message if same else first.rule.title
-        what = f"{len(members)} {first.subject.kind}s"
-        yield _Line("", what, first.rule, f"{message}: {', '.join(shown)}{more}")
+        subject = f"{len(members)} {first.subject.kind}s"
+        yield _Line("", subject, first.rule, f"{message}: {', '.join(shown)}{more}")
 
 
 def _key(finding: Finding) -> tuple[str, ...]:
     if finding.rule.severity == "note":
         return finding.rule.id, finding.subject.kind
-    where = str(finding.subject.location or "")
-    return finding.rule.id, finding.subject.kind, finding.message, where
+    location = str(finding.subject.location or "")
+    return finding.rule.id, finding.subject.kind, finding.message, location
 
 
 def _print_finding(console: Console, line: _Line) -> None:
-    where = f"{single_line(line.where)}  " if line.where else ""
-    what = single_line(line.what)
-    severity = line.rule.severity
-    head = f"{where}{what}  {line.rule.id} {severity}: "
-    body = _wrapped(console, head + single_line(line.message))
-    text = Text("\n".join(body))
-    start = len(where)
-    text.stylize("dim", 0, start)
-    text.stylize("bold", start, start + len(what))
-    found = text.plain.find(f"{line.rule.id} {severity}:")
-    if found >= 0:
-        text.stylize(_STYLES[severity], found, found + len(f"{line.rule.id} {severity}"))
+    location = f"{single_line(line.location)}  " if line.location else ""
+    subject = single_line(line.subject)
+    rule = f"{line.rule.id} {line.rule.severity}"
+    body = f"{location}{subject}  {rule}: {single_line(line.message)}"
+    text = Text("\n".join(_wrapped(console, body)))
+    text.stylize("dim", 0, len(location))
+    text.stylize("bold", len(location), len(location) + len(subject))
+    start = text.plain.find(f"{rule}:")
+    if start >= 0:
+        text.stylize(_STYLES[line.rule.severity], start, start + len(rule))
     console.print(text)
 
 
@@ -125,23 +120,15 @@ def _wrapped(console: Console, message: str, indent: str = "") -> list[str]:
     return lines or [""]
 
 
-def _summary(served: Served, findings: Sequence[Finding], silenced: int) -> str:
+def _summary(listing: Listing, findings: Sequence[Finding], silenced: int) -> str:
     counts = Counter(each.rule.severity for each in findings)
     found = [_several(counts[each], each) for each in SEVERITIES if counts[each]]
-    looked = [
-        _several(len(entries), noun)
-        for noun, entries in (
-            ("tool", served.tools),
-            ("resource", served.resources),
-            ("template", served.templates),
-            ("prompt", served.prompts),
-        )
-        if entries
-    ]
+    kinds = Counter(each.kind for each in listing.entries if each.kind != "server")
+    checked = [_several(count, kind) for kind, count in kinds.items()]
     more = f" ({silenced} silenced)" if silenced else ""
-    name = single_line(served.itself.name) or "the server"
-    said = enumerated(found) or "nothing found"
-    return f"{name}: {said} in {enumerated(looked) or 'an empty server'}{more}."
+    name = single_line(listing.itself.name) or "the server"
+    result = enumerated(found) or "nothing found"
+    return f"{name}: {result} in {enumerated(checked) or 'an empty server'}{more}."
 
 
 def _several(count: int, noun: str) -> str:
@@ -149,14 +136,14 @@ def _several(count: int, noun: str) -> str:
 
 
 def as_json(
-    target: str, served: Served, findings: Sequence[Finding], silenced: int
+    target: str, listing: Listing, findings: Sequence[Finding], silenced: int
 ) -> Mapping[str, Any]:
-    """Return the whole report as a JSON object, for programs."""
+    """Return the whole report as a JSON object."""
     counts = Counter(each.rule.severity for each in findings)
     return {
         "target": target,
-        "revision": served.revision.version,
-        "server": served.itself.raw,
+        "revision": listing.revision.version,
+        "server": listing.itself.raw,
         "counts": {each: counts[each] for each in SEVERITIES},
         "silenced": silenced,
         "findings": [each.to_json() for each in findings],
@@ -177,7 +164,7 @@ def print_rules(console: Console, rules: Sequence[Rule]) -> None:
 
 
 def rules_as_json(rules: Sequence[Rule]) -> list[Mapping[str, Any]]:
-    """Return rules as JSON objects, for programs."""
+    """Return rules as JSON objects."""
     return [
         {
             "rule": rule.id,

@@ -1,4 +1,4 @@
-"""Rules, and their findings."""
+"""`Rule`, `Finding`, and the decorator that registers a rule."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from mcpkit._protocol.revisions import HANDSHAKE
-from mcpkit.cli._check.listing import Entry, Served
-
-__all__ = ["KNOWN", "SEVERITIES", "SPEC", "Find", "Finding", "Found", "Rule", "Severity", "rule"]
+from mcpkit.cli._check.listing import Entry, Listing
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
-"""All severities, from the worst to the mildest.
+"""The severities, worst first.
 
-error: a named host or model API refuses it, or the specification forbids it. warning: a model or
-a user will stumble over it, or an API refuses it that some hosts protect from it. note: worth
-knowing, and often right as it is.
+error: a named host or model API rejects it, or the specification forbids it. warning: a model or
+a user will stumble over it, or an API rejects it that some hosts work around. note: worth knowing,
+and often right as it is.
 """
 
 SPEC: Final = f"https://modelcontextprotocol.io/specification/{HANDSHAKE[-1].version}"
@@ -26,13 +24,13 @@ SPEC: Final = f"https://modelcontextprotocol.io/specification/{HANDSHAKE[-1].ver
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A fault that a rule has found in one subject.
+class Match:
+    """A fault in one entry.
 
     Args:
         subject: The entry with the fault.
-        message: The fault, without the subject's name.
-        path: The place inside the subject, such as ``people[].age``; empty for the whole.
+        message: The fault, without the entry's name.
+        path: The place inside the entry, such as ``people[].age``; empty for the whole entry.
     """
 
     subject: Entry
@@ -40,7 +38,7 @@ class Found:
     path: str = ""
 
 
-Find: TypeAlias = Callable[[Served], Iterator[Found]]
+Find: TypeAlias = Callable[[Listing], Iterator[Match]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +46,12 @@ class Rule:
     """A rule.
 
     Args:
-        id: A theme and a number; never given to another rule.
-        severity: Of every finding.
+        id: A theme and a number; never reused.
+        severity: The severity of its findings.
         title: The fault, in a few words.
-        reason: The harm of the fault, and those who suffer it.
+        reason: The harm of the fault, and who suffers it.
         fix: The remedy, in one line.
-        source: A URL where that can be read.
+        source: A URL that documents the fault.
         find: Yields the faults of a server.
     """
 
@@ -65,27 +63,32 @@ class Rule:
     source: str
     find: Find
 
+    @property
+    def theme(self) -> str:
+        """The letters of the id."""
+        return self.id.rstrip("0123456789")
+
 
 KNOWN: Final[list[Rule]] = []
-"""Every rule that has been made."""
+"""The registered rules."""
 
 
 def rule(
     id: str, severity: Severity, title: str, *, reason: str, fix: str, source: str
 ) -> Callable[[Find], Rule]:
-    """Make a rule of a function that yields faults; arguments as for `Rule`."""
+    """Register a function that yields faults as a rule; arguments as for `Rule`."""
 
-    def make(find: Find) -> Rule:
+    def register(find: Find) -> Rule:
         made = Rule(id, severity, title, reason, fix, source, find)
         KNOWN.append(made)
         return made
 
-    return make
+    return register
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault that a rule has found, as it is reported."""
+    """A match with its rule, for the report."""
 
     rule: Rule
     subject: Entry
@@ -93,7 +96,7 @@ class Finding:
     path: str
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the finding as it stands in ``--json``."""
+        """Return the finding as in ``--json``."""
         at = self.subject.location
         return {
             "rule": self.rule.id,

@@ -1,46 +1,40 @@
-"""A host's configuration, and changes to it: in the host's file, or by the host's program."""
+"""A host's configuration: read, edited, verified, and replaced atomically with one backup."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import difflib
 import json
-import re
+import os
 import shlex
 import shutil
+import stat
 import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from mcpkit._utils.json import is_object
 from mcpkit._utils.text import truncate
-from mcpkit.cli._install.hosts import Entry, Format, Host, Unfit
-from mcpkit.cli._install.writing import locked, read, write
+from mcpkit.cli._install.hosts import Entry, Host, Unsupported
 
-__all__ = ["ByHand", "Change", "Config", "InFile", "ThroughProgram"]
-
-_CONTEXT: Final = 3
-"""Lines around a difference that are shown with it."""
-
-_MOST_CHARS_EDITED: Final = 1024 * 1024
-"""Characters of a file that is edited; keeping the place of each value takes its time."""
-
-_MOST_LINES_COMPARED: Final = 2000
-"""Lines that differ, of both texts together, up to which the difference is looked for."""
-
-_MAX_LINE_SHOWN: Final = 1000
-"""Characters that are shown of a line: some files have but one."""
-
-_HUNK: Final = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
+MAX_BYTES_READ: Final = 64 * 1024 * 1024
+MAX_CHARS_EDITED: Final = 1024 * 1024
+MAX_LINE_SHOWN: Final = 1000
 
 _PROGRAM_S: Final = 60.0
-"""Seconds that a host's own program may take."""
+"""Seconds that a host's own program may run."""
+
+_LOCK_S: Final = 60.0
+"""Seconds to wait for another process that changes files of the same folder."""
 
 
-class ByHand(Unfit):
-    """A change that has to be made by hand.
+class EditByHand(Unsupported):
+    """A change that the user has to make.
 
     Args:
         message: The reason, as one line.
@@ -53,13 +47,12 @@ class ByHand(Unfit):
 
 
 class Change(NamedTuple):
-    """A change that has not been made yet.
+    """A change that can be made.
 
     Args:
         difference: The lines of a unified diff.
-        preview: The lines to show instead of making the change.
-        make: Makes the change, and returns the copy of the old file, if there is one. Raises
-            `Unfit`.
+        preview: The lines that ``--dry-run`` shows.
+        make: Makes the change and returns the backup, if there is one. Raises `Unsupported`.
     """
 
     difference: list[str]
@@ -67,31 +60,16 @@ class Change(NamedTuple):
     make: Callable[[], Path | None]
 
 
-class Config(Protocol):
-    """The configuration of a host, as it is now."""
-
-    entries: Entry
-    """Name → entry."""
-
-    def change(self, name: str, entry: Entry | None) -> Change:
-        """Set an entry, or take it out if None.
-
-        Raises:
-            Unfit: The change cannot be made.
-        """
-        ...
-
-
 class InFile:
-    """A configuration that is a file to be edited.
+    """A configuration that mcpkit edits.
 
     Args:
         host: The owner of the file.
-        file: Its path; it need not exist yet.
-        private: True if a new file is for the person only.
+        file: Its path; the file may be missing.
+        private: True to create the file readable by its owner only.
 
     Raises:
-        Unfit: The file cannot be read, is broken, or is too large.
+        Unsupported: The file cannot be read, is invalid, or is too large.
         ModuleNotFoundError: A library for its format is missing.
     """
 
@@ -100,81 +78,91 @@ class InFile:
         self._file = file
         self._private = private
         self._before = _read(file)
-        if len(self._before or "") > _MOST_CHARS_EDITED:
-            raise Unfit(
-                f"{file} has more than {_MOST_CHARS_EDITED} characters, so nothing was changed: "
+        if len(self._before or "") > MAX_CHARS_EDITED:
+            raise Unsupported(
+                f"{file} has more than {MAX_CHARS_EDITED} characters, so nothing was changed: "
                 "edit it by hand"
             )
         self._data = _loaded(host.format.load, file, self._before or "")
         self.entries = _entries(host, file, self._data)
 
     def change(self, name: str, entry: Entry | None) -> Change:
-        """Set an entry, or take it out if None; all else stays as it is.
+        """Set an entry, or remove it if None; everything else is unchanged.
 
         Raises:
-            Unfit: The file is too unusual for that.
+            Unsupported: The file cannot be edited.
         """
-        before = self._before or ""
-        after = self._edited(before, name, entry)
-        difference = _difference(before, after, str(self._file))
-        return Change(difference, difference, lambda: self._make(name, entry))
+        after = self._edited(name, entry)
+        lines = _difference(self._before or "", after, str(self._file))
+        return Change(lines, lines, lambda: self._make(name, entry))
 
     def _make(self, name: str, entry: Entry | None) -> Path | None:
-        """Make a change to the file as it is now, which others may have changed elsewhere."""
-        with _locked(self._file):
+        with _writing(self._file):
+            # Other processes may have changed other entries since the file was read.
             now = InFile(self._host, self._file, private=self._private)
-            there = now.entries.get(name)
-            if there == entry:
+            if now.entries.get(name) == entry:
                 return None
-            if there != self.entries.get(name):
-                raise ValueError(f"somebody else has just changed {name}; try again")
-            before = now._before
-            after = now._edited(before or "", name, entry)
-            return write(self._file, after, before, private=self._private)
+            if now.entries.get(name) != self.entries.get(name):
+                raise ValueError(f"another process has just changed {name}; try again")
+            after = now._edited(name, entry)
+            return write(self._file, after, now._before, private=self._private)
 
-    def _edited(self, text: str, name: str, entry: Entry | None) -> str:
-        format, path = self._host.format, [self._host.key, name]
+    def _edited(self, name: str, entry: Entry | None) -> str:
+        """Return the text with a changed entry, verified to have no other change."""
+        text, path = self._before or "", [self._host.key, name]
         expected = copy.deepcopy(self._data)
         entries = expected.setdefault(self._host.key, {})
         try:
             if entry is None:
-                after = format.drop(text, path)
+                after = self._host.format.drop(text, path)
                 del entries[name]
             else:
-                after = _put(format, text, path, entries.get(name), entry)
+                after = self._put(text, path, entries.get(name), entry)
                 entries[name] = entry
-            if format.load(after) == expected:
+            if self._host.format.load(after) == expected:
                 return after
         except ValueError:
             pass  # as below
         if entry is None:
-            raise Unfit(f"{name} cannot be taken out of {self._file}; do so in an editor")
-        raise ByHand(
-            f"{self._file} cannot be edited; add this yourself:", format.snippet(path, entry)
+            raise Unsupported(f"{name} cannot be removed from {self._file}; use an editor")
+        raise EditByHand(
+            f"{self._file} cannot be edited; add this yourself:",
+            self._host.format.snippet(path, entry),
         )
+
+    def _put(self, text: str, path: list[str], old: Any, new: Any) -> str:
+        """Return the text with a new value, changed only where that differs from the old one."""
+        if not (is_object(old) and is_object(new)):
+            return self._host.format.put(text, path, new)
+        for key in old.keys() - new.keys():
+            text = self._host.format.drop(text, [*path, key])
+        for key, value in new.items():
+            if key not in old or old[key] != value:
+                text = self._put(text, [*path, key], old.get(key), value)
+        return text
 
 
 class ThroughProgram:
-    """A configuration that the host's own program keeps; the file is only read.
+    """A configuration that the host's own program edits; the file is only read.
 
     Args:
         host: The owner of the program.
-        file: The file that the program keeps.
+        file: The file that the program edits.
 
     Raises:
-        Unfit: The file cannot be read, or is broken.
+        Unsupported: The file cannot be read, or is invalid.
     """
 
     def __init__(self, host: Host, file: Path) -> None:
-        self._program = str(host.command)
+        self._program = str(host.program)
         self._file = file
         text = _read(file)
-        # The file has much else in it; the parser that keeps places would take its time.
+        # `Json` would be slow, because the file has much else in it.
         data = _loaded(json.loads, file, text) if text and text.strip() else {}
         self.entries = _entries(host, file, data)
 
     def change(self, name: str, entry: Entry | None) -> Change:
-        """Set an entry, or take it out if None."""
+        """Set an entry, or remove it if None."""
         old = self.entries.get(name)
         mcp = [self._program, "mcp"]
         commands = [] if old is None else [[*mcp, "remove", "--scope", "user", name]]
@@ -187,109 +175,186 @@ class ThroughProgram:
         return Change(_difference(before, after, name), preview, lambda: self._make(commands))
 
     def _make(self, commands: list[list[str]]) -> None:
-        with _locked(self._file):
-            self._run(commands)
-
-    def _run(self, commands: list[list[str]]) -> None:
         program = shutil.which(self._program)
-        # cmd.exe, which runs these, would take the quotes of the JSON for its own.
+        # cmd.exe, which runs batch files, would interpret the quotes of the JSON.
         if program is None or program.lower().endswith((".cmd", ".bat")):
-            raise ByHand(
+            raise EditByHand(
                 f"{self._program} cannot be run from here; run this yourself, or use --project:",
                 "\n".join(map(shlex.join, commands)),
             )
-        for command in commands:
-            what = " ".join(command[:3])
-            try:
-                done = subprocess.run(
-                    [program, *command[1:]],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    encoding="utf-8",
-                    errors="replace",
-                    timeout=_PROGRAM_S,
-                )
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise Unfit(f"{what} failed: {error}") from None
-            if done.returncode:
-                said = done.stdout.strip().splitlines() or [f"exit code {done.returncode}"]
-                raise Unfit(f"{what} failed: {said[-1]}")
+        with _writing(self._file):
+            for command in commands:
+                _run(program, command)
 
 
-@contextmanager
-def _locked(file: Path) -> Generator[None, None, None]:
+Config: TypeAlias = InFile | ThroughProgram
+
+
+def _run(program: str, command: list[str]) -> None:
+    shown = " ".join(command[:3])
     try:
-        with locked(file):
-            yield
-    except OSError as error:
-        raise Unfit(f"{file} was not written: {error.strerror}") from None
-    except ValueError as error:
-        raise Unfit(f"{file} was not written: {error}") from None
-
-
-def _read(file: Path) -> str | None:
-    try:
-        return read(file)
-    except OSError as error:
-        raise Unfit(f"{file} cannot be read, so nothing was changed: {error.strerror}") from None
-    except ValueError as error:
-        raise Unfit(f"{file} cannot be read, so nothing was changed: {error}") from None
+        done = subprocess.run(
+            [program, *command[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_PROGRAM_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unsupported(f"{shown} failed: {error}") from None
+    if done.returncode:
+        output = done.stdout.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise Unsupported(f"{shown} failed: {output[-1]}")
 
 
 def _loaded(load: Callable[[str], Any], file: Path, text: str) -> Entry:
     try:
         data = load(text)
     except ValueError as error:
-        raise Unfit(f"{file} is broken, so nothing was changed: {error}") from None
+        raise Unsupported(f"{file} is invalid, so nothing was changed: {error}") from None
     return data if is_object(data) else {}
 
 
 def _entries(host: Host, file: Path, data: Entry) -> Entry:
     entries = data.get(host.key, {})
     if not is_object(entries):
-        raise Unfit(f'{file} is broken, so nothing was changed: "{host.key}" is no object')
+        message = f'{file} is invalid, so nothing was changed: "{host.key}" is not an object'
+        raise Unsupported(message)
     return entries
 
 
-def _put(format: Format, text: str, path: list[str], old: Any, new: Any) -> str:
-    """Return the text with a new value, changed only where that differs from the old one."""
-    if not (is_object(old) and is_object(new)):
-        return format.put(text, path, new)
-    for key in old.keys() - new.keys():
-        text = format.drop(text, [*path, key])
-    for key, value in new.items():
-        if key not in old or old[key] != value:
-            text = _put(format, text, [*path, key], old.get(key), value)
-    return text
-
-
 def _difference(before: str, after: str, title: str) -> list[str]:
-    """Return the lines of a unified diff.
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), title, title, lineterm="")
+    return [truncate(line, MAX_LINE_SHOWN) for line in lines]
 
-    What both texts begin and end with is set aside first, because the comparison of the rest takes
-    time in proportion to both lengths, and may take more.
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _read(file: Path) -> str | None:
+    try:
+        return read(file)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise Unsupported(f"{file} cannot be read, so nothing was changed: {reason}") from None
+
+
+def read(path: Path) -> str | None:
+    """Return the text of a file with its line ends; None if there is no file.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is a device, a pipe or a folder, too large, or not UTF-8.
     """
-    old, new = before.splitlines(), after.splitlines()
-    pairs = enumerate(zip(old, new, strict=False))
-    head = next((at for at, (one, other) in pairs if one != other), min(len(old), len(new)))
-    head = max(0, head - _CONTEXT)
-    shorter = min(len(old), len(new)) - head
-    pairs = enumerate(zip(reversed(old[head:]), reversed(new[head:]), strict=False))
-    tail = next((at for at, (one, other) in pairs if one != other), shorter)
-    tail = max(0, tail - _CONTEXT)
-    old, new = old[head : len(old) - tail], new[head : len(new) - tail]
-    if len(old) + len(new) > _MOST_LINES_COMPARED:
-        changed = f"{len(old)} lines are replaced by {len(new)}, which is too much to show"
-        return [f"--- {title}", f"+++ {title}", f"@@ after line {head} @@", changed]
-    lines = difflib.unified_diff(old, new, title, title, lineterm="", n=_CONTEXT)
-    return [truncate(_shifted(line, head), _MAX_LINE_SHOWN) for line in lines]
+    try:
+        found = path.stat()
+        # Before it is opened, because opening a pipe may block.
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is not a regular file")
+        if found.st_size > MAX_BYTES_READ:
+            raise ValueError(f"it has more than {MAX_BYTES_READ} bytes")
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
 
 
-def _shifted(line: str, by: int) -> str:
-    """Return a line of a unified diff of what comes after so many lines."""
-    found = _HUNK.fullmatch(line)
-    if found is None or not by:
-        return line
-    old, olds, new, news = found.groups("")
-    return f"@@ -{int(old) + by}{olds} +{int(new) + by}{news} @@"
+def write(
+    path: Path, text: str, before: str | None, *, private: bool, backup: bool = True
+) -> Path | None:
+    """Replace the text of a file atomically.
+
+    Its permissions stay; a symbolic link stays a link to the replaced file.
+
+    Args:
+        path: The file, in an existing folder.
+        text: The new text.
+        before: The text when the file was read; None if there was no file.
+        private: True to create the file readable by its owner only, because it may have secrets.
+        backup: True to keep the old file, with ``.bak`` after its name.
+
+    Returns:
+        The path of the old file; None if it is not kept.
+
+    Raises:
+        OSError: The file cannot be written.
+        ValueError: The file has changed since it was read.
+    """
+    target = Path(os.path.realpath(path))
+    kept = target.with_name(f"{target.name}.bak") if backup and before is not None else None
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode())
+        if read(target) != before:
+            raise ValueError("another process has just changed it; try again")
+        if before is not None:
+            found = target.stat()
+            if hasattr(os, "chown"):
+                with contextlib.suppress(OSError):
+                    os.chown(name, found.st_uid, found.st_gid)
+            shutil.copymode(target, name)
+            if kept is not None:
+                kept.unlink(missing_ok=True)
+                try:
+                    os.link(target, kept)
+                except OSError:  # a file system without hard links
+                    shutil.copy2(target, kept)
+        elif not private:
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(name, 0o666 & ~mask)
+        os.replace(name, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+    return kept
+
+
+@contextlib.contextmanager
+def _writing(file: Path) -> Generator[None, None, None]:
+    """Hold the lock of a file's folder, which is created, against other processes of mcpkit."""
+    folder = Path(os.path.realpath(file)).parent
+    deadline = time.monotonic() + _LOCK_S
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        while (lock := _lock(folder)) is None:
+            if time.monotonic() > deadline:
+                raise ValueError("another process is changing it; try again")
+            time.sleep(0.02)
+        try:
+            yield
+        finally:
+            os.close(lock)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise Unsupported(f"{file} was not written: {reason}") from None
+
+
+if sys.platform == "win32":
+
+    def _lock(folder: Path) -> int | None:
+        """Return a descriptor that holds the lock until it is closed; None if it is taken."""
+        try:
+            return os.open(folder / ".mcpkit.lock", os.O_CREAT | os.O_EXCL | os.O_TEMPORARY)
+        except (FileExistsError, PermissionError):
+            return None
+
+else:
+    import fcntl
+
+    def _lock(folder: Path) -> int | None:
+        """Return a descriptor that holds the lock until it is closed; None if it is taken."""
+        lock = os.open(folder, os.O_RDONLY)  # the folder, so no lock file is left behind
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        except OSError:
+            pass  # a file system without locks; `write` still detects a change
+        return lock

@@ -1,4 +1,4 @@
-"""The facts of a host: its files, and the shape of the entries in them."""
+"""The table of hosts: their files, the shape of their entries, and the source of each fact."""
 
 from __future__ import annotations
 
@@ -7,29 +7,32 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from mcpkit._utils.json import is_object
 from mcpkit.cli._install.jsonc import Json
-
-__all__ = ["Entry", "Format", "Host", "Launch", "Machine", "Remote", "Unfit", "merged"]
+from mcpkit.cli._install.toml import Toml
 
 Entry: TypeAlias = dict[str, Any]
+"""The configuration of one server, in the shape of a host."""
+
+MAX_NAME_CHARS: Final = 64
 
 
-class Unfit(Exception):
-    """A server that a host cannot have; the message is one line with the remedy."""
+class Unsupported(Exception):
+    """An installation that is not possible; the message is one line with the remedy."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launch:
-    """A server that the host starts and speaks to on stdio.
+class ServerCommand:
+    """A server that the host starts and connects to on stdio.
 
     Args:
-        command: The program, as an absolute path.
+        command: The absolute path of the program.
         args: Its arguments.
-        env: Variables in addition to those that the host gives every server.
+        env: Environment variables, in addition to those that the host passes to every server.
     """
 
     command: str
@@ -38,12 +41,12 @@ class Launch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Remote:
+class ServerUrl:
     """A server at a URL.
 
     Args:
-        url: Its endpoint, for Streamable HTTP.
-        headers: Sent with every request.
+        url: The endpoint, for Streamable HTTP.
+        headers: The headers of every request.
     """
 
     url: str
@@ -51,61 +54,37 @@ class Remote:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
-    """A machine, as far as it decides where a person's files are.
+class Platform:
+    """The operating system, home folder and environment, which locate the files of hosts.
 
     Args:
-        platform: As `sys.platform` has it: ``darwin``, ``win32``, or anything else for the rest.
+        system: As `sys.platform`: ``darwin`` for macOS, ``win32`` for Windows, any other for Linux.
         home: The home folder.
-        variables: The environment.
+        variables: The environment variables.
     """
 
-    platform: str
+    system: str
     home: Path
     variables: Mapping[str, str]
 
     @classmethod
-    def here(cls) -> Machine:
-        """Return this machine."""
-        return cls(platform=sys.platform, home=Path.home(), variables=os.environ)
+    def current(cls) -> Platform:
+        """Return the platform of this process."""
+        return cls(system=sys.platform, home=Path.home(), variables=os.environ)
 
-    def folder(self, variable: str, *otherwise: str) -> Path:
-        """Return the folder that a variable names; else the one below the home folder."""
-        named = self.variables.get(variable)
-        return Path(named) if named else self.home.joinpath(*otherwise)
+    def folder(self, variable: str, *default: str) -> Path:
+        """Return the folder in an environment variable, or else the one below the home folder."""
+        value = self.variables.get(variable)
+        return Path(value) if value else self.home.joinpath(*default)
 
     @property
     def applications(self) -> Path:
-        """The folder in which applications with a window keep their settings."""
-        if self.platform == "darwin":
+        """The folder of the settings of desktop applications."""
+        if self.system == "darwin":
             return self.home / "Library" / "Application Support"
-        if self.platform == "win32":
+        if self.system == "win32":
             return self.folder("APPDATA", "AppData", "Roaming")
         return self.folder("XDG_CONFIG_HOME", ".config")
-
-
-class Format(Protocol):
-    """A kind of file, edited as text so that all else stays as it is.
-
-    Methods raise `ValueError` with one line if the text is broken or cannot be edited, and
-    `ModuleNotFoundError` if a library is missing.
-    """
-
-    def load(self, text: str) -> Entry:
-        """Return the content of a file; empty if it is blank."""
-        ...
-
-    def put(self, text: str, path: list[str], value: Any) -> str:
-        """Return the text with a value under a path of keys, which are made if need be."""
-        ...
-
-    def drop(self, text: str, path: list[str]) -> str:
-        """Return the text without a key."""
-        ...
-
-    def snippet(self, path: list[str], value: Any) -> str:
-        """Return the text that somebody would have to add by hand."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,83 +93,257 @@ class Host:
 
     Args:
         name: Its value of ``--client``.
-        title: Its name for people.
+        title: Its name in messages.
+        user_file: Returns the path of the user's configuration; None if the host does not run on
+            the platform.
+        after: The user's next step, as one sentence.
         key: The object in the file that has an entry for each server.
-        user: Returns the file for everything that a person does; None where the host does not
-            exist.
-        launch: Returns the entry of a server on stdio.
-        remote: Returns the entry of a server at a URL; or, as a string, the advice for those.
-        after: The step that is left when the file has been written, as one sentence.
-        project: The file for one project, relative to its folder; None if there is none.
-        format: Of both files.
-        command: The host's own program that keeps the user's file, which is only read then.
-        underscores: True if names of servers may have them.
+        project_file: The path of a project's configuration, relative to the project; None if the
+            host does not have one.
+        command: Returns the entry of a server that the host starts.
+        url: Returns the entry of a server at a URL; or a message if the host does not support one.
+        format: The format of the files.
+        program: The host's own program that edits the user's file, so mcpkit only reads it.
+        underscores: True if names of servers may have underscores.
     """
 
     name: str
     title: str
-    key: str
-    user: Callable[[Machine], Path | None]
-    launch: Callable[[Launch], Entry]
-    remote: Callable[[Remote], Entry] | str
+    user_file: Callable[[Platform], Path | None]
     after: str
-    project: str | None = None
-    format: Format = field(default_factory=Json)
-    command: str | None = None
+    key: str = "mcpServers"
+    project_file: str | None = None
+    command: Callable[[ServerCommand], Entry]
+    url: Callable[[ServerUrl], Entry] | str
+    format: Json | Toml = field(default_factory=Json)
+    program: str | None = None
     underscores: bool = True
 
-    def entry(self, server: Launch | Remote) -> Entry:
+    def entry(self, server: ServerCommand | ServerUrl) -> Entry:
         """Return the entry of a server.
 
         Raises:
-            Unfit: The host takes no servers at a URL.
+            Unsupported: The host does not support servers at a URL.
         """
-        if isinstance(server, Launch):
-            return self.launch(server)
-        if isinstance(self.remote, str):
-            raise Unfit(self.remote)
-        return self.remote(server)
+        if isinstance(server, ServerCommand):
+            return self.command(server)
+        if isinstance(self.url, str):
+            raise Unsupported(self.url)
+        return self.url(server)
 
     def accepted(self, name: str) -> str:
-        """Return the nearest name that the host takes: letters, digits, hyphens and underscores."""
+        """Return the closest valid name: letters, digits, hyphens and underscores."""
         allowed = "A-Za-z0-9_-" if self.underscores else "A-Za-z0-9-"
-        return re.sub(f"[^{allowed}]+", "-", name).strip("-")[:_MAX_NAME_CHARS].strip("-")
+        return re.sub(f"[^{allowed}]+", "-", name).strip("-")[:MAX_NAME_CHARS].strip("-")
 
 
-_MAX_NAME_CHARS: Final = 64
+# --- entries --------------------------------------------------------------------------------------
 
 
-# --- usual shapes ---------------------------------------------------------------------------------
-
-
-def started(server: Launch, **before: Any) -> Entry:
-    """Return ``command``, ``args`` and, if there are any, ``env``; after other keys."""
-    entry = {**before, "command": server.command, "args": server.args}
+def command_entry(server: ServerCommand, **first: Any) -> Entry:
+    """Return ``command``, ``args`` and any ``env``, after the keys in `first`."""
+    entry = {**first, "command": server.command, "args": server.args}
     return {**entry, "env": server.env} if server.env else entry
 
 
-def reached(server: Remote, *, url: str = "url", headers: str = "headers", **before: Any) -> Entry:
-    """Return a URL and, if there are any, headers, under the host's names; after other keys."""
-    entry = {**before, url: server.url}
+def url_entry(
+    server: ServerUrl, *, url: str = "url", headers: str = "headers", **first: Any
+) -> Entry:
+    """Return a URL and any headers, under the host's keys for them, after those in `first`."""
+    entry = {**first, url: server.url}
     return {**entry, headers: server.headers} if server.headers else entry
 
 
-_KEYS_OF_REACHING: Final = {"type", "command", "args", "url", "httpUrl", "serverUrl"}
-"""Keys by which a server is reached; all others may have been added by somebody."""
+_CONNECTION_KEYS: Final = {"type", "command", "args", "url", "httpUrl", "serverUrl"}
+"""Keys that say how to connect to a server; the user or the host may have added any other."""
 
 
-def merged(old: object, new: Entry) -> Entry:
-    """Return an entry that reaches the server as the new one does, with additions to the old.
+def merge_entry(old: object, new: Entry) -> Entry:
+    """Return an entry that connects as the new one does, with the other keys of the old one.
 
-    Variables, headers, timeouts, permissions and the like stay, unless the new entry has others or
-    the server is reached in another way than before: by a command or at a URL.
+    Environment variables, headers, timeouts, permissions and the like are kept, unless the new
+    entry has them too, or one is a command and the other a URL.
     """
     if not is_object(old) or ("command" in old) != ("command" in new):
         return new
-    # A host that needs no type may have written the one that it has understood.
-    gone = _KEYS_OF_REACHING - set(new) - ({"type"} if old.get("type") == "stdio" else set[str]())
+    # A host whose entries need no type may have added the one that it inferred.
+    gone = _CONNECTION_KEYS - set(new) - ({"type"} if old.get("type") == "stdio" else set[str]())
     kept = {key: value for key, value in old.items() if key not in gone}
     for key, value in new.items():
         before = kept.get(key)
         kept[key] = {**before, **value} if is_object(before) and is_object(value) else value
     return kept
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def _claude_desktop_file(platform: Platform) -> Path | None:
+    name = "claude_desktop_config.json"
+    if platform.system == "win32":
+        packages = platform.folder("LOCALAPPDATA", "AppData", "Local") / "Packages"
+        for package in sorted(packages.glob("Claude_*")):
+            return package / "LocalCache" / "Roaming" / "Claude" / name
+    elif platform.system != "darwin":
+        return None
+    return platform.applications / "Claude" / name
+
+
+def _zed_file(platform: Platform) -> Path:
+    if platform.system == "win32":
+        return platform.applications / "Zed" / "settings.json"
+    if platform.system == "darwin":
+        return platform.home / ".config" / "zed" / "settings.json"
+    return platform.applications / "zed" / "settings.json"
+
+
+_TABLE: Final = (
+    Host(
+        # File, on macOS and Windows:
+        # https://modelcontextprotocol.io/docs/develop/connect-local-servers
+        # File of the Windows package (MSIX), which has its own AppData:
+        # https://github.com/anthropics/claude-code/issues/26073
+        # URLs are added as connectors, not in the file:
+        # https://modelcontextprotocol.io/docs/develop/connect-remote-servers
+        name="claude-desktop",
+        title="Claude Desktop",
+        user_file=_claude_desktop_file,
+        command=command_entry,
+        url=(
+            "Claude Desktop does not read URLs from its file: add it under Settings > Connectors, "
+            "or install a server that it starts"
+        ),
+        after="Quit Claude Desktop entirely, and start it again.",
+    ),
+    Host(
+        # Files, scopes, shapes, `claude mcp add-json` and `claude mcp remove`:
+        # https://code.claude.com/docs/en/mcp
+        # CLAUDE_CONFIG_DIR: as observed in version 2.1.197.
+        # The user's file has much else in it and is rewritten while Claude Code runs, so its own
+        # program edits it.
+        name="claude-code",
+        title="Claude Code",
+        user_file=lambda platform: platform.folder("CLAUDE_CONFIG_DIR") / ".claude.json",
+        project_file=".mcp.json",
+        command=partial(command_entry, type="stdio"),
+        url=partial(url_entry, type="http"),
+        program="claude",
+        after="Start a new session of Claude Code; /mcp shows the server.",
+    ),
+    Host(
+        # Files and shapes: https://cursor.com/docs/mcp
+        name="cursor",
+        title="Cursor",
+        user_file=lambda platform: platform.home / ".cursor" / "mcp.json",
+        project_file=".cursor/mcp.json",
+        command=partial(command_entry, type="stdio"),
+        url=url_entry,
+        after="Restart Cursor; its settings list the server, and can switch it on.",
+    ),
+    Host(
+        # Files and shapes: https://code.visualstudio.com/docs/copilot/reference/mcp-configuration
+        # Comments and trailing commas: `mcpServerSchema` in
+        # https://github.com/microsoft/vscode/blob/main/src/vs/workbench/contrib/mcp/common/mcpConfiguration.ts
+        # Folder of the user's profile:
+        # https://github.com/microsoft/vscode/blob/main/src/vs/platform/environment/node/userDataPath.ts
+        name="vscode",
+        title="VS Code",
+        key="servers",
+        user_file=lambda platform: platform.applications / "Code" / "User" / "mcp.json",
+        project_file=".vscode/mcp.json",
+        command=partial(command_entry, type="stdio"),
+        url=partial(url_entry, type="http"),
+        format=Json(comments=True),
+        after="Run 'MCP: List Servers' from the command palette of VS Code, and start the server.",
+    ),
+    Host(
+        # File and shapes: https://docs.windsurf.com/windsurf/cascade/mcp
+        name="windsurf",
+        title="Windsurf",
+        user_file=lambda platform: platform.home / ".codeium" / "windsurf" / "mcp_config.json",
+        command=command_entry,
+        url=partial(url_entry, url="serverUrl"),
+        after="Press refresh in Windsurf's list of MCP servers, or restart it.",
+    ),
+    Host(
+        # Files, shapes, and names without underscores:
+        # https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md
+        name="gemini-cli",
+        title="Gemini CLI",
+        user_file=lambda platform: platform.home / ".gemini" / "settings.json",
+        project_file=".gemini/settings.json",
+        command=command_entry,
+        url=partial(url_entry, url="httpUrl"),
+        format=Json(comments=True),
+        underscores=False,
+        after="Restart gemini; /mcp shows the server.",
+    ),
+    Host(
+        # Files and shapes: https://developers.openai.com/codex/mcp
+        # CODEX_HOME: https://developers.openai.com/codex/config-reference
+        # Keys of an entry:
+        # https://github.com/openai/codex/blob/main/codex-rs/config/src/mcp_types.rs
+        name="codex",
+        title="Codex",
+        key="mcp_servers",
+        user_file=lambda platform: platform.folder("CODEX_HOME", ".codex") / "config.toml",
+        project_file=".codex/config.toml",
+        command=command_entry,
+        url=partial(url_entry, headers="http_headers"),
+        format=Toml(),
+        after="Restart codex; /mcp shows the server.",
+    ),
+    Host(
+        # Shapes: https://zed.dev/docs/ai/mcp
+        # Files: https://zed.dev/docs/configuring-zed, and for Windows `config_dir` in
+        # https://github.com/zed-industries/zed/blob/main/crates/paths/src/paths.rs
+        # Settings of a project: `ProjectSettingsContent` in
+        # https://github.com/zed-industries/zed/blob/main/crates/settings_content/src/project.rs
+        name="zed",
+        title="Zed",
+        key="context_servers",
+        user_file=_zed_file,
+        project_file=".zed/settings.json",
+        command=command_entry,
+        url=url_entry,
+        format=Json(comments=True),
+        after="The settings of Zed's agent panel show the server, with a green dot when it runs.",
+    ),
+    Host(
+        # File, for the extension and the command line:
+        # https://docs.cline.bot/getting-started/config
+        # Shapes: https://docs.cline.bot/mcp/mcp-overview; a URL without a type means the older SSE:
+        # https://github.com/cline/cline/blob/main/src/services/mcp/schemas.ts
+        name="cline",
+        title="Cline",
+        user_file=lambda platform: (
+            platform.home / ".cline" / "data" / "settings" / "cline_mcp_settings.json"
+        ),
+        command=command_entry,
+        url=partial(url_entry, type="streamableHttp"),
+        after="Cline's MCP Servers panel shows the server; restart it if it does not.",
+    ),
+    Host(
+        # Files and shapes:
+        # https://docs.github.com/en/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers
+        # COPILOT_HOME: https://code.visualstudio.com/docs/agents/reference/mcp-configuration
+        name="copilot-cli",
+        title="GitHub Copilot CLI",
+        user_file=lambda platform: platform.folder("COPILOT_HOME", ".copilot") / "mcp-config.json",
+        project_file=".mcp.json",
+        command=lambda server: {**command_entry(server, type="stdio"), "tools": ["*"]},
+        url=lambda server: {**url_entry(server, type="http"), "tools": ["*"]},
+        after="Restart copilot; /mcp show lists the server.",
+    ),
+    Host(  # the shape that most hosts share
+        name="json",
+        title="JSON",
+        user_file=lambda platform: None,
+        command=command_entry,
+        url=partial(url_entry, type="http"),
+        after="Add it to the configuration of your host.",
+    ),
+)
+
+HOSTS: Final = {host.name: host for host in _TABLE}
+"""Name → host, in the order of ``--list``."""

@@ -1,4 +1,4 @@
-"""JSON, with or without comments, edited as text: all else stays as it is, byte for byte."""
+"""JSON, with or without comments, edited as text: everything else is unchanged, byte for byte."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-__all__ = ["Json"]
-
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _COMMENT: Final = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 _STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
 _SCALAR: Final = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_MARK: Final = "\ufeff"
+_BYTE_ORDER_MARK: Final = "\ufeff"
 
 
 @dataclass
 class _Node:
-    """A value and where it stands: ``text[start:end]``."""
+    """A value and its place: ``text[start:end]``."""
 
     start: int
     end: int = 0
@@ -32,7 +30,7 @@ class _Node:
 
 @dataclass
 class _Member:
-    """A key with its value, and where the comma after it stands, if there is one."""
+    """A key with its value, and the place of the comma after it, if there is one."""
 
     key: str
     start: int
@@ -48,7 +46,7 @@ class Json:
     """A JSON file.
 
     Args:
-        comments: True if its host takes comments, and a comma after the last member.
+        comments: True if the host accepts comments and trailing commas.
     """
 
     def __init__(self, *, comments: bool = False) -> None:
@@ -58,16 +56,16 @@ class Json:
         """Return the content of a file; empty if it is blank.
 
         Raises:
-            ValueError: The text is no JSON, or no object.
+            ValueError: The text is not JSON, or not an object.
         """
         root = self._parse(text)
         return {} if root is None else root.value
 
     def put(self, text: str, path: list[str], value: Any) -> str:
-        """Return the text with a value under a path of keys, which are made if need be.
+        """Return the text with a value at a path of keys, which are added as needed.
 
         Raises:
-            ValueError: The text is broken, or what is on the way is no object.
+            ValueError: The text is invalid, or a value on the path is not an object.
         """
         node = self._parse(text)
         if node is None:
@@ -75,7 +73,7 @@ class Json:
         unit = _unit(text, node)
         for depth, key in enumerate(path):
             if not isinstance(node.value, dict):
-                raise ValueError(f'"{path[depth - 1]}" is no object')
+                raise ValueError(f'"{path[depth - 1]}" is not an object')
             member = node.member(key)
             if member is None:
                 return _insert(text, node, key, _nested(path[depth + 1 :], value), unit)
@@ -88,7 +86,7 @@ class Json:
         """Return the text without a key.
 
         Raises:
-            ValueError: The text is broken.
+            ValueError: The text is invalid.
         """
         node = self._parse(text)
         for key in path[:-1]:
@@ -98,13 +96,13 @@ class Json:
         return text if node is None or member is None else _remove(text, node, member)
 
     def snippet(self, path: list[str], value: Any) -> str:
-        """Return the text that somebody would have to add by hand."""
+        """Return a value at a path of keys, as a document."""
         return json.dumps(_nested(path, value), indent=2, ensure_ascii=False)
 
     # --- reading ----------------------------------------------------------------------------------
 
     def _parse(self, text: str) -> _Node | None:
-        at = self._skip(text, len(_MARK) if text.startswith(_MARK) else 0)
+        at = self._skip(text, len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0)
         if at == len(text):
             return None
         try:
@@ -112,9 +110,9 @@ class Json:
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
         if self._skip(text, root.end) != len(text):
-            raise _broken(text, self._skip(text, root.end), "something follows after the end")
+            raise _syntax_error(text, self._skip(text, root.end), "text after the end")
         if not isinstance(root.value, dict):
-            raise ValueError("it has no object at its top")
+            raise ValueError("it is not an object")
         return root
 
     def _skip(self, text: str, at: int) -> int:
@@ -123,10 +121,10 @@ class Json:
             if not text.startswith(("//", "/*"), at):
                 return at
             if not self._comments:
-                raise _broken(text, at, "a comment, which this host does not take")
+                raise _syntax_error(text, at, "a comment, which this host does not accept")
             comment = _COMMENT.match(text, at)
             if comment is None:
-                raise _broken(text, at, "a comment that does not end")
+                raise _syntax_error(text, at, "an unterminated comment")
             at = comment.end()
 
     def _value(self, text: str, at: int) -> _Node:
@@ -136,7 +134,7 @@ class Json:
             return self._array(text, at)
         token = _STRING.match(text, at) or _SCALAR.match(text, at)
         if token is None:
-            raise _broken(text, at, "no value")
+            raise _syntax_error(text, at, "expected a value")
         return _Node(at, token.end(), _decoded(text, token))
 
     def _object(self, text: str, at: int) -> _Node:
@@ -144,13 +142,13 @@ class Json:
         at = self._skip(text, at + 1)
         while not text.startswith("}", at):
             if node.members and node.members[-1].comma is None:
-                raise _broken(text, at, "no comma")
+                raise _syntax_error(text, at, "expected a comma")
             name = _STRING.match(text, at)
             if name is None:
-                raise _broken(text, at, "no key in quotes")
+                raise _syntax_error(text, at, "expected a key in quotes")
             colon = self._skip(text, name.end())
             if not text.startswith(":", colon):
-                raise _broken(text, colon, "no colon")
+                raise _syntax_error(text, colon, "expected a colon")
             value = self._value(text, self._skip(text, colon + 1))
             member = _Member(_decoded(text, name), at, value)
             node.members.append(member)
@@ -164,7 +162,7 @@ class Json:
         at, comma = self._skip(text, at + 1), None
         while not text.startswith("]", at):
             if node.value and comma is None:
-                raise _broken(text, at, "no comma")
+                raise _syntax_error(text, at, "expected a comma")
             value = self._value(text, at)
             node.value.append(value.value)
             at, comma = self._after(text, value.end, "]")
@@ -172,13 +170,13 @@ class Json:
         return node
 
     def _after(self, text: str, at: int, close: str) -> tuple[int, int | None]:
-        """Return the place of what follows a value, and of the comma before that."""
+        """Return the place of the next token after a value and its comma, and of that comma."""
         at = self._skip(text, at)
         if not text.startswith(",", at):
             return at, None
         comma, at = at, self._skip(text, at + 1)
         if text.startswith(close, at) and not self._comments:
-            raise _broken(text, comma, "a comma after the last one")
+            raise _syntax_error(text, comma, "a trailing comma")
         return at, comma
 
 
@@ -191,10 +189,10 @@ def _decoded(text: str, token: re.Match[str]) -> Any:
     try:
         return json.loads(token[0])
     except ValueError:
-        raise _broken(text, token.start(), "a bad escape") from None
+        raise _syntax_error(text, token.start(), "an invalid escape") from None
 
 
-def _broken(text: str, at: int, what: str) -> ValueError:
+def _syntax_error(text: str, at: int, what: str) -> ValueError:
     if at >= len(text):
         return ValueError("it ends too early")
     line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
@@ -211,8 +209,8 @@ def _nested(path: list[str], value: Any) -> Any:
 
 
 def _margin(text: str, at: int) -> str:
-    """Return the blanks at the beginning of the line in which a place is."""
-    line = text[text.rfind("\n", 0, at) + 1 : at].lstrip(_MARK)
+    """Return the indentation of the line of a place."""
+    line = text[text.rfind("\n", 0, at) + 1 : at].lstrip(_BYTE_ORDER_MARK)
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
@@ -221,18 +219,14 @@ def _begins_line(text: str, at: int) -> bool:
 
 
 def _unit(text: str, root: _Node) -> str:
-    """Return the blanks by which a level is indented."""
+    """Return the indentation of one level."""
     first = root.members[0] if root.members else None
     return (first and "\n" in text[: first.start] and _margin(text, first.start)) or "  "
 
 
-def _newline(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
-
-
 def _rendered(text: str, value: Any, unit: str, margin: str) -> str:
-    lines = json.dumps(value, indent=unit, ensure_ascii=False).split("\n")
-    return (_newline(text) + margin).join(lines)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    return json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", newline + margin)
 
 
 def _in_line(value: Any) -> str:
@@ -248,13 +242,13 @@ def _insert(text: str, node: _Node, key: str, value: Any, unit: str) -> str:
     outer = _margin(text, node.start)
     inner = outer + unit if last is None else _margin(text, last.start)
     member = f"{inner}{_in_line(key)}: {_rendered(text, value, unit, inner)}"
-    # Comments after the last member stay where they are, so its comma is put before them.
+    # The comma goes before any comments after the last member.
     head = text[: node.end - 1].rstrip(" \t\r\n")
     if last is not None and last.comma is None:
         head = head[: last.end] + "," + head[last.end :]
     elif last is not None:
         member += ","
-    newline = _newline(text)
+    newline = "\r\n" if "\r\n" in text else "\n"
     return head + newline + member + newline + outer + text[node.end - 1 :]
 
 
@@ -275,7 +269,7 @@ def _remove(text: str, node: _Node, member: _Member) -> str:
     rest = text[member.end :].split("\n", 1)[0]
     alone = _begins_line(text, member.start) and not _COMMENT.sub("", rest).strip()
     if alone:
-        # With the comment on the same line, which is about this member.
+        # With the comment on the same line, which belongs to this member.
         start = text.rfind("\n", 0, member.start) + 1
         end = min(member.end + len(rest) + 1, len(text))
     elif after is not None:

@@ -1,4 +1,4 @@
-"""The way from a target to a server that any host can start, from any folder."""
+"""From a target on the command line to a server that a host can start from any folder."""
 
 from __future__ import annotations
 
@@ -19,115 +19,102 @@ from urllib.parse import parse_qsl, urlsplit
 import mcpkit
 from mcpkit._utils.targets import is_url, run_command, split
 from mcpkit.cli._connection import command_for, is_python
-from mcpkit.cli._install.hosts import Launch, Remote, Unfit
-
-__all__ = ["named_by", "server_at"]
+from mcpkit.cli._install.hosts import ServerCommand, ServerUrl, Unsupported
 
 _IMPORT_S: Final = 30.0
-"""Seconds that a server's file may take to be imported for its name."""
+"""Seconds that importing a server for its name may take."""
 
-_PASSING: Final = re.compile(r"(archive|builds|environments)-v\d+")
-"""A folder of uv's cache, in which it makes environments for one run."""
+_TEMPORARY: Final = re.compile(r"(archive|builds|environments)-v\d+")
+"""A folder of uv's cache with temporary environments."""
 
 _RUNNERS: Final = {
     *("python", "python3", "py", "uv", "uvx", "pipx"),
     *("node", "npx", "npm", "pnpm", "bun", "bunx", "deno", "docker", "podman", "go", "sh", "bash"),
 }
-"""Programs that say nothing about the server that they run."""
+"""Programs whose name says nothing about the server that they run."""
 
 
 def server_at(
     target: str, *, env: dict[str, str], headers: dict[str, str], uv: bool
-) -> Launch | Remote:
-    """Return what a host needs to start a server, or to reach it.
+) -> ServerCommand | ServerUrl:
+    """Return the command or URL of a target, usable from any folder.
 
     Args:
         target: A file, a module, a command line, or a URL.
-        env: Variables for a server that is started.
-        headers: Sent to a URL.
-        uv: True if uv shall provide the interpreter and the packages that the server imports.
+        env: The environment variables of a command.
+        headers: The headers of a URL.
+        uv: True if uv provides the interpreter and the packages of the server.
 
     Raises:
-        Unfit: The arguments do not go together, or the server would not start elsewhere.
-        typer.Exit: There is no such target; a message has said so.
+        Unsupported: The arguments contradict each other, or the server would not start elsewhere.
+        typer.Exit: There is no such target; a message has been shown.
     """
     if is_url(target):
         if env or uv:
-            raise Unfit(f"{'--env' if env else '--uv'} is for servers that the host starts")
+            raise Unsupported(f"{'--env' if env else '--uv'} is for servers that the host starts")
         _check_url(target)
-        return Remote(url=target, headers=headers)
+        return ServerUrl(url=target, headers=headers)
     if headers:
-        raise Unfit("--header is for a URL")
+        raise Unsupported("--header is for a URL")
+    program, *args = command_for(target)
     if not is_python(target):
         if uv:
-            raise Unfit("--uv is for Python files and modules")
-        program, *args = command_for(target)
-        return Launch(command=_program(program), args=[*map(_wherever, args)], env=env)
-    command_for(target)
+            raise Unsupported("--uv is for Python files and modules")
+        # Absolute, because hosts have another PATH.
+        program = os.path.abspath(shutil.which(program) or program)
+        return ServerCommand(command=program, args=[*map(_absolute, args)], env=env)
     place, name = split(target)
     if place.endswith(".py"):
         place = os.path.abspath(place)
     served = f"{place}:{name}" if name else place
     if uv:
-        return Launch(command=_uv(), args=[*_uv_args(place), "mcpkit", "run", served], env=env)
-    if any(map(_PASSING.fullmatch, Path(sys.executable).parts)):
-        raise Unfit(
-            "this Python is in uv's cache and will not last: add --uv, "
-            "or run mcpkit from an environment that stays"
+        found = shutil.which("uv")
+        if found is None:
+            raise Unsupported("--uv: there is no uv on PATH; see https://docs.astral.sh/uv")
+        args = [*_uv_args(place), "mcpkit", "run", served]
+        return ServerCommand(command=os.path.abspath(found), args=args, env=env)
+    if any(map(_TEMPORARY.fullmatch, Path(sys.executable).parts)):
+        raise Unsupported(
+            "this Python is temporary, in uv's cache: add --uv, or run mcpkit from a permanent "
+            "environment"
         )
     folders = _folders_needed(["mcpkit"] if place.endswith(".py") else ["mcpkit", place])
     if folders:
-        given = [env["PYTHONPATH"]] if "PYTHONPATH" in env else []
-        env = {**env, "PYTHONPATH": os.pathsep.join([*given, *folders])}
+        first = [env["PYTHONPATH"]] if "PYTHONPATH" in env else []
+        env = {**env, "PYTHONPATH": os.pathsep.join([*first, *folders])}
     program, *args = run_command(served)
-    return Launch(command=program, args=args, env=env)
+    return ServerCommand(command=program, args=args, env=env)
 
 
 def _check_url(url: str) -> None:
-    """Refuse a URL that hosts would misread, or in which they would show a password."""
+    """Reject a URL that hosts would misread, or whose password or token they would show."""
     if not url.isprintable() or " " in url:
-        raise Unfit("the URL has a character that belongs in none")
+        raise Unsupported("the URL has a character that no URL may have")
     try:
         parts = urlsplit(url)
-        named = bool(parts.hostname) and parts.port != 0
+        has_host = bool(parts.hostname) and parts.port != 0
     except ValueError as error:
-        raise Unfit(f"{url} is no URL: {error}") from None
-    if not named:
-        raise Unfit(f"{url} names no host")
+        raise Unsupported(f"{url} is not a URL: {error}") from None
+    if not has_host:
+        raise Unsupported(f"{url} has no host")
     if "@" in parts.netloc:
-        raise Unfit(
+        raise Unsupported(
             "the URL has a name or password in it, which hosts show; they fill in a variable, as "
             "in --header 'Authorization: Basic ${LOGIN}'"
         )
     if any(name == "access_token" for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
-        # Where it stands in logs, too (AUTH-10).
-        raise Unfit("the URL has a token in it, which hosts show; they log in by themselves")
+        raise Unsupported("the URL has a token in it, which hosts show; they log in themselves")
 
 
-def _program(name: str) -> str:
-    """Return the absolute path of a program, because hosts have another PATH."""
-    return os.path.abspath(shutil.which(name) or name)
-
-
-def _wherever(argument: str) -> str:
-    """Return an argument that means the same in any folder, if it is the path of a file."""
-    # A plain word is more likely one of the program's own than a file that is called so.
+def _absolute(argument: str) -> str:
+    """Return an argument with an absolute path, if it is the path of a file."""
+    # A plain word is more likely a subcommand of the program than a file of that name.
     is_path = Path(argument).suffix or os.path.basename(argument) != argument
     return os.path.abspath(argument) if is_path and Path(argument).is_file() else argument
 
 
-# --- uv -------------------------------------------------------------------------------------------
-
-
-def _uv() -> str:
-    found = shutil.which("uv")
-    if found is None:
-        raise Unfit("--uv: there is no uv on PATH; see https://docs.astral.sh/uv")
-    return os.path.abspath(found)
-
-
 def _uv_args(place: str) -> list[str]:
-    """Return the arguments up to the command that uv runs.
+    """Return the arguments before the command that uv runs.
 
     https://docs.astral.sh/uv/reference/cli/#uv-run
     """
@@ -143,8 +130,6 @@ def _uv_args(place: str) -> list[str]:
     return ["run", "--no-project", "--with", "mcpkit"]
 
 
-# --- what the interpreter finds -------------------------------------------------------------------
-
 _FIND: Final = (
     "import sys\nfrom importlib.util import find_spec\n"
     "print(*[name for name in sys.argv[1:] if find_spec(name) is None])"
@@ -152,7 +137,7 @@ _FIND: Final = (
 
 
 def _folders_needed(modules: Sequence[str]) -> list[str]:
-    """Return folders of modules that this interpreter finds here, and would not elsewhere."""
+    """Return the folders of modules that this interpreter finds only from this folder."""
     names = [each.partition(".")[0] for each in modules]
     with tempfile.TemporaryDirectory() as elsewhere:
         found = subprocess.run(
@@ -179,58 +164,53 @@ def _folder_of(name: str) -> str:
     return str(Path(file or ".").resolve().parent)
 
 
-# --- names ----------------------------------------------------------------------------------------
-
-_ASK: Final = """
+_LOAD: Final = """
 import json, os, sys
-told = os.dup(1)
+stdout = os.dup(1)
 os.dup2(2, 1)
 from mcpkit.cli._target import TargetError, load_app
 try:
     answer = {"name": load_app(sys.argv[1]).name}
 except TargetError as error:
     answer = {"error": str(error)}
-os.write(told, json.dumps(answer).encode())
+os.write(stdout, json.dumps(answer).encode())
 os._exit(0)
 """
 
 
-def named_by(target: str, server: Launch | Remote, *, uv: bool, anyway: bool) -> str:
-    """Return a server's name, as far as it can be found without speaking to the server.
+def name_of(target: str, server: ServerCommand | ServerUrl, *, uv: bool, force: bool) -> str:
+    """Return a server's name, without connecting to the server.
 
     Args:
-        target: As on the command line.
+        target: The target on the command line.
         server: The server at this target.
-        uv: True if it runs with packages that uv provides, so that it cannot be imported here.
-        anyway: True if a file that cannot be imported is named after itself.
+        uv: True if uv provides its packages, so it cannot be imported here.
+        force: True to use the name of the file if it cannot be imported.
 
     Raises:
-        Unfit: The server cannot be imported, or nothing says its name.
+        Unsupported: The server cannot be imported, or its name is not known.
     """
-    if isinstance(server, Remote):
+    if isinstance(server, ServerUrl):
         parts = urlsplit(server.url)
         return "-".join(filter(None, [parts.hostname, str(parts.port or "")]))
-    place = split(target)[0]
     if not is_python(target):
         stem = Path(server.command).stem
         if stem.lower() in _RUNNERS or re.fullmatch(r"python[\d.]+", stem):
-            raise Unfit(f"what is the server called? {stem} does not say so; add --name NAME")
+            raise Unsupported(f"{stem} does not say the name of the server; add --name NAME")
         return stem
+    place = split(target)[0]
+    answer: dict[str, str] = {} if uv else _import(target, server.env)
+    if "error" in answer and not force:
+        raise Unsupported(f"{answer['error']} (--force installs it anyway)")
     stem = Path(place).stem if place.endswith(".py") else place.rpartition(".")[2]
-    answer: dict[str, str] = {} if uv else _asked(target, server.env)
-    if "error" in answer and not anyway:
-        raise Unfit(f"{answer['error']} (--force installs it all the same)")
     return answer.get("name") or stem
 
 
-def _asked(target: str, env: dict[str, str]) -> dict[str, str]:
-    """Import a target; return its ``name`` or the ``error``, or nothing if that takes too long.
-
-    In a process of its own, because an import may do anything.
-    """
+def _import(target: str, env: dict[str, str]) -> dict[str, str]:
+    """Import a target in another process; return its ``name`` or ``error``, or neither."""
     try:
         found = subprocess.run(
-            [sys.executable, "-c", _ASK, target],
+            [sys.executable, "-c", _LOAD, target],
             env={**os.environ, **env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

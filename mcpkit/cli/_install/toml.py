@@ -1,18 +1,16 @@
-"""TOML, edited as text: what is not meant stays as it is."""
+"""TOML, edited as text: everything else is unchanged."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from mcpkit._utils.json import is_array, is_object
 
 if TYPE_CHECKING:
     import tomlkit
-
-__all__ = ["Toml"]
 
 
 class Toml:
@@ -22,41 +20,46 @@ class Toml:
         """Return the content of a file; empty if it is blank.
 
         Raises:
-            ValueError: The text is no TOML.
+            ValueError: The text is not TOML.
         """
         return self._parse(text).unwrap()
 
     def put(self, text: str, path: list[str], value: Any) -> str:
-        """Return the text with a value under a path of keys, which are made if need be.
+        """Return the text with a value at a path of keys, which are added as needed.
 
         Raises:
-            ValueError: The text is broken, or what is on the way is no table.
+            ValueError: The text is invalid, or a value on the path is not a table.
         """
         document = self._parse(text)
         table: Any = document
         for at, key in enumerate(path[:-1]):
             table = table.get(key, {})
             if not is_object(table):
-                raise ValueError(f'"{".".join(path[: at + 1])}" is no table')
+                raise ValueError(f'"{".".join(path[: at + 1])}" is not a table')
         if len(path) == 2 and path[-1] not in table:
-            added = self._appended(text, path, value)
-            if self._is_toml(added):
+            newline = "\r\n" if "\r\n" in text else "\n"
+            gap = newline if not text or text.endswith("\n") else newline * 2
+            added = self.snippet(path, value).replace("\n", newline) + newline
+            added = text + gap + added if text.strip() else added
+            with suppress(ValueError):
+                self._parse(added)
                 return added
-        with _beyond():
+        with _as_value_error():
             table = document
             for key in path[:-1]:
                 table = table.setdefault(key, {})
-            table[path[-1]] = _inline(value)
+            inline = self._parse(f"value = {_written(value)}")
+            table[path[-1]] = inline["value"]
             return document.as_string()
 
     def drop(self, text: str, path: list[str]) -> str:
         """Return the text without a key.
 
         Raises:
-            ValueError: The text is broken.
+            ValueError: The text is invalid.
         """
         document = self._parse(text)
-        with _beyond():
+        with _as_value_error():
             table: Any = document
             for key in path[:-1]:
                 table = table[key]
@@ -64,23 +67,9 @@ class Toml:
             return document.as_string()
 
     def snippet(self, path: list[str], value: Any) -> str:
-        """Return the text that somebody would have to add by hand."""
+        """Return a table at a path of keys, as a document."""
         lines = [f"{key} = {_written(item)}" for key, item in value.items()]
         return "\n".join([f"[{'.'.join(path)}]", *lines])
-
-    def _appended(self, text: str, path: list[str], value: Any) -> str:
-        newline = "\r\n" if "\r\n" in text else "\n"
-        between = newline if not text or text.endswith("\n") else newline * 2
-        if not text.strip():
-            text, between = "", ""
-        return text + between + self.snippet(path, value).replace("\n", newline) + newline
-
-    def _is_toml(self, text: str) -> bool:
-        try:
-            self._parse(text)
-        except ValueError:
-            return False
-        return True
 
     def _parse(self, text: str) -> tomlkit.TOMLDocument:
         try:
@@ -97,19 +86,12 @@ class Toml:
 
 
 @contextmanager
-def _beyond() -> Generator[None, None, None]:
-    """Turn any exception of tomlkit into ValueError, as scattered tables are too much for it."""
+def _as_value_error() -> Generator[None, None, None]:
+    """Turn any exception into ValueError, because tomlkit fails on scattered tables."""
     try:
         yield
     except Exception as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
-
-
-def _inline(value: Any) -> Any:
-    """Return a value that tomlkit writes in one line."""
-    import tomlkit
-
-    return tomlkit.parse(f"value = {_written(value)}")["value"]
 
 
 def _written(value: Any) -> str:

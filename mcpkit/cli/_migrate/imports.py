@@ -10,8 +10,6 @@ import libcst as cst
 
 from mcpkit.cli._migrate.source import is_ours, is_theirs, text_of
 
-__all__ = ["MARK", "Used", "import_line", "with_imports", "without"]
-
 
 def without(module: cst.Module, names: set[str]) -> cst.Module:
     """Take names out of what is imported of theirs and of ours."""

@@ -14,11 +14,9 @@ import libcst as cst
 from libcst import matchers as m
 from libcst import metadata as meta
 
-from mcpkit.cli._migrate.arguments import Args, expression
 from mcpkit.cli._migrate.imports import MARK
 from mcpkit.cli._migrate.source import is_theirs, text_of
-
-__all__ = ["Middlewares"]
+from mcpkit.cli._migrate.values import Args, expression
 
 _METHODS: Final = {
     "on_call_tool": "tools/call",

@@ -11,8 +11,6 @@ from libcst import metadata as meta
 
 from mcpkit._utils.names import LIBRARIES
 
-__all__ = ["DOTTED", "Found", "imports_others", "is_ours", "is_theirs", "last_part", "text_of"]
-
 _IMPORT: Final = re.compile(
     rf"^[ \t]*(?:from|import)[ \t]+(?:{'|'.join(LIBRARIES)})\b", re.MULTILINE
 )

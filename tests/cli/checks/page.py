@@ -1,6 +1,6 @@
-"""The part of ``docs/checks.md`` that is written from the table of rules.
+"""The part of ``docs/checks.md`` that is generated from the rules.
 
-``python -m tests.cli.checks.page`` writes it anew.
+``python -m tests.cli.checks.page`` writes it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from mcpkit.cli._check import RULES, THEMES
 from mcpkit.cli._check.rules import Rule
-from mcpkit.cli._check.table import RULES, THEMES
 
 __all__ = ["PAGE", "START", "written"]
 
@@ -19,12 +19,11 @@ START: Final = "## The rules\n"
 
 
 def written() -> str:
-    """The page from the heading of the rules on."""
+    """The page, from the heading of the rules to its end."""
     parts = [START]
-    for theme, rules in groupby(RULES, lambda rule: rule.id.rstrip("0123456789")):
-        several = list(rules)
+    for theme, rules in groupby(RULES, lambda rule: rule.theme):
         parts.append(f"### {THEMES[theme]}\n")
-        parts += map(_described, several)
+        parts += map(_described, rules)
     return "\n".join(parts)
 
 
@@ -37,7 +36,7 @@ def _described(rule: Rule) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text as Markdown: what stands in backticks stays, the rest is taken literally."""
+    """Text as literal Markdown, except for what is in backticks."""
     parts = text.split("`")
     return "`".join(
         part if number % 2 else part.replace("*", r"\*").replace("_", r"\_").replace("[", r"\[")

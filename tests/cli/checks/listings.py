@@ -1,4 +1,4 @@
-"""Servers for rules to look at, written as what they would list."""
+"""Servers for rules to check, written as the lists that they would send."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcpkit._protocol.revisions import HANDSHAKE, PER_REQUEST
-from mcpkit.cli._check.listing import Entry, Kind, Served
+from mcpkit.cli._check.listing import Entry, Kind, Listing
 
 __all__ = ["argument", "prompt", "resource", "server", "template", "tool"]
 
@@ -14,24 +14,23 @@ ORDER = {"type": "string", "description": "Such as A-17."}
 
 
 def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
-    """A tool that no rule has anything to say about, unless members are changed.
+    """A tool that no rule matches, unless members are changed.
 
     Args:
         name: The tool's name.
-        members: As on the wire; ``properties`` and ``schema`` for the input schema, or for members
-            of it. A member that is None is left out.
+        members: As on the wire; ``properties`` and ``schema`` for members of the input schema, and
+            the fields of an entry that are not sent. A member that is None is omitted.
     """
     schema: dict[str, Any] = {
         "type": "object",
         "properties": members.pop("properties", {"order_id": ORDER}),
         **members.pop("schema", {}),
     }
-    untyped = members.pop("untyped_data", None)
-    hidden = members.pop("hidden_errors", ())
-    unknown = members.pop("unknown_parameters", ())
-    foreign = members.pop("foreign_names", ())
-    times = members.pop("task_times", None)
-    slow = members.pop("slow", "")
+    fields: dict[str, Any] = {
+        field: members.pop(field)
+        for field in ("unknown_parameters", "foreign_names", "task_times")
+        if field in members
+    }
     raw = {
         "name": name,
         "description": "Cancel an order that has not been sent, and say what is paid back.",
@@ -39,26 +38,16 @@ def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
         **members,
     }
     kept = {key: value for key, value in raw.items() if value is not None}
-    return Entry(
-        "tool",
-        name,
-        kept,
-        untyped_data=untyped,
-        hidden_errors=hidden,
-        unknown_parameters=unknown,
-        foreign_names=foreign,
-        task_times=times,
-        slow=slow,
-    )
+    return Entry("tool", name, kept, **fields)
 
 
 def resource(uri: str = "orders://today", /, **members: Any) -> Entry:
-    """A resource that no rule has anything to say about."""
+    """A resource that no rule matches."""
     return _readable("resource", "uri", uri, members)
 
 
 def template(uri: str = "orders://{id}", /, **members: Any) -> Entry:
-    """A template that no rule has anything to say about."""
+    """A template that no rule matches."""
     return _readable("template", "uriTemplate", uri, members)
 
 
@@ -79,7 +68,7 @@ def argument(name: str, description: str | None = "Which one.") -> dict[str, Any
 
 
 def prompt(name: str = "complain", /, **members: Any) -> Entry:
-    """A prompt that no rule has anything to say about."""
+    """A prompt that no rule matches."""
     raw = {"name": name, "description": "Write a letter to the shop.", **members}
     return Entry("prompt", name, {key: value for key, value in raw.items() if value is not None})
 
@@ -87,22 +76,18 @@ def prompt(name: str = "complain", /, **members: Any) -> Entry:
 def server(
     *entries: Entry,
     name: str = "shop",
-    version: str | None = "1.2.0",
     instructions: str = "Everything about the orders of the shop.",
-    capabilities: dict[str, Any] | None = None,
     troubles: Sequence[str] = (),
     modern: bool = True,
-) -> Served:
+) -> Listing:
     """A server that lists these."""
-    raw = {"name": name} if version is None else {"name": name, "version": version}
     listed: dict[Kind, list[Entry]] = {}
     for entry in entries:
         listed.setdefault(entry.kind, []).append(entry)
-    return Served(
+    return Listing(
         PER_REQUEST[-1] if modern else HANDSHAKE[-1],
-        Entry("server", name, raw),
+        Entry("server", name, {"name": name, "version": "1.2.0"}),
         instructions,
-        capabilities or {},
         listed.get("tool", []),
         listed.get("resource", []),
         listed.get("template", []),

@@ -1,0 +1,546 @@
+"""Calls of apps, contexts and clients, rewritten."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+import libcst as cst
+from libcst import matchers as m
+from libcst import metadata as meta
+
+from mcpkit._utils.names import PeerName, peer_name
+from mcpkit.cli._migrate.source import Found, last_part, text_of
+from mcpkit.cli._migrate.values import (
+    CONTENT,
+    EQUAL,
+    MEDIA,
+    Args,
+    content,
+    expression,
+    media,
+    string_of,
+    unfold_hints,
+)
+
+_LEVELS: Final = {"log", "debug", "info", "warning", "error", "notice", "critical"}
+_LISTS: Final = {
+    "send_tool_list_changed": "tools",
+    "send_resource_list_changed": "resources",
+    "send_prompt_list_changed": "prompts",
+}
+REQUEST: Final = {
+    "lifespan_context": "state",
+    "meta": "meta",
+    "request_id": "request_id",
+    "request": "http",
+}
+"""Parts of the context of a request there, and of the context here."""
+
+_RUNS: Final = {
+    "run_async": None,
+    "run_stdio_async": None,
+    "run_http_async": "http",
+    "run_streamable_http_async": "http",
+    "run_sse_async": "sse",
+}
+MOVED: Final = ("host", "port")
+"""Options of an app that belong to its run over HTTP."""
+_FACTORIES: Final = ("Tool", "FunctionTool", "Prompt", "FunctionPrompt")
+_SERVERS: Final = ("mcp", "server", "app", "mcp_server")
+
+
+class Calls(cst.CSTTransformer):
+    """The part of the rewrite that is about calls, with the state that all parts share.
+
+    Args:
+        found: The names of the file.
+        used: The names that the file uses.
+        theirs: The middleware classes that are left to the user.
+    """
+
+    METADATA_DEPENDENCIES = (meta.QualifiedNameProvider, meta.ParentNodeProvider)
+
+    def __init__(self, found: Found, used: set[str], theirs: set[str]) -> None:
+        super().__init__()
+        self._found = found
+        self._middlewares_left = theirs
+        self._around: list[tuple[list[Any], list[Any]]] = [([], [])]
+        """Statements before and behind each statement that is visited."""
+        self.used_before = used
+        """The names that the file uses."""
+        self._marks: list[list[str]] = [[]]
+        self._importing = 0
+        self._renamed: dict[str, str] = {}
+        self._routes: list[cst.BaseStatement] = []
+        self.needed: set[tuple[str, str]] = set()
+        """Module and name of what has to be imported in addition."""
+        self.made: dict[str, str] = {}
+        """Local name of ours → the one of theirs that it was imported instead of."""
+        self.kept: set[str] = set()
+        """Local names of theirs that are imported still, in case that they are used."""
+
+    def _theirs(self, node: cst.CSTNode) -> str:
+        return last_part(self.get_metadata(meta.QualifiedNameProvider, node, set()))
+
+    def _ours(self, row: PeerName) -> str:
+        """Return our name for one of theirs, and import it."""
+        name = row.ours
+        module = "mcpkit"
+        if name.startswith("types."):
+            module, name = "mcpkit.types", name.removeprefix("types.")
+        elif row.how == "rewrite" and row.theirs.isupper():
+            module = "mcpkit.errors"
+        if name in self._found.bound:
+            self.needed.add((module, f"{name} as MCPKit{name}"))
+            return f"MCPKit{name}"
+        self.needed.add((module, name))
+        return name
+
+    def _mark(self, what: str, row: PeerName | None, say: str = "") -> None:
+        advice = say or (
+            row.advice if row is not None else "no mcpkit equivalent; replace it by hand"
+        )
+        self._marks[-1].append(f"{what}: {advice}")
+
+    # --- the context ------------------------------------------------------------------------------
+
+    def _of_context(
+        self, original: cst.Attribute, updated: cst.Attribute, name: str
+    ) -> cst.BaseExpression:
+        row = peer_name("ctx", name)
+        parent = self.get_metadata(meta.ParentNodeProvider, original, None)
+        if row is None:
+            return updated
+        if name == "request_context":
+            below = parent.attr.value if isinstance(parent, cst.Attribute) else ""
+            if below in REQUEST:
+                return updated  # see `leave_Attribute` for the one around it
+        elif name == "session":
+            below = parent.attr.value if isinstance(parent, cst.Attribute) else ""
+            if below in _LISTS or below == "send_resource_updated":
+                return updated.value
+        elif name in _LISTS:
+            return updated
+        elif row.how == "rename":
+            return updated.with_changes(attr=cst.Name(row.ours))
+        elif row.how == "rewrite" and row.ours:
+            first, _, second = row.ours.partition(".")
+            inner = updated.with_changes(attr=cst.Name(first))
+            return cst.Attribute(inner, cst.Name(second))
+        self._mark(f"{text_of(original)}", row)
+        return updated
+
+    # --- the app ----------------------------------------------------------------------------------
+
+    def _of_app(
+        self, original: cst.Attribute, updated: cst.Attribute, name: str
+    ) -> cst.BaseExpression:
+        row = peer_name("app", name)
+        if row is None:
+            return updated
+        if row.how == "rename":
+            return updated.with_changes(attr=cst.Name(row.ours))
+        if row.how == "rewrite" and name != "settings":
+            parent = self.get_metadata(meta.ParentNodeProvider, original, None)
+            if name == "custom_route" or isinstance(parent, cst.Call):
+                return updated  # see `leave_Call` and `leave_FunctionDef`
+        self._mark(text_of(original), row)
+        return updated
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        function = original_node.func
+        theirs = self._theirs(function)
+        args = Args(updated_node)
+        if theirs in ("FastMCP", "MCPServer"):
+            return self._constructor(original_node, args)
+        if theirs in CONTENT:
+            return content(theirs, args, self.needed)
+        if theirs in MEDIA:
+            if args.take("name") is not None:
+                self._mark("name=", peer_name("File(…)", "name"))
+            return media(theirs, args)
+        if theirs in ("McpError", "MCPError"):
+            return self._protocol_error(original_node, updated_node, args)
+        if theirs in ("NotFoundError", "ResourceNotFoundError"):
+            if args.positional:
+                args.all[0] = args.all[0].with_changes(keyword=cst.Name("message"), equal=EQUAL)
+            return args.call()
+        if theirs in ("UserMessage", "AssistantMessage", "Message", "PromptMessage"):
+            return args.call()
+        if theirs == "Client":
+            return self._client(original_node, args)
+        front, _, name = text_of(function).rpartition(".")
+        if front in self._found.contexts:
+            return self._context_call(front, name, args)
+        if ".session" in front and front.removesuffix(".session") in self._found.contexts:
+            return self._context_call(front.removesuffix(".session"), name, args)
+        if front in self._found.apps:
+            return self._app_call(front, name, args, original_node, updated_node)
+        if name == "run" and front in ("asyncio", "anyio"):
+            return self._event_loop(original_node, updated_node)
+        return updated_node
+
+    def _constructor(self, original: cst.Call, args: Args) -> cst.BaseExpression:
+        args.positional_as(["instructions"])
+        if not args.positional and "name" not in args.keywords and not _has_stars(args):
+            args.first(expression('"server"'))
+        for name in args.keywords:
+            row = peer_name("MCPKit(…)", name)
+            if name == "log_level":
+                args.take(name)
+                self._mark("log_level", None, "use mcpkit run --debug, or configure logging")
+            elif name == "tasks" and text_of(args.get(name)) in ("True", "False", "None"):
+                if text_of(args.take(name)) == "True":
+                    say = 'add task="optional" to each tool that may run as a task'
+                    self._mark("tasks=True", None, say)
+            elif row is None:
+                continue
+            elif row.how == "rename":
+                args.rename(name, row.ours)
+            elif name in MOVED and self._runs_of(original):
+                args.take(name)
+            elif row.how == "keep":
+                self._mark(f"{name}=", row)
+            elif row.how == "guard":
+                self._guarded(original, args, row)
+            elif row.theirs == "middleware":
+                self._middleware(original, args, row)
+            else:
+                args.take(name)
+                if row.how == "hand":
+                    self._mark(f"{name}=", row)
+        return args.call()
+
+    def _runs_of(self, made: cst.Call) -> set[str]:
+        """Return the names of an app that are run over HTTP, where its host and port belong."""
+        if len(self._found.made) == 1:
+            return self._found.http_apps
+        return {self._found.made.get(made, "")} & self._found.http_apps
+
+    def _moved(self, app: str) -> Iterator[tuple[str, cst.BaseExpression]]:
+        """Yield the options of an app that belong to its run."""
+        for made in self._found.made:
+            for name in MOVED if app in self._runs_of(made) else ():
+                value = Args(made).get(name)
+                if value is not None:
+                    yield name, value
+
+    def _guarded(self, original: cst.Call, args: Args, row: PeerName) -> None:
+        """Remove an option that may be off, and raise an error at the start if it is on."""
+        value = args.get(row.theirs)
+        if text_of(value) == "None":
+            args.take(row.theirs)
+            return
+        self._mark(f"{row.theirs}=", row)
+        before = Args(original).get(row.theirs)
+        is_made = isinstance(before, cst.Call) and self._theirs(before.func)
+        if value is None or is_made or not self._assigned_to(original):
+            return
+        args.take(row.theirs)
+        made = cst.parse_statement(
+            f"if x is not None:\n"
+            f'    raise RuntimeError("nothing here does what {row.theirs}= did: {row.advice}")\n'
+        )
+        test = cast("Any", made).test
+        self._around[-1][0].append(
+            cast("Any", made).with_changes(test=test.with_changes(left=_in_pars(value)))
+        )
+
+    def _middleware(self, original: cst.Call, args: Args, row: PeerName) -> None:
+        """Register middleware behind the app, in the same order."""
+        value = args.get(row.theirs)
+        app = self._assigned_to(original)
+        before = Args(original).get(row.theirs)
+        if value is None or before is None or not app or not self._is_ours_now(before):
+            self._mark(f"{row.theirs}=", row)
+            return
+        args.take(row.theirs)
+        if isinstance(value, cst.List) and all(type(x) is cst.Element for x in value.elements):
+            for each in value.elements:
+                made = cst.parse_statement(f"{app}.middleware(x)\n")
+                self._around[-1][1].append(
+                    made.with_deep_changes(
+                        cast("Any", made).body[0].value.args[0], value=each.value
+                    )
+                )
+            return
+        loop = cst.parse_statement(f"for each in x:\n    {app}.middleware(each)\n")
+        self._around[-1][1].append(cast("Any", loop).with_changes(iter=value))
+
+    def _is_ours_now(self, value: cst.BaseExpression) -> bool:
+        """Return True if no middleware is theirs, or of a class that is left to the user."""
+        for each in m.findall(value, m.Call()):
+            function = cast("cst.Call", each).func
+            if self._theirs(function) or text_of(function) in self._middlewares_left:
+                return False
+        return True
+
+    def _assigned_to(self, call: cst.Call) -> str:
+        """Return the name that a call is assigned to by a statement of its own; else nothing."""
+        parent = self.get_metadata(meta.ParentNodeProvider, call, None)
+        line = self.get_metadata(meta.ParentNodeProvider, parent, None) if parent else None
+        if not isinstance(line, cst.SimpleStatementLine) or len(line.body) > 1:
+            return ""
+        if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
+            return text_of(parent.targets[0].target)
+        return text_of(parent.target) if isinstance(parent, cst.AnnAssign) else ""
+
+    def _protocol_error(
+        self, original: cst.Call, updated: cst.Call, args: Args
+    ) -> cst.BaseExpression:
+        data = original.args[0].value if len(original.args) == 1 else None
+        if isinstance(data, cst.Call) and self._theirs(data.func) == "ErrorData":
+            args = Args(cast("cst.Call", updated.args[0].value))
+        elif not {"code", "message"} <= set(args.keywords):
+            self._mark("McpError", None, "write ProtocolError(message, code=…)")
+            return updated
+        message, code = args.take("message"), args.take("code")
+        if message is None or code is None:
+            self._mark("McpError", None, "write ProtocolError(message, code=…)")
+            return updated
+        written = cst.Module([]).code_for_node(code)
+        if not written.endswith(".CODE"):
+            args.all.insert(0, cst.Arg(code, keyword=cst.Name("code"), equal=EQUAL))
+        args.first(message)
+        name = written.removesuffix(".CODE") if written.endswith(".CODE") else None
+        row = peer_name("import", "McpError")
+        assert row is not None
+        return Args(updated.with_changes(args=args.call().args)).call(
+            expression(name or self._renamed.get(text_of(original.func)) or self._ours(row))
+        )
+
+    def _client(self, original: cst.Call, args: Args) -> cst.BaseExpression:
+        target = args.positional[0].value if args.positional else None
+        if target is not None and text_of(target) and not text_of(target).isupper():
+            is_app = text_of(target) in self._found.apps or text_of(target) in _SERVERS
+            if is_app:
+                self.needed.add(("mcpkit.testing", "AsyncTestClient"))
+                return args.call(cst.Name("AsyncTestClient"))
+        self.needed.add(("mcpkit", "Client"))
+        return args.call(cst.Name("Client"))
+
+    def _context_call(self, front: str, name: str, args: Args) -> cst.BaseExpression:
+        if name in _LEVELS:
+            for each in args.keywords:
+                row = peer_name("log(…)", each)
+                if row is not None and row.how == "rename":
+                    args.rename(each, row.ours)
+                elif row is not None:
+                    args.take(each)
+                    self._mark(f"{each}=", row)
+            if name == "log" and "level" in args.keywords and args.positional:
+                args.first(cast("Any", args.take("level")))
+            elif name == "log" and [string_of(each.value) in _LEVELS for each in args.positional][
+                :2
+            ] == [False, True]:
+                args.swap()
+        elif name in ("elicit", "sample"):
+            for each in args.keywords:
+                row = peer_name(f"{name}(…)", each)
+                if row is not None and row.how == "rename":
+                    args.rename(each, row.ours)
+                elif row is not None:
+                    args.take(each)
+                    if row.how == "hand":
+                        self._mark(f"{each}=", row)
+        elif name in _LISTS:
+            args.all = [cst.Arg(expression(f'"{_LISTS[name]}"'))]
+            return args.call(expression(f"{front}.list_changed"))
+        return args.call()
+
+    def _inclusion(self, front: str, name: str, args: Args) -> cst.BaseExpression:
+        """Return the inclusion of another app; FastMCP had its prefix first, once."""
+        if len(args.positional) == 2 and string_of(args.positional[0].value) is not None:
+            args.swap()
+        args.positional_as(["prefix"])
+        for each in args.keywords:
+            if each == "namespace":
+                args.rename(each, "prefix")
+            elif each == "server":
+                args.first(cast("Any", args.take(each)))
+            elif each != "prefix":
+                self._mark(f"{front}.{name}({each}=…)", peer_name("app", name))
+        return args.call()
+
+    def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
+        """Remove the ``await`` from calls that are not coroutines in mcpkit."""
+        inner = updated_node.expression
+        if isinstance(inner, cst.Call):
+            front, _, name = text_of(inner.func).rpartition(".")
+            if (
+                name in ("list_changed", "changed", "close_stream")
+                and front in self._found.contexts
+            ):
+                return inner
+            if name == "include" and front in self._found.apps:
+                return inner
+            if name == "run" and front in self._found.apps:
+                self._mark(f"await {front}.run_async()", peer_name("app", "run_async"))
+                return original_node
+        return updated_node
+
+    def _app_call(
+        self, front: str, name: str, args: Args, original: cst.Call, updated: cst.Call
+    ) -> cst.BaseExpression:
+        if name in ("tool", "prompt", "resource"):
+            parent = self.get_metadata(meta.ParentNodeProvider, original, None)
+            is_called = isinstance(parent, cst.Call) and parent.func is original
+            if (
+                name != "resource"
+                and args.positional
+                and (
+                    is_called
+                    or isinstance(parent, cst.Decorator)
+                    or string_of(args.positional[0].value) is not None
+                )
+            ):
+                args.all[0] = args.all[0].with_changes(keyword=cst.Name("name"), equal=EQUAL)
+            return self._registration(name, args)
+        if name in ("add_tool", "add_prompt"):
+            inner = updated.args[0].value if updated.args else None
+            if isinstance(inner, cst.Call):
+                kind, _, method = text_of(inner.func).rpartition(".")
+                if method == "from_function" and kind.rpartition(".")[2] in _FACTORIES:
+                    inside = Args(inner)
+                    if "fn" in inside.keywords:
+                        inside.first(cast("Any", inside.take("fn")))
+                    inside.positional_as(["name", "title", "description"])
+                    return Args(inside.call(updated.func)).call()
+            if "fn" in args.keywords:
+                args.first(cast("Any", args.take("fn")))
+            args.positional_as(["name", "title", "description", "annotations"])
+            return self._registration(name.removeprefix("add_"), args)
+        if name in ("mount", "import_server"):
+            return self._inclusion(front, name, args)
+        if name == "add_middleware":
+            given = original.args[0].value if len(original.args) == 1 else None
+            if given is not None and self._is_ours_now(given):
+                return updated.with_changes(
+                    func=cast("Any", updated.func).with_changes(attr=cst.Name("middleware"))
+                )
+            self._mark(f"{front}.{name}", peer_name("app", name))
+            return updated
+        if name == "run":
+            return self._run(front, args)
+        if name in _RUNS:
+            self._mark(f"{front}.{name}()", peer_name("app", name))
+            return updated
+        if name == "sse_app":
+            args.add("sse", expression("True"))
+            return args.call(expression(f"{front}.asgi"))
+        if name in ("http_app", "streamable_http_app"):
+            for each in args.keywords:
+                row = peer_name("run(…)", each)
+                if row is not None and row.how == "rename":
+                    args.rename(each, row.ours)
+                elif row is not None or each in ("transport", "lifespan"):
+                    args.take(each)
+            return args.call()
+        return updated
+
+    def _registration(self, kind: str, args: Args) -> cst.BaseExpression:
+        if kind == "resource":
+            for each in ("uri", "uri_template"):
+                uri = args.take(each)
+                if uri is not None:
+                    args.first(uri)
+            uri = args.positional[0].value if args.positional else None
+            if isinstance(uri, cst.SimpleString) and "*}" in uri.value:
+                changed = re.sub(r"\{(\w+)\*\}", r"{+\1}", uri.value)
+                args.all[0] = args.all[0].with_changes(value=uri.with_changes(value=changed))
+        if kind == "tool":
+            self._task(args)
+        for each in args.keywords:
+            row = peer_name(f"{kind}(…)", each)
+            if row is None:
+                continue
+            value = args.get(each)
+            if each == "output_schema" and text_of(value) == "None":
+                args.put(each, [("structured_output", expression("False"))])
+            elif text_of(value) == "None" or (each == "enabled" and text_of(value) == "True"):
+                args.take(each)
+            else:
+                if row.how != "keep" and each != "enabled":  # what is off is not to be offered
+                    args.take(each)
+                self._mark(f"{each}=", row)
+        if kind == "tool":
+            unfold_hints(args)
+        return args.call()
+
+    def _task(self, args: Args) -> None:
+        """Write how a tool runs as a task: with a mode in FastMCP, or True and False."""
+        value = args.get("task")
+        mode = {"True": "optional", "False": "forbidden", "None": "forbidden"}.get(text_of(value))
+        if isinstance(value, cst.Call) and text_of(value.func).endswith("TaskConfig"):
+            config = Args(value)
+            mode = string_of(config.get("mode")) or ("" if config.get("mode") else "optional")
+            if set(config.keywords) - {"mode"}:
+                say = 'write MCPKit(…, tasks={"poll_interval": …}), for the whole app'
+                self._mark("TaskConfig(poll_interval=)", None, say)
+        if mode == "forbidden":
+            args.take("task")
+        elif mode:
+            args.replace("task", expression(f'"{mode}"'))
+        elif value is not None:
+            say = 'write task="optional", "required" or "forbidden"'
+            self._mark("task=", None, say)
+
+    def _run(self, front: str, args: Args) -> cst.BaseExpression:
+        transport = args.get("transport") or (args.positional[0].value if args.positional else None)
+        known = string_of(transport)
+        row = peer_name("run(…)", known) if known else None
+        if row is not None:
+            value = expression(f'"{row.ours}"')
+            if "transport" in args.keywords:
+                args.replace("transport", value)
+            else:
+                args.all[0] = args.all[0].with_changes(value=value)
+        elif transport is not None and known is None:
+            self._mark(f"{front}.run(…)", None, 'the transports are "stdio", "http" and "sse"')
+        for each in args.keywords:
+            row = peer_name("run(…)", each)
+            if row is None:
+                continue
+            if row.how == "rename":
+                args.rename(each, row.ours)
+            elif row.how != "keep":
+                args.take(each)
+            if row.how in ("hand", "keep"):
+                self._mark(f"{each}=", row)
+        if known not in (None, "stdio"):
+            for each, value in self._moved(front):
+                args.add(each, value)
+        return args.call()
+
+    def _event_loop(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+        """``asyncio.run(app.run_async())`` and ``anyio.run(app.run_async)`` are ``app.run()``."""
+        inner = original.args[0].value if len(original.args) == 1 else None
+        called = inner.func if isinstance(inner, cst.Call) else inner
+        front, _, name = text_of(called).rpartition(".")
+        if front not in self._found.apps or name not in _RUNS:
+            return updated
+        self._marks[-1] = [
+            each for each in self._marks[-1] if not each.startswith(f"{front}.{name}")
+        ]
+        changed = updated.args[0].value
+        args = Args(changed if isinstance(changed, cst.Call) else updated.with_changes(args=[]))
+        transport = _RUNS[name]
+        if transport is not None:
+            args.first(expression(f'"{transport}"'))
+        call = args.call(expression(f"{front}.run"))
+        return self._run(front, Args(call))
+
+
+def _in_pars(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return an expression as it is written to the left of a comparison."""
+    if isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or node.lpar:
+        return node
+    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+
+
+def _has_stars(args: Args) -> bool:
+    return any(each.star for each in args.all)
