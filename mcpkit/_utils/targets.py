@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["is_loopback_name", "is_remote", "names_file", "run_command", "split"]
+__all__ = ["is_remote", "names_file", "run_command", "split"]
 
 
 def split(target: str) -> tuple[str, str | None]:
@@ -37,21 +37,11 @@ def run_command(target: str, *options: str) -> list[str]:
     return [sys.executable, *options, "-m", "mcpkit", "run", target]
 
 
-def is_loopback_name(host: str) -> bool:
-    """Return True if the host of a URL is this machine, whoever reads the URL (RFC 6761, 6.3)."""
-    import ipaddress  # only those who are given URLs pay for it
-
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def is_remote(target: str) -> bool:
     """Return True if a target is a URL that other machines may reach."""
     from urllib.parse import urlsplit
+
+    from mcpkit._utils.fetch import is_loopback_name  # only URLs need an HTTP client's module
 
     try:
         parts = urlsplit(target)
