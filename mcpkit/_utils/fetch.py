@@ -275,9 +275,7 @@ async def fetch(
         options["extensions"] = {"sni_hostname": tls_name}
     method = "GET" if form is None and json is None else "POST"
     body = bytearray()
-    client: Any = httpx2.AsyncClient(
-        verify=tls_for(url), timeout=timeout, trust_env=tls_name is None, follow_redirects=False
-    )
+    client = _new_client(url, timeout, tls_name is None)
     try:
         with anyio.fail_after(timeout):
             async with client, client.stream(method, url, **options) as response:
@@ -304,6 +302,14 @@ async def fetch(
     redact(document, (form[name] for name in _SECRET_FIELDS if form and name in form))
     names: dict[str, str] = {name.lower(): value for name, value in response.headers.items()}
     return Response(response.status_code, document, names, is_json)
+
+
+def _new_client(url: str, timeout: float, uses_proxies: bool) -> Any:
+    import httpx2
+
+    return httpx2.AsyncClient(
+        verify=tls_for(url), timeout=timeout, trust_env=uses_proxies, follow_redirects=False
+    )
 
 
 def basic_credentials(client_id: str, secret: str) -> str:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from mcpkit.auth.server.errors import OAuthError
+from mcpkit.auth.server.messages import OAuthError
 
 __all__ = ["Rate"]
 

@@ -24,12 +24,12 @@ from mcpkit._protocol.headers import (
     encode_value,
     parameter_headers,
 )
-from mcpkit._utils.json import is_object
+from mcpkit._utils.fetch import reason_of, tls_for
 from mcpkit._utils.logs import get_logger
-from mcpkit._utils.outgoing import reason_of, tls_for
-from mcpkit._utils.text import truncate
+from mcpkit._utils.text import cut
 from mcpkit.client.event_stream import MAX_EVENT_BYTES, EventStream, EventTooLarge
 from mcpkit.errors import ConnectionClosed, ProtocolError
+from mcpkit.types import is_object
 
 if TYPE_CHECKING:
     from mcpkit.client.auth.base import HttpAuth, HttpRequest
@@ -391,8 +391,7 @@ class HttpLink:
             return response.aiter_bytes()
         await _close(response)
         raise ConnectionClosed(
-            f"{self._shown} answers in the content coding {truncate(coding)}, "
-            f"which it was not asked for"
+            f"{self._shown} answers in the content coding {cut(coding)}, which it was not asked for"
         )
 
     # --- the server's own stream ------------------------------------------------------------------
@@ -467,7 +466,7 @@ class HttpLink:
             if endpoint is not None and _origin(endpoint) == _origin(self._url):
                 self._endpoint = endpoint
             else:
-                foreign.append(truncate(named, _MAX_CHARS_SHOWN))
+                foreign.append(cut(named, _MAX_CHARS_SHOWN))
             found.set()
 
         stop = self._start(self._read_old(take, found))
@@ -658,7 +657,7 @@ class HttpLink:
             said = said.replace(self._token, "…")  # some repeat what they refuse (SEC-13)
         location = response.headers.get("Location")
         if response.is_redirect and location:
-            said = f"a redirect to {truncate(location, _MAX_CHARS_SHOWN)}, which is not followed"
+            said = f"a redirect to {cut(location, _MAX_CHARS_SHOWN)}, which is not followed"
         elif len(said) > _MAX_CHARS_SHOWN:
             said = f"{said[:_MAX_CHARS_SHOWN]}…"
         if response.is_success:

@@ -42,7 +42,12 @@ __getattr__ = importer(
     __name__,
     {
         "mcpkit.client.auth.authorization_code": ["OAuth"],
-        "mcpkit.client.auth.base": ["AuthorizationFailed", "BearerToken", "HttpAuth", "HttpRequest"],
+        "mcpkit.client.auth.base": [
+            "AuthorizationFailed",
+            "BearerToken",
+            "HttpAuth",
+            "HttpRequest",
+        ],
         "mcpkit.client.auth.client_credentials": [
             "ClientCredentials",
             "IdentityAssertion",

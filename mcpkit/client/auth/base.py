@@ -202,9 +202,11 @@ def check_named(url: object, name: str, server: str) -> None:
     address, own_address = _literal(host), _literal(own)
     if is_loopback_name(host) or (address is not None and is_loopback_name(address)):
         where = "on this machine"
-    elif address is None or is_public(address):
-        return
-    elif own_address is not None and not is_public(own_address):
+    elif (
+        address is None
+        or is_public(address)
+        or (own_address is not None and not is_public(own_address))
+    ):
         return
     else:
         where = "in a private network"

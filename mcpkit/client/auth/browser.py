@@ -104,7 +104,7 @@ class Callback:
                 self._arrived.set()
 
     def _take(self, head: bytes) -> tuple[dict[str, str] | None, tuple[str, str, str]]:
-        """Return the parameters of a request, if it is the redirect, and the page to answer with."""
+        """Return the parameters of a request, if it is the redirect, and its response."""
         line = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         path, _, query = line[1].partition("?") if len(line) == 3 else ("", "", "")
         if line[0] != "GET" or path != PATH:

@@ -1,7 +1,7 @@
 """Which issuer gives tokens for a server: challenges, and metadata at well-known URLs.
 
-RFC 9728 for the server, RFC 8414 and OpenID Connect Discovery for the issuer; a server of 2025-03-26
-without metadata is its own issuer.
+RFC 9728 for the server, RFC 8414 and OpenID Connect Discovery for the issuer; a server of
+2025-03-26 without metadata is its own issuer.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ async def _metadata(url: str, name: str, server: str) -> Mapping[str, Any] | Non
     """
     response = await request(url, name, server)
     if response.is_temporary:
-        raise AuthorizationFailed(f"{name}: {shorten(url.partition("?")[0])} answered {response.status}")
+        raise AuthorizationFailed(
+            f"{name}: {shorten(url.partition('?')[0])} answered {response.status}"
+        )
     return response.document or None if response.status == 200 else None
 
 

@@ -294,7 +294,9 @@ class FileTokenStore:
             raise
         except Exception as error:
             if self._keyring is not None:  # locked, or the user denied access
-                raise AuthorizationFailed(f"the keyring cannot be used: {type(error).__name__}") from None
+                raise AuthorizationFailed(
+                    f"the keyring cannot be used: {type(error).__name__}"
+                ) from None
             if not isinstance(error, OSError):
                 raise
             why = error.strerror or type(error).__name__

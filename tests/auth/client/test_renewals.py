@@ -12,7 +12,6 @@ import anyio
 import pytest
 
 from mcpkit import Client
-from mcpkit._utils import requests as requests_module
 from mcpkit.client.auth import (
     AuthorizationFailed,
     Credentials,
@@ -20,6 +19,7 @@ from mcpkit.client.auth import (
     MemoryTokenStore,
     OAuth,
 )
+from mcpkit.client.auth import base as base_module
 from tests.auth.client.world import PATIENCE, READ, SERVER, WRITE, Reply, Seen, User, World, call
 
 pytestmark = pytest.mark.anyio
@@ -448,7 +448,7 @@ async def test_an_issuer_that_does_not_answer_is_not_waited_for(
     world: World, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SEC-17."""
-    monkeypatch.setattr(requests_module, "_PATIENCE", 0.05)
+    monkeypatch.setattr(base_module, "TIMEOUT", 0.05)
     world.routes["/register"] = world.never
     with pytest.raises(AuthorizationFailed, match="does not answer"):
         await call(world.url, OAuth(show=user.show))

@@ -562,7 +562,7 @@ async def begin(grants: OwnGrants, grant: str, provider: IdentityProvider) -> No
         provider.access_token, provider.refresh_token, grants._clock() + 600, frozenset(), "p"
     )
     record = {**asdict(tokens), "scopes": []}
-    sealed = grants._vault.seal(json.dumps(record).encode())
+    sealed = grants._keys.seal(json.dumps(record).encode())
     assert await grants.store.add("upstream", grant, sealed, grants._clock() + 1e6)
 
 
