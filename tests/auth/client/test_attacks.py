@@ -175,7 +175,7 @@ async def test_no_server_elsewhere_reaches_this_machine(
                 world.resource["authorization_servers"] = [elsewhere.origin]
             else:
                 world.metadata[spot] = f"{elsewhere.origin}/x"
-            with pytest.raises(AuthorizationFailed, match="a server elsewhere names"):
+            with pytest.raises(AuthorizationFailed, match="a remote server names"):
                 await call(world.url, OAuth(show=show, store=store), http_client=http)
     assert elsewhere.seen == []
 
@@ -249,7 +249,7 @@ async def test_a_browser_is_opened_without_a_shell(
 def test_nothing_but_web_addresses_is_opened(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     """SEC-19."""
     monkeypatch.setattr(webbrowser, "open", None)
-    with pytest.raises(AuthorizationFailed, match="no web address"):
+    with pytest.raises(AuthorizationFailed, match="not a web address"):
         open_browser(url)
 
 

@@ -165,7 +165,7 @@ async def test_a_port_that_is_taken_is_replaced_unless_it_was_wished_for() -> No
         assert port is not None
         async with listening(port) as other:
             assert other.redirect_uri != one.redirect_uri
-        with pytest.raises(AuthorizationFailed, match=f"port {port}: somebody listens there"):
+        with pytest.raises(AuthorizationFailed, match=f"port {port}, to which the browser"):
             async with listening(port, strict=True):
                 pass
 

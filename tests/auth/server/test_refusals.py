@@ -335,7 +335,7 @@ def test_a_visit_lasts_for_minutes(site: Site) -> None:
 
 def test_the_cookie_is_for_nobody_else(site: Site) -> None:
     cookie = Browser().open(site.authorize_url()).headers["set-cookie"]
-    for each in ("HttpOnly", "SameSite=Lax", "Path=/"):
+    for each in ("HttpOnly", "SameSite=lax", "Path=/"):
         assert each in cookie
 
 
