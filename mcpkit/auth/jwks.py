@@ -8,9 +8,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from mcpkit._utils.fetch import FetchError, PerEventLoop, check_address, fetch_json
+from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.logs import get_logger
 from mcpkit.auth.verifiers import VerifierUnavailable
-from mcpkit.types import is_array, is_object
 
 log = get_logger("mcpkit.auth")
 

@@ -9,9 +9,10 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from mcpkit._scopes import scopes_of
 from mcpkit._utils.fetch import check_address
+from mcpkit._utils.json import is_array
 from mcpkit._utils.names import with_suggestions
 from mcpkit.errors import MCPKitError
-from mcpkit.types import Principal, is_array
+from mcpkit.types import Principal
 
 LOGINS: Final = "MCPKIT_LOGINS"
 """The environment variable with the default store of an authorization server."""

@@ -25,11 +25,11 @@ from mcpkit._protocol.headers import (
     parameter_headers,
 )
 from mcpkit._utils.fetch import reason_of, tls_for
+from mcpkit._utils.json import is_object
 from mcpkit._utils.logs import get_logger
-from mcpkit._utils.text import cut
+from mcpkit._utils.text import truncate
 from mcpkit.client.event_stream import MAX_EVENT_BYTES, EventStream, EventTooLarge
 from mcpkit.errors import ConnectionClosed, ProtocolError
-from mcpkit.types import is_object
 
 if TYPE_CHECKING:
     from mcpkit.client.auth.base import HttpAuth, HttpRequest
@@ -391,7 +391,8 @@ class HttpLink:
             return response.aiter_bytes()
         await _close(response)
         raise ConnectionClosed(
-            f"{self._shown} answers in the content coding {cut(coding)}, which it was not asked for"
+            f"{self._shown} answers in the content coding {truncate(coding)}, "
+            f"which it was not asked for"
         )
 
     # --- the server's own stream ------------------------------------------------------------------
@@ -466,7 +467,7 @@ class HttpLink:
             if endpoint is not None and _origin(endpoint) == _origin(self._url):
                 self._endpoint = endpoint
             else:
-                foreign.append(cut(named, _MAX_CHARS_SHOWN))
+                foreign.append(truncate(named, _MAX_CHARS_SHOWN))
             found.set()
 
         stop = self._start(self._read_old(take, found))
@@ -657,7 +658,7 @@ class HttpLink:
             said = said.replace(self._token, "…")  # some repeat what they refuse (SEC-13)
         location = response.headers.get("Location")
         if response.is_redirect and location:
-            said = f"a redirect to {cut(location, _MAX_CHARS_SHOWN)}, which is not followed"
+            said = f"a redirect to {truncate(location, _MAX_CHARS_SHOWN)}, which is not followed"
         elif len(said) > _MAX_CHARS_SHOWN:
             said = f"{said[:_MAX_CHARS_SHOWN]}…"
         if response.is_success:

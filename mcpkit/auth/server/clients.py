@@ -15,10 +15,10 @@ from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 from mcpkit._utils.fetch import FetchError, fetch_public, is_loopback_name
+from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.rates import Rate
 from mcpkit.auth.server.messages import OAuthError
 from mcpkit.auth.server.store import AuthStore
-from mcpkit.types import is_array, is_object
 
 MAX_URIS: Final = 10
 MAX_URI: Final = 2000

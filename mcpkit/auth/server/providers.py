@@ -29,6 +29,7 @@ from mcpkit._utils.fetch import (
     fetch,
     fetch_json,
 )
+from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
 from mcpkit.auth.jwt import JWT
@@ -45,7 +46,6 @@ from mcpkit.auth.server.login import (
 )
 from mcpkit.auth.server.pages import heading
 from mcpkit.auth.verifiers import VerifierUnavailable
-from mcpkit.types import is_array
 
 log = get_logger("mcpkit.auth")
 

@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from mcpkit._scopes import is_scope
 from mcpkit._utils.fetch import check_address, is_loopback_name
+from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
 from mcpkit._utils.rates import Rate
@@ -60,7 +61,7 @@ from mcpkit.auth.server.messages import (
 from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
 from mcpkit.auth.server.users import LoginChooser
 from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, EndpointUrls
-from mcpkit.types import Principal, is_array
+from mcpkit.types import Principal
 
 log = get_logger("mcpkit.auth")
 

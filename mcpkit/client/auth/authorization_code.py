@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import anyio
 
 from mcpkit._utils.fetch import check_address, shorten
+from mcpkit._utils.json import is_array
 from mcpkit.client.auth.base import (
     AuthorizationFailed,
     check_named,
@@ -26,7 +27,6 @@ from mcpkit.client.auth.browser import Callback, Show, listening, open_browser
 from mcpkit.client.auth.discovery import Issuer, Resource, is_same_issuer
 from mcpkit.client.auth.storage import Credentials, TokenStore
 from mcpkit.client.auth.tokens import TokenSource
-from mcpkit.types import is_array
 
 _METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
 

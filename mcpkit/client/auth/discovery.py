@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from mcpkit._scopes import is_scope
 from mcpkit._utils.fetch import shorten
+from mcpkit._utils.json import is_array
 from mcpkit.client.auth.base import AuthorizationFailed, request, server_key
-from mcpkit.types import is_array
 
 MAX_CHALLENGE: Final = 8192
 MAX_SCOPES: Final = 200

@@ -20,8 +20,8 @@ from anyio import to_thread
 
 from mcpkit._scopes import is_scope
 from mcpkit._utils.fetch import PerEventLoop
+from mcpkit._utils.json import is_array, is_object
 from mcpkit.client.auth.base import AuthorizationFailed, is_token
-from mcpkit.types import is_array, is_object
 
 _SERVICE: Final = "mcpkit"
 _PARTIAL: Final = ".begun"
