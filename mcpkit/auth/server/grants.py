@@ -87,7 +87,9 @@ class LoginState:
     @property
     def wanted(self) -> AuthorizationRequest:
         """The request of the client."""
-        return AuthorizationRequest(**{**self.request, "scopes": tuple(self.request["scopes"])})
+        found = dict(self.request)
+        found["scopes"] = tuple(found["scopes"])
+        return AuthorizationRequest(**found)
 
     @property
     def scopes(self) -> tuple[str, ...]:

@@ -292,7 +292,8 @@ class TokenSource(HttpAuth):
             raise AuthorizationFailed("the issuer has no token endpoint")
         url, server = issuer.token_endpoint, client.resource or client.issuer
         proofs = self._proofs_for(client)
-        for attempt in range(2):
+        attempts = 0
+        while True:
             credentials, headers = self.authenticate(issuer, client)  # an assertion is used once
             form = {**fields, **credentials}
             if client.resource:
@@ -301,7 +302,8 @@ class TokenSource(HttpAuth):
                 headers["DPoP"] = proofs.make("POST", url)
             response = await request(url, "the issuer", server, form=form, headers=headers)
             is_new = self._store_nonce(url, response.headers.get("dpop-nonce"))
-            if attempt or proofs is None or response.status == 200 or not is_new:
+            attempts += 1
+            if attempts == 2 or proofs is None or response.status == 200 or not is_new:
                 break
         redact(response.document, [client.client_secret or ""])
         return response
